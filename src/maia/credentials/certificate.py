@@ -1,0 +1,57 @@
+"""What does a certificate say?
+
+An authorisation certificate passes authority from its issuer to its subject;
+a name certificate says whom a local name means. Both are values here; their
+bytes, and the signature over exactly those bytes, are in `encoding.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from maia.credentials.authority import Authority
+from maia.credentials.principals import Principal, Subject
+from maia.credentials.validity import Validity
+
+__all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorisationCertificate:
+    """`issuer` grants `authority` to `subject`, who may pass it on if `may_delegate`."""
+
+    issuer: Principal
+    subject: Subject
+    may_delegate: bool
+    authority: Authority
+    validity: Validity
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NameCertificate:
+    """In `issuer`'s namespace, `name` means `subject` (among others: a name is a group)."""
+
+    issuer: Principal
+    name: str
+    subject: Subject
+    validity: Validity
+    comment: str = ""
+
+
+Certificate: TypeAlias = AuthorisationCertificate | NameCertificate
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCertificate:
+    """A certificate, the exact bytes that were signed, and the signature.
+
+    `id` is SHA-256 over the signed bytes and never over the signature, so that
+    no second signature of the same text escapes a revocation.
+    """
+
+    certificate: Certificate
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+    id: bytes

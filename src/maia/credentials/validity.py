@@ -1,0 +1,42 @@
+"""When does a certificate hold?
+
+Both bounds must be stated. A certificate that leaves one out is refused
+(dissertation 6.2.1 reads an absent bound as unbounded, which is open by
+default); whoever means "for ever" writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maia.events import Instant
+
+__all__ = ["UNBOUNDED", "Validity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """From `not_before` to `not_after`, both included; None is a bound stated as unbounded."""
+
+    not_before: Instant | None
+    not_after: Instant | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether no moment lies inside."""
+        return self.not_before is not None and self.not_after is not None and self.not_after < self.not_before
+
+    def contains(self, now: Instant) -> bool:
+        """Say whether `now` lies inside."""
+        after_start = self.not_before is None or self.not_before <= now
+        return after_start and (self.not_after is None or now <= self.not_after)
+
+    def intersection(self, other: Validity) -> Validity:
+        """Return the moments that lie inside both; it may be empty."""
+        starts = [bound for bound in (self.not_before, other.not_before) if bound is not None]
+        ends = [bound for bound in (self.not_after, other.not_after) if bound is not None]
+        return Validity(max(starts, default=None), min(ends, default=None))
+
+
+UNBOUNDED = Validity(None, None)
+"""For ever, in both directions; a certificate must say so in as many words."""

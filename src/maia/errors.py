@@ -1,0 +1,65 @@
+"""What can go wrong, and what is it called?
+
+Programs match on `code`, which never changes once released; people read the
+sentence, which may improve. Every error that a user can cause is one of the
+five families below. A family says who should act: the person refused, the
+issuer of a credential, the peer, the operator, or the author of the input.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "BadInput",
+    "BrokenCredential",
+    "MaiaError",
+    "ProtocolViolation",
+    "Refusal",
+    "Unavailable",
+]
+
+
+class MaiaError(Exception):
+    """The root of every error that Maia raises on purpose."""
+
+    code: ClassVar[str] = "MAIA"
+
+    @property
+    def message(self) -> str:
+        """Return the sentence for people, without the code."""
+        return super().__str__()
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, for `--json` and for structured logs."""
+        return {"code": self.code, "message": self.message}
+
+
+class Refusal(MaiaError):
+    """Policy said no: the request was understood and is not permitted."""
+
+    code = "REFUSED"
+
+
+class BrokenCredential(MaiaError):
+    """A certificate, signature, chain or signed definition does not hold."""
+
+    code = "CREDENTIAL"
+
+
+class ProtocolViolation(MaiaError):
+    """A peer said something that the protocol does not allow at this point."""
+
+    code = "PROTOCOL"
+
+
+class Unavailable(MaiaError):
+    """Something Maia depends on is missing, busy or cannot be reached."""
+
+    code = "UNAVAILABLE"
+
+
+class BadInput(MaiaError):
+    """The author of this input can mend it: a filter, a file, a value, an option."""
+
+    code = "INPUT"

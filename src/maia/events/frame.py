@@ -1,0 +1,83 @@
+"""What travels: one or many events of one type, stored by column.
+
+A frame has one event type and one publisher. Each attribute is a column, so
+that screening drops a column, sealing calls the cipher once per column, and
+the log and Spark read what travelled without turning it around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maia.errors import BadInput
+from maia.events.attributes import AttributeUid
+from maia.events.event import Kinds, checked_event
+from maia.events.kinds import Kind
+from maia.events.values import PresentValue, Value
+
+__all__ = ["ROWS_MAX", "BadFrame", "Column", "Frame", "frame_of"]
+
+ROWS_MAX: Final = 65_536
+
+
+class BadFrame(BadInput):
+    """A frame's columns do not fit together."""
+
+    code = "INPUT-FRAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The values of one attribute in the order of the rows; null where a row has none."""
+
+    kind: Kind
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Some events of one type, by column."""
+
+    rows: int
+    columns: Mapping[AttributeUid, Column]
+
+    def __post_init__(self) -> None:
+        """Refuse a frame whose columns disagree on the number of rows."""
+        if not 0 <= self.rows <= ROWS_MAX:
+            raise BadFrame(f"a frame of {self.rows} rows is outside 0 to {ROWS_MAX}")
+        for uid, column in self.columns.items():
+            if len(column.values) != self.rows:
+                raise BadFrame(f"column `{uid}` has {len(column.values)} rows where the frame has {self.rows}")
+
+    @property
+    def kinds(self) -> dict[AttributeUid, Kind]:
+        """Return the kind of each column."""
+        return {uid: column.kind for uid, column in self.columns.items()}
+
+    def events(self) -> Iterator[dict[AttributeUid, PresentValue]]:
+        """Yield the rows as events, nulls left out."""
+        pairs = [(uid, column.values) for uid, column in self.columns.items()]
+        for row in range(self.rows):
+            yield {uid: value for uid, values in pairs if (value := values[row]) is not None}
+
+    def only(self, attributes: Iterable[AttributeUid]) -> Frame:
+        """Return the frame without the columns outside `attributes`."""
+        kept = set(attributes)
+        return Frame(self.rows, {uid: column for uid, column in self.columns.items() if uid in kept})
+
+    def take(self, rows: Sequence[int]) -> Frame:
+        """Return the frame cut to the given rows, in the given order."""
+        cut = {
+            uid: Column(column.kind, tuple(column.values[row] for row in rows))
+            for uid, column in self.columns.items()
+        }
+        return Frame(len(rows), cut)
+
+
+def frame_of(events: Iterable[Mapping[AttributeUid, object]], kinds: Kinds) -> Frame:
+    """Check events against `kinds` and store them by column."""
+    checked = [checked_event(event, kinds) for event in events]
+    columns = {uid: Column(kind, tuple(event.get(uid) for event in checked)) for uid, kind in kinds.items()}
+    return Frame(len(checked), columns)

@@ -1,0 +1,102 @@
+"""What kinds of value are there, and which Python value stands for each?
+
+An attribute declares one kind and every value, literal and column of it has
+that kind. Kinds never mix: there is no coercion anywhere in Maia, so `1`,
+`1.0`, `True` and `"1"` are four different things (see
+docs/decisions/values.md).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from maia.errors import BadInput
+
+__all__ = [
+    "INSTANT_MAX",
+    "INSTANT_MIN",
+    "INT_MAX",
+    "INT_MIN",
+    "Instant",
+    "Kind",
+    "NotAnInstant",
+]
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**63 - 1
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+# Years 0001 to 9999: the range that Python, Arrow, PostgreSQL and Spark all read back unchanged.
+INSTANT_MIN: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+INSTANT_MAX: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+class Kind(Enum):
+    """The declared type of an attribute."""
+
+    STRING = "string"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    BYTES = "bytes"
+
+    @property
+    def is_ordered(self) -> bool:
+        """Say whether `<` and its relatives mean anything for this kind."""
+        return self is not Kind.BOOL
+
+
+class NotAnInstant(BadInput):
+    """A text or number does not name a moment that Maia can represent."""
+
+    code = "INPUT-INSTANT"
+
+
+class Instant(int):
+    """A moment: microseconds since 1970-01-01 UTC, between the years 0001 and 9999.
+
+    It is an `int` so that columns of instants stay cheap, and a class of its
+    own so that an integer is never taken for a moment: `kind_of` looks at the
+    exact class.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, microseconds: int) -> Instant:
+        """Check the range; a moment outside it cannot be stored everywhere."""
+        if not INSTANT_MIN <= microseconds <= INSTANT_MAX:
+            raise NotAnInstant(f"`{int(microseconds)}` microseconds is outside the years 0001 to 9999")
+        return super().__new__(cls, microseconds)
+
+    @classmethod
+    def from_datetime(cls, moment: datetime) -> Instant:
+        """Convert an aware datetime; a naive one has no meaning here and is refused."""
+        if moment.tzinfo is None:
+            raise NotAnInstant(f"`{moment.isoformat()}` names no time zone")
+        return cls((moment - _EPOCH) // _MICROSECOND)
+
+    @classmethod
+    def parse(cls, text: str) -> Instant:
+        """Read ISO 8601 with a zone, such as `2026-11-15T08:30:00Z`."""
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as problem:
+            raise NotAnInstant(f"`{text[:64]}` is not a moment such as `2026-11-15T08:30:00Z`") from problem
+        return cls.from_datetime(moment)
+
+    def to_datetime(self) -> datetime:
+        """Return the same moment as an aware datetime in UTC."""
+        return _EPOCH + timedelta(microseconds=int(self))
+
+    def __str__(self) -> str:
+        """Return ISO 8601 in UTC, with as many digits as needed."""
+        return self.to_datetime().isoformat().replace("+00:00", "Z")
+
+    def __repr__(self) -> str:
+        """Return what a person would recognise in a failing test."""
+        return f"Instant({self!s})"

@@ -1,0 +1,216 @@
+"""What can a predicate say?
+
+One language serves filters, restrictions, bounds, requirements and
+conditions. A predicate speaks of attributes by uid and of literals that carry
+their kind. It is plain data: `meaning.py` says what it means, and everything
+else (text, encoding, covering, executors) is derived from that meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from maia.errors import BadInput
+from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
+
+__all__ = [
+    "ALWAYS",
+    "DEPTH_MAX",
+    "NEVER",
+    "NODES_MAX",
+    "AllOf",
+    "AnyOf",
+    "Atom",
+    "BadPredicate",
+    "Comparison",
+    "Exists",
+    "Membership",
+    "Not",
+    "Operator",
+    "PredicateTooLarge",
+    "Predicate",
+    "TextMatch",
+    "TextTest",
+    "atoms",
+    "attributes_of",
+    "checked_size",
+]
+
+DEPTH_MAX: Final = 64
+NODES_MAX: Final = 10_000
+
+
+class BadPredicate(BadInput):
+    """A predicate says something that has no meaning."""
+
+    code = "INPUT-PREDICATE"
+
+
+class PredicateTooLarge(BadPredicate):
+    """A predicate is nested too deeply or has too many parts."""
+
+    code = "INPUT-PREDICATE-SIZE"
+
+
+class Operator(Enum):
+    """How a comparison compares the attribute with its literal."""
+
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+class TextTest(Enum):
+    """What is asked of a string."""
+
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    CONTAINS = "contains"
+    TOKEN = "token"  # noqa: S105 - the name of a test, not a secret
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`uid operator literal`; unknown where the attribute is missing or of another kind."""
+
+    uid: AttributeUid
+    operator: Operator
+    literal: PresentValue
+    # Python takes 1, 1.0 and True for equal; with the kind beside it, `x == 1` and `x == True` differ.
+    kind: Kind = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse an order on a kind that has none; fold minus zero."""
+        object.__setattr__(self, "literal", _checked_literal(self.literal))
+        object.__setattr__(self, "kind", kind_of(self.literal))
+        ordered = self.operator not in (Operator.EQ, Operator.NE)
+        if ordered and not self.kind.is_ordered:
+            raise BadPredicate(f"`{self.operator.value}` has no meaning for a bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`uid in (…)`: the attribute equals one of some literals, all of one kind."""
+
+    uid: AttributeUid
+    literals: frozenset[PresentValue]
+    kind: Kind = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse an empty list and a list of mixed kinds."""
+        checked = frozenset(_checked_literal(literal) for literal in self.literals)
+        kinds = {kind_of(literal) for literal in checked}
+        if len(kinds) != 1:
+            raise BadPredicate("`in` needs at least one literal, and all of one kind")
+        object.__setattr__(self, "literals", checked)
+        object.__setattr__(self, "kind", kinds.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """`prefix(uid, text)` and its relatives; `token` asks for one of the words between single spaces."""
+
+    uid: AttributeUid
+    test: TextTest
+    text: str
+
+    def __post_init__(self) -> None:
+        """Refuse a token that could never be a word between spaces."""
+        _checked_literal(self.text)
+        if self.test is TextTest.TOKEN and (not self.text or " " in self.text):
+            raise BadPredicate("a token is one word: not empty, and without spaces")
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The attribute is present; the one question that is never unknown."""
+
+    uid: AttributeUid
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The inner predicate is false; unknown stays unknown."""
+
+    inner: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every part holds. Of no parts: always true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one part holds. Of no parts: never true."""
+
+    parts: tuple[Predicate, ...]
+
+
+Atom: TypeAlias = Comparison | Membership | TextMatch | Exists
+Predicate: TypeAlias = Atom | Not | AllOf | AnyOf
+
+ALWAYS: Final = AllOf(())
+NEVER: Final = AnyOf(())
+
+
+def atoms(predicate: Predicate) -> Iterator[Atom]:
+    """Yield the atoms from left to right. Iterative, so depth cannot hurt it."""
+    pending: list[Predicate] = [predicate]
+    while pending:
+        match pending.pop():
+            case Not(inner):
+                pending.append(inner)
+            case AllOf(parts) | AnyOf(parts):
+                pending.extend(reversed(parts))
+            case atom:
+                yield atom
+
+
+def attributes_of(predicate: Predicate) -> frozenset[AttributeUid]:
+    """Return the attributes that a predicate speaks of."""
+    return frozenset(atom.uid for atom in atoms(predicate))
+
+
+def checked_size(predicate: Predicate, *, depth_max: int = DEPTH_MAX, nodes_max: int = NODES_MAX) -> Predicate:
+    """Return `predicate`, refused if it nests too deeply or has too many parts.
+
+    Everything recursive in Maia runs behind this check. Literals of an `in`
+    list count as parts.
+    """
+    nodes = 0
+    pending: list[tuple[Predicate, int]] = [(predicate, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > depth_max:
+            raise PredicateTooLarge(f"the predicate nests deeper than {depth_max} levels")
+        nodes += 1
+        match node:
+            case Not(inner):
+                pending.append((inner, depth + 1))
+            case AllOf(parts) | AnyOf(parts):
+                pending.extend((part, depth + 1) for part in parts)
+            case Membership(_, literals):
+                nodes += len(literals)
+            case _:
+                pass
+        if nodes > nodes_max:
+            raise PredicateTooLarge(f"the predicate has more than {nodes_max} parts")
+    return predicate
+
+
+def _checked_literal(literal: PresentValue) -> PresentValue:
+    try:
+        value = checked_value(literal, kind_of(literal))
+    except BadValue as problem:
+        raise BadPredicate(f"a literal cannot be used: {problem.message}") from problem
+    assert value is not None  # noqa: S101 - kind_of refuses null
+    return value
