@@ -1,0 +1,38 @@
+"""What does every test of Maia share, and how is a failing random case found again?
+
+Shared helpers live in `tests/support/` and are imported as `support.<area>`.
+Random cases run under one of three Hypothesis profiles. `ci`, the default,
+draws the same cases every time, so a failure comes back when the test is run
+again. `dev` draws new ones and remembers failures. `laws` draws very many,
+from a seed that the run prints.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS))
+pytest.register_assert_rewrite("support")
+
+pytest_plugins = [
+    plugin
+    for plugin in ("support.random_cases", "support.spark", "support.postgres")
+    if importlib.util.find_spec(plugin) is not None
+]
+
+# A law must not fail because the machine is busy, so nothing is timed: no deadline, no "too slow".
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+
+settings.register_profile("ci", **UNTIMED, max_examples=60, derandomize=True, database=None)
+settings.register_profile("dev", **UNTIMED, max_examples=200)
+settings.register_profile(
+    "laws", **UNTIMED, max_examples=int(os.environ.get("MAIA_LAWS_EXAMPLES", "4000")), database=None
+)
+settings.load_profile("laws" if os.environ.get("MAIA_LAWS") else os.environ.get("MAIA_HYPOTHESIS", "ci"))
