@@ -1,0 +1,143 @@
+"""Are these bytes the canonical form of an S-expression, and of which one?
+
+Everything that is hashed or signed is read here. Exactly one byte string is
+accepted for each expression, so whatever is accepted is written back
+unchanged; a leading zero, a stray byte or anything after the end is refused.
+The reader is one loop without recursion, and it never looks further than the
+bytes it was given, whatever a length field claims.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from maia.canonical.errors import NotCanonical, SExpressionTooLarge
+from maia.canonical.expression import DEFAULT_LIMITS, Hinted, Limits, SExpression
+
+__all__ = ["read_canonical"]
+
+_OPEN: Final = ord("(")
+_CLOSE: Final = ord(")")
+_HINT_OPEN: Final = ord("[")
+_HINT_CLOSE: Final = ord("]")
+_COLON: Final = ord(":")
+_ZERO: Final = ord("0")
+
+# A length field longer than this cannot be true: no size limit comes near it.
+_DIGITS_MAX: Final = 12
+
+# Canonical decimals and their values: one lookup both checks and converts the usual length field.
+_SMALL: Final = {b"%d" % number: number for number in range(1000)}
+
+
+def read_canonical(data: bytes, limits: Limits = DEFAULT_LIMITS) -> SExpression:
+    """Return the expression whose canonical form is exactly `data`."""
+    if len(data) > limits.size_max:
+        raise SExpressionTooLarge(f"{len(data)} bytes are more than the {limits.size_max} allowed")
+    try:
+        expression, end = _read_one(data, limits)
+    except IndexError:
+        raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of an expression") from None
+    if end != len(data):
+        if end > len(data):
+            raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of a string")
+        raise NotCanonical(f"the expression ends at byte {end}, and more bytes follow")
+    return expression
+
+
+def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
+    # The hot loop: lists are `list` while open and become tuples when they close. A string that
+    # claims more bytes than there are leaves `at` beyond the end, where the next look or the
+    # caller notices; the slice itself never reads too far.
+    outer: list[list[SExpression]] = []
+    items: list[SExpression] = []
+    depth_max, atom_max = limits.depth_max, limits.atom_max
+    at = 0
+    while True:
+        byte = data[at]
+        if byte == _CLOSE:
+            if not outer:
+                _refuse_byte(data, at)
+            done = tuple(items)
+            items = outer.pop()
+            items.append(done)
+            at += 1
+        elif byte == _OPEN:
+            if len(outer) >= depth_max:
+                raise SExpressionTooLarge(f"lists nest deeper than {depth_max} at byte {at}")
+            outer.append(items)
+            items = []
+            at += 1
+            continue
+        elif byte == _HINT_OPEN:
+            hinted, at = _read_hinted(data, at, atom_max)
+            items.append(hinted)
+        else:
+            # One digit is the commonest length by far, and needs no search for the colon.
+            if data[at + 1] == _COLON and _ZERO <= byte <= _ZERO + 9:
+                start, length = at + 2, byte - _ZERO
+            else:
+                start, length = _read_length(data, at)
+            if length > atom_max:
+                raise SExpressionTooLarge(
+                    f"the string at byte {at} is longer than the {atom_max} bytes allowed"
+                )
+            at = start + length
+            items.append(data[start:at])
+        if not outer:
+            return items[0], at
+
+
+def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    """Return where a string starts and how long it claims to be."""
+    colon = data.find(b":", at, at + _DIGITS_MAX + 1)
+    if colon < 0:
+        _refuse_length(data, at)
+    digits = data[at:colon]
+    length = _SMALL.get(digits)
+    if length is None:
+        if not digits.isdigit() or digits[0] == _ZERO:
+            _refuse_length(data, at)
+        length = int(digits)
+    return colon + 1, length
+
+
+def _read_hinted(data: bytes, at: int, atom_max: int) -> tuple[Hinted, int]:
+    """Read `[hint]text`, whose first bracket is at `at`."""
+    hint, after_hint = _read_string(data, at + 1, atom_max)
+    if not hint:
+        raise NotCanonical(f"the display hint at byte {at} is empty")
+    if data[after_hint] != _HINT_CLOSE:
+        raise NotCanonical(f"the display hint at byte {at} does not end with `]` at byte {after_hint}")
+    text, end = _read_string(data, after_hint + 1, atom_max)
+    return Hinted(hint, text), end
+
+
+def _read_string(data: bytes, at: int, atom_max: int) -> tuple[bytes, int]:
+    start, length = _read_length(data, at)
+    if length > atom_max:
+        raise SExpressionTooLarge(f"the string at byte {at} is longer than the {atom_max} bytes allowed")
+    end = start + length
+    if end > len(data):
+        raise IndexError
+    return data[start:end], end
+
+
+def _refuse_length(data: bytes, at: int) -> NoReturn:
+    head = data[at : at + _DIGITS_MAX + 1]
+    digits = head[: len(head) - len(head.lstrip(b"0123456789"))]
+    if not digits:
+        _refuse_byte(data, at)
+    if len(digits) > 1 and digits[0] == _ZERO:
+        raise NotCanonical(f"the length at byte {at} begins with a zero")
+    if len(digits) > _DIGITS_MAX:
+        raise SExpressionTooLarge(f"the length at byte {at} has more than {_DIGITS_MAX} digits")
+    if at + len(digits) == len(data):
+        raise IndexError
+    raise NotCanonical(f"the length at byte {at} is not followed by `:`")
+
+
+def _refuse_byte(data: bytes, at: int) -> NoReturn:
+    if at >= len(data):
+        raise IndexError
+    raise NotCanonical(f"byte {at} is {data[at]:#04x}, where a list or a length was expected")
