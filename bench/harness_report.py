@@ -1,0 +1,180 @@
+"""What did the benchmarks say, for people, for programs and for the performance page?
+
+A thorough run keeps its answers in `results/`, one file per benchmark, and
+the page `docs/performance.md` is written from those files alone: the last
+result of every benchmark, losses included. Quick runs are kept nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import BENCH_FOLDER, Benchmark, Result
+
+RESULTS = BENCH_FOLDER / "results"
+PAGE = BENCH_FOLDER.parent / "docs" / "performance.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and under which conditions a run took place. Never the machine's name."""
+
+    measured_on: str
+    cores: int
+    architecture: str
+    python: str
+    load_before: float
+    load_after: float
+    busy_cores: float
+
+
+def this_machine(*, load_before: float, load_after: float, busy: float) -> Machine:
+    """Describe this machine and this hour."""
+    return Machine(
+        measured_on=datetime.now(UTC).date().isoformat(),
+        cores=os.cpu_count() or 1,
+        architecture=platform.machine(),
+        python=platform.python_version(),
+        load_before=round(load_before, 2),
+        load_after=round(load_after, 2),
+        busy_cores=round(busy, 2),
+    )
+
+
+def print_table(benchmark: Benchmark, results: Sequence[Result]) -> None:
+    """Print the answers of one benchmark for people."""
+    table = Table(title=f"#{benchmark.number} {benchmark.name}: {benchmark.about}", title_justify="left")
+    for heading in ("case", "ratio", "interval", "target", "met", "ours µs", "peer µs"):
+        table.add_column(heading, justify="left" if heading in {"case", "met"} else "right")
+    for result in results:
+        table.add_row(result.case, *_cells(result))
+    Console().print(table)
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    low, high = result.interval
+    return (
+        number(result.ratio),
+        f"{number(low)} – {number(high)}",
+        result.target,
+        "yes" if result.met else "NO",
+        "" if result.ours_us is None else number(result.ours_us),
+        "" if result.peer_us is None else number(result.peer_us),
+    )
+
+
+def number(value: float) -> str:
+    """Write `value` with three or four digits, thousands separated."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def keep(benchmark: Benchmark, results: Sequence[Result], machine: Machine) -> Path:
+    """Keep the answers of a thorough run as the benchmark's last result."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{benchmark.number:02d}-{benchmark.name}.json"
+    record = {
+        "bench": benchmark.number,
+        "name": benchmark.name,
+        "about": benchmark.about,
+        "stood": benchmark.stood,
+        "peer_lacks": benchmark.peer_lacks,
+        "machine": {name: getattr(machine, name) for name in Machine.__slots__},
+        "rows": [result.as_row() for result in results],
+    }
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def performance_page(folder: Path = RESULTS) -> str:
+    """Return the performance page, written from the kept results in `folder`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    rows = [row for record in records for row in record["rows"]]
+    missed = [row for row in rows if not row["met"]]
+    parts = [
+        "# Performance",
+        "",
+        "<!-- Written by `make bench` from bench/results/. Edit the benchmarks, not this page. -->",
+        "",
+        "Each benchmark times two ways of doing one job in turns, on one machine, in one run. A result is",
+        "the median ratio with an interval that holds the true median with 95 % confidence. Absolute times",
+        "stand beside their ratio and mean little elsewhere. Run one yourself: `make bench NAMES=3`.",
+        "",
+        f"{len(rows)} cases, {len(rows) - len(missed)} at their target, {len(missed)} below it.",
+        "",
+    ]
+    for record in records:
+        parts += _section(record)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _section(record: dict[str, object]) -> list[str]:
+    machine, rows = record["machine"], record["rows"]
+    assert isinstance(machine, dict)
+    assert isinstance(rows, list)
+    lines = [f"## #{record['bench']} {record['name']}", "", f"{record['about']}", ""]
+    lines += [f"Where it stood: {record['stood']}.", ""] if record["stood"] else []
+    lines += [f"What the peer does not do: {record['peer_lacks']}.", ""] if record["peer_lacks"] else []
+    lines += [
+        "| case | ratio | interval | target | met | ours µs | peer µs |",
+        "| --- | ---: | ---: | ---: | --- | ---: | ---: |",
+    ]
+    lines += [_page_row(row) for row in rows]
+    picture = PAGE.parent / "images" / f"bench-{record['bench']:02d}.svg"
+    lines += ["", f"![ratio by case](images/{picture.name})"] if picture.exists() else []
+    return [
+        *lines,
+        "",
+        f"Measured {machine['measured_on']}: {machine['cores']} cores {machine['architecture']}, "
+        f"Python {machine['python']}, load {machine['load_before']} before and "
+        f"{machine['load_after']} after, {machine['busy_cores']} cores busy with other work.",
+        "",
+    ]
+
+
+def _page_row(row: dict[str, object]) -> str:
+    interval = row["interval"]
+    assert isinstance(interval, list)
+    times = [number(float(str(row[side]))) if side in row else "" for side in ("ours_us", "peer_us")]
+    cells = [
+        row["case"],
+        number(float(str(row["ratio"]))),
+        f"{number(interval[0])} – {number(interval[1])}",
+        row["target"],
+        "yes" if row["met"] else "**no**",
+        *times,
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def draw(benchmark: Benchmark, results: Sequence[Result]) -> Path:
+    """Draw ratio by case, with interval and target, as the picture on the performance page."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "maia"  # the same results give the same file
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.5))
+    places = range(len(results))
+    low = [result.ratio - result.interval[0] for result in results]
+    high = [result.interval[1] - result.ratio for result in results]
+    axes.errorbar(places, [result.ratio for result in results], yerr=[low, high], fmt="o-", capsize=3)
+    for bound in {float(result.target.split()[1]) for result in results}:
+        axes.axhline(bound, linestyle="--", color="grey", linewidth=1)
+    axes.set_xticks(list(places), [result.case for result in results], rotation=20, ha="right")
+    axes.set_ylabel("ratio (dashed: target)")
+    axes.set_title(f"#{benchmark.number} {benchmark.name}")
+    path = PAGE.parent / "images" / f"bench-{benchmark.number:02d}.svg"
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return path
