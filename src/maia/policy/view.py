@@ -12,11 +12,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
+from maia.errors import MaiaError, Refusal
 from maia.events import AttributeUid, Event, Instant, PresentValue
+from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, Predicate
+from maia.predicates.syntax import ALWAYS, Predicate, attributes_of
 
-__all__ = ["View", "Window", "see", "shows"]
+__all__ = ["PublicationRefused", "View", "Window", "refusal_of", "see", "shape", "shows"]
+
+
+class PublicationRefused(Refusal):
+    """The event lies outside what the publisher's credential, or a bound on it, lets through.
+
+    The sentence is for the publisher. It names attributes the publisher may
+    write and never the values that would have been accepted.
+    """
+
+    code = "POLICY-PUBLICATION-REFUSED"
+
+    def __init__(self, attributes: tuple[AttributeUid, ...]) -> None:
+        self.attributes = attributes
+        super().__init__(_publication_sentence(attributes))
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, the attributes among them."""
+        return {**MaiaError.as_record(self), "attributes": list(self.attributes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,11 @@ class View:
     `interest` was written by the subscriber and is asked only of what that
     subscriber may see. `until` is the last moment at which the View holds;
     null means that every certificate behind it is stated as unbounded.
+
+    A View for publishing has exactly one window, and `forced` holds the values
+    that its holder's events carry whatever the holder wrote. A View without
+    windows shows nothing and publishes nothing (see
+    docs/decisions/views-and-windows.md).
     """
 
     windows: tuple[Window, ...]
@@ -67,3 +92,34 @@ def see(view: View, event: Event) -> dict[AttributeUid, PresentValue] | None:
         if value is not None and any(shows(window, uid) for window in open_windows)
     }
     return seen if admits(view.interest, seen) else None
+
+
+def shape(view: View, event: Event) -> dict[AttributeUid, PresentValue]:
+    """Return `event` as the View lets its publisher send it; raise PublicationRefused if it may not be sent.
+
+    Attributes without right are nulled, forced values replace whatever was
+    given or missing, and what remains must satisfy the rest of the restriction
+    (dissertation 5.2.2; docs/decisions/publishing-restrictions.md).
+    """
+    if len(view.windows) != 1:
+        raise PublicationRefused(())
+    (window,) = view.windows
+    written = {uid: value for uid, value in event.items() if value is not None and shows(window, uid)}
+    written.update(view.forced)
+    if not admits(window.admits, written):
+        raise refusal_of(window, written)
+    return written
+
+
+def refusal_of(window: Window, written: Event) -> PublicationRefused:
+    """Say which writable attributes keep `written` outside the window; for the publisher's eyes."""
+    broken = (part for part in conjuncts(window.admits) if not admits(part, written))
+    first = next(broken, ALWAYS)
+    return PublicationRefused(tuple(sorted(uid for uid in attributes_of(first) if shows(window, uid))))
+
+
+def _publication_sentence(attributes: tuple[AttributeUid, ...]) -> str:
+    if not attributes:
+        return "the event lies outside what you may publish"
+    named = ", ".join(f"`{uid}`" for uid in attributes)
+    return f"the event lies outside what you may publish: the restriction on {named} does not hold"
