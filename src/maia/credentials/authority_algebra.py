@@ -1,0 +1,242 @@
+"""What do two grants allow together, and does a grant allow this request?
+
+A chain of certificates grants the intersection of all its authorities. The
+intersection is exact: it allows what both allow, and nothing that only one
+allows. `None` is the grant of nothing. Whatever one side already implies is
+returned as it is, so that a chain that only narrows builds nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from maia.credentials.authority import (
+    ALL_ACTIONS,
+    ALL_ATTRIBUTES,
+    Action,
+    AnyResource,
+    AttributeSet,
+    Authority,
+    NetworkPattern,
+    ResourcePattern,
+    TopicPattern,
+    TypePattern,
+)
+from maia.credentials.name_patterns import PatternTooComplex
+from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName
+from maia.credentials.principals import Owner
+from maia.errors import BadInput, BrokenCredential
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size
+
+__all__ = [
+    "EVENT_ACTIONS",
+    "FITTING_ACTIONS",
+    "MANAGE_ACTIONS",
+    "TERMS_MAX",
+    "AuthorityTooLarge",
+    "UnknownAction",
+    "actions_from_words",
+    "covers_request",
+    "intersect",
+]
+
+TERMS_MAX: Final = 256
+"""How many different restrictions, or conditions, may add up along a chain."""
+
+EVENT_ACTIONS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
+"""The actions that touch attributes; without attributes they grant nothing."""
+
+MANAGE_ACTIONS: Final = frozenset(
+    {Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME, Action.MANAGE_RETYPE}
+)
+
+FITTING_ACTIONS: Final[dict[type[ResourcePattern], frozenset[Action]]] = {
+    AnyResource: ALL_ACTIONS,
+    NetworkPattern: frozenset({Action.CONNECT, Action.INSTALL}),
+    TypePattern: EVENT_ACTIONS | MANAGE_ACTIONS | {Action.EXTEND},
+    TopicPattern: EVENT_ACTIONS | {Action.EXTEND},
+}
+"""What can be done with a resource at all; any other combination means nothing."""
+
+_WITHOUT_ATTRIBUTES: Final = ALL_ACTIONS - EVENT_ACTIONS
+
+_Part = TypeVar("_Part")
+
+
+class AuthorityTooLarge(BrokenCredential):
+    """The terms of a chain add up to more than a verifier is willing to carry."""
+
+    code = "CREDENTIAL-AUTHORITY-SIZE"
+
+
+class UnknownAction(BadInput):
+    """A word names no action."""
+
+    code = "INPUT-ACTION"
+
+
+def actions_from_words(words: Iterable[str]) -> frozenset[Action]:
+    """Read actions as people write them: `manage` stands for all four changes, `*` for everything."""
+    found: set[Action] = set()
+    for word in words:
+        found |= _actions_of_word(word)
+    return frozenset(found)
+
+
+def intersect(one: Authority, other: Authority) -> Authority | None:
+    """Return what both grants allow, or None where that is nothing."""
+    if one is other:
+        return one
+    resources = _both_resources(one.resources, other.resources)
+    if resources is None:
+        return None
+    attributes = _both_attributes(one.attributes, other.attributes)
+    actions = one.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
+    if not attributes:
+        actions &= _WITHOUT_ATTRIBUTES
+    if actions.isdisjoint(FITTING_ACTIONS[type(resources)]):
+        return None
+    restriction = _both_terms(one.restriction, other.restriction)
+    condition = _both_terms(one.condition, other.condition)
+    for given in (other, one):
+        if (
+            resources is given.resources
+            and actions is given.actions
+            and attributes is given.attributes
+            and restriction is given.restriction
+            and condition is given.condition
+        ):
+            return given
+    return Authority(resources, actions, attributes, restriction, condition)
+
+
+def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
+    """Say whether a grant allows `action` on `resource`; attributes and terms are asked later."""
+    if action not in authority.actions:
+        return False
+    if action in EVENT_ACTIONS and not authority.attributes:
+        return False
+    return _matches(authority.resources, action, resource)
+
+
+def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -> bool:
+    if action not in FITTING_ACTIONS[_PATTERN_OF[type(resource)]]:
+        return False
+    if pattern.owner is not None and pattern.owner != resource.owner:
+        return False
+    if isinstance(pattern, AnyResource):
+        return True
+    match pattern, resource:
+        case NetworkPattern(name=name), NetworkName():
+            return name.matches(resource.name)
+        case TypePattern(name=name, version=version), TypeName():
+            return version in (None, resource.version) and name.matches(resource.name)
+        case TopicPattern(path=path), TopicName():
+            return path.matches(resource.path)
+    return False
+
+
+_PATTERN_OF: Final[dict[type[ResourceName], type[ResourcePattern]]] = {
+    NetworkName: NetworkPattern,
+    TypeName: TypePattern,
+    TopicName: TopicPattern,
+}
+
+
+def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    if one is other:
+        return one
+    if isinstance(other, AnyResource):
+        return _part_of_owner(one, other.owner)
+    if isinstance(one, AnyResource):
+        return _part_of_owner(other, one.owner)
+    try:
+        return _both_named(one, other)
+    except PatternTooComplex as problem:
+        raise AuthorityTooLarge(f"the name patterns of a chain do not add up: {problem.message}") from problem
+
+
+def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePattern | None:
+    if owner is None or pattern.owner == owner:
+        return pattern
+    return replace(pattern, owner=owner) if pattern.owner is None else None
+
+
+def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    if one == other:
+        return other
+    match one, other:
+        case TypePattern(), TypePattern():
+            if _apart(one.owner, other.owner) or _apart(one.version, other.version):
+                return None
+            name = one.name.intersection(other.name)
+            owner, version = one.owner or other.owner, one.version or other.version
+            return None if name is None else _reused(TypePattern(owner, name, version), one, other)
+        case NetworkPattern(), NetworkPattern():
+            name = None if _apart(one.owner, other.owner) else one.name.intersection(other.name)
+            return (
+                None if name is None else _reused(NetworkPattern(one.owner or other.owner, name), one, other)
+            )
+        case TopicPattern(), TopicPattern():
+            name = None if _apart(one.owner, other.owner) else one.path.intersection(other.path)
+            return None if name is None else _reused(TopicPattern(one.owner or other.owner, name), one, other)
+    return None
+
+
+def _apart(one: object, other: object) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _reused(built: _Part, one: _Part, other: _Part) -> _Part:
+    """Return an equal value that exists already, so that the identity test above can see it."""
+    if built == other:
+        return other
+    return one if built == one else built
+
+
+def _both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
+    if one is other or other is ALL_ATTRIBUTES:
+        return one
+    if one is ALL_ATTRIBUTES:
+        return other
+    return _narrower(one, other)
+
+
+def _narrower(one: frozenset[_Part], other: frozenset[_Part]) -> frozenset[_Part]:
+    if other <= one:
+        return other
+    return one if one <= other else one & other
+
+
+def _both_terms(one: Predicate, other: Predicate) -> Predicate:
+    """Return the conjunction, flat and without repetition, so that a long chain stays small."""
+    if one is other or other is ALWAYS:
+        return one
+    if one is ALWAYS or one == other:
+        return other
+    terms = tuple(dict.fromkeys((*_terms(one), *_terms(other))))
+    if len(terms) > TERMS_MAX:
+        raise AuthorityTooLarge(f"the terms of a chain add up to more than {TERMS_MAX}")
+    try:
+        return _reused(checked_size(terms[0] if len(terms) == 1 else AllOf(terms)), one, other)
+    except PredicateTooLarge as problem:
+        raise AuthorityTooLarge(f"the terms of a chain add up: {problem.message}") from problem
+
+
+def _terms(predicate: Predicate) -> tuple[Predicate, ...]:
+    return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+
+
+def _actions_of_word(word: str) -> frozenset[Action]:
+    if word == "*":
+        return ALL_ACTIONS
+    if word == "manage":
+        return MANAGE_ACTIONS
+    try:
+        return frozenset({Action(word)})
+    except ValueError:
+        known = ", ".join(f"`{action.value}`" for action in Action)
+        shown = word[:64].encode("unicode_escape").decode()
+        raise UnknownAction(f"`{shown}` is no action: use {known}, `manage` or `*`") from None

@@ -1,0 +1,178 @@
+"""Is this a key, and did that key sign these bytes?
+
+Everybody who reads a certificate or a signed definition asks here. A public
+key is accepted in exactly one form, and never one of the few keys for which
+anybody can sign. A signature is accepted for exactly one kind of object, so
+that what was signed as a certificate is never taken for a type definition.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NoReturn
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from maia.credentials.principals import Principal
+from maia.errors import BrokenCredential
+
+__all__ = [
+    "KEY_BYTES",
+    "SIGNATURE_BYTES",
+    "BadKey",
+    "BadSignature",
+    "SignedKind",
+    "SigningKey",
+    "principal_from_bytes",
+    "principal_from_text",
+    "same_secret",
+    "verify_signature",
+]
+
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+
+_FIELD: Final = 2**255 - 19
+_GROUP_ORDER: Final = 2**252 + 27742317777372353535851937790883648493
+_Y_BITS: Final = 2**255 - 1
+
+# The y of the eight points of small order. For such a "key" a signature can be made without any secret.
+_SMALL_ORDER_Y: Final = frozenset(
+    {
+        0,
+        1,
+        _FIELD - 1,
+        int.from_bytes(
+            bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+        ),
+        int.from_bytes(
+            bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"
+        ),
+    }
+)
+
+_TEXT: Final = re.compile(r"ed25519:([0-9a-f]{64})", re.ASCII)
+_REMEMBERED_KEYS: Final = 4096
+
+
+class BadKey(BrokenCredential):
+    """Bytes or a text are not a public key that Maia accepts."""
+
+    code = "CREDENTIAL-KEY"
+
+
+class BadSignature(BrokenCredential):
+    """A signature was not made by this key, for this kind of object, over these bytes."""
+
+    code = "CREDENTIAL-SIGNATURE"
+
+
+class SignedKind(Enum):
+    """What a signature is for. Each kind signs different bytes, whatever the object says."""
+
+    CERTIFICATE = b"certificate"
+    NAME_CERTIFICATE = b"name-certificate"
+    TYPE_DEFINITION = b"type-definition"
+    QUORUM_CHANGE = b"quorum-change"
+    REQUEST = b"request"
+
+
+_PREFIXES: Final = {kind: b"maia/1/" + kind.value + b"\x00" for kind in SignedKind}
+
+
+class SigningKey:
+    """A secret key. It signs, and it keeps quiet: no text, pickle or error shows its seed."""
+
+    __slots__ = ("_principal", "_secret")
+
+    def __init__(self, secret: Ed25519PrivateKey) -> None:
+        """Take the key as the cryptographic library holds it."""
+        self._secret = secret
+        self._principal = Principal(secret.public_key().public_bytes_raw())
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> SigningKey:
+        """Return the key that grows from 32 secret random bytes."""
+        if len(seed) != KEY_BYTES:
+            raise BadKey(f"the seed of a key has {KEY_BYTES} bytes, and {len(seed)} were given")
+        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+
+    @property
+    def principal(self) -> Principal:
+        """Return the public half, which everybody may know."""
+        return self._principal
+
+    def sign(self, kind: SignedKind, body: bytes) -> bytes:
+        """Sign `body` as an object of `kind`."""
+        return self._secret.sign(_PREFIXES[kind] + body)
+
+    def reveal_seed(self) -> bytes:
+        """Return the secret seed. Only the code that writes key files has a reason to ask."""
+        return self._secret.private_bytes_raw()
+
+    def __repr__(self) -> str:
+        """Say which key it is, never what it is."""
+        return f"SigningKey(principal={self._principal})"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied: a secret leaves memory through a key file only."""
+        raise TypeError("a signing key cannot be pickled")
+
+
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def principal_from_bytes(key: bytes) -> Principal:
+    """Return the principal with this public key, refused unless it is canonical and of large order.
+
+    A key that lies on no point of the curve is not detected here, which would
+    cost as much as a verification; nothing verifies under it.
+    """
+    if len(key) != KEY_BYTES:
+        raise BadKey(f"a public key has {KEY_BYTES} bytes, and {len(key)} were given")
+    y = int.from_bytes(key, "little") & _Y_BITS
+    if y >= _FIELD:
+        raise BadKey("a public key is not in its canonical form")
+    # The only points with x = 0, whose sign bit would be a second way to write them, are in here too.
+    if y in _SMALL_ORDER_Y:
+        raise BadKey("a public key of small order belongs to everybody and is refused")
+    return Principal(bytes(key))
+
+
+def principal_from_text(text: str) -> Principal:
+    """Read `ed25519:` and 64 lower-case hexadecimal digits, the one text form of a principal."""
+    found = _TEXT.fullmatch(text)
+    if not found:
+        shown = text[:80].encode("unicode_escape").decode()
+        raise BadKey(f"`{shown}` is not a key: write `ed25519:` and 64 lower-case hexadecimal digits")
+    return principal_from_bytes(bytes.fromhex(found.group(1)))
+
+
+def verify_signature(principal: Principal, kind: SignedKind, body: bytes, signature: bytes) -> None:
+    """Return if `principal` signed `body` as an object of `kind`; raise `BadSignature` if not."""
+    if len(signature) != SIGNATURE_BYTES:
+        raise BadSignature(f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given")
+    # With S and S + L both accepted, one signature would have two forms.
+    if int.from_bytes(signature[KEY_BYTES:], "little") >= _GROUP_ORDER:
+        raise BadSignature("a signature is not in its canonical form")
+    try:
+        _verifier(principal.key).verify(signature, _PREFIXES[kind] + body)
+    except InvalidSignature:
+        raise BadSignature(f"the signature is not one by `{principal}` over this {_named(kind)}") from None
+
+
+def same_secret(one: bytes, other: bytes) -> bool:
+    """Compare two secrets in a time that does not tell where they differ. The only such function."""
+    return hmac.compare_digest(one, other)
+
+
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def _verifier(key: bytes) -> Ed25519PublicKey:
+    principal_from_bytes(key)
+    return Ed25519PublicKey.from_public_bytes(key)
+
+
+def _named(kind: SignedKind) -> str:
+    return kind.value.decode().replace("-", " ")
