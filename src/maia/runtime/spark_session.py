@@ -1,0 +1,176 @@
+"""How is a Spark session started, and what is left when it ends?
+
+Pipelines, the demo and the tests ask. The session is local, quiet, in UTC and
+with ANSI mode on; it listens on loopback only, runs its Python workers with
+this interpreter, and leaves no file and no process behind. What Java writes
+goes to a log, whose end is quoted when the start fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from maia.errors import Unavailable
+from maia.runtime.java_home import JavaHome, find_java_home
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkStartFailed", "spark_session"]
+
+_STOP_S: Final = 20
+_LOG_SHOWN: Final = 2_000
+
+_LOG_SETTINGS: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# The session is short and its classes many: compile lightly, collect garbage with one thread,
+# and keep no performance counters in a shared folder.
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+
+
+class SparkStartFailed(Unavailable):
+    """Spark did not start."""
+
+    code = "UNAVAILABLE-SPARK"
+
+
+@contextmanager
+def spark_session(
+    name: str = "maia",
+    *,
+    cores: int = 2,
+    memory_mib: int = 1024,
+    settings: Mapping[str, str] | None = None,
+    java: JavaHome | None = None,
+) -> Iterator[SparkSession]:
+    """Start a local session, hand it out, and stop it with everything it made.
+
+    `settings` are Spark's own and win over ours. One session per process at a
+    time, as Spark has it.
+    """
+    with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        chosen = {**_settings(name, cores=cores, memory_mib=memory_mib, scratch=scratch), **(settings or {})}
+        session, gateway = _started(chosen, java or find_java_home(), scratch)
+        try:
+            yield session
+        finally:
+            _stop(session, gateway)
+
+
+def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
+    return {
+        "spark.app.name": name,
+        "spark.master": f"local[{cores}]",
+        "spark.driver.memory": f"{memory_mib}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
+        "spark.local.dir": str(scratch),
+        "spark.log.level": "ERROR",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _started(settings: Mapping[str, str], java: JavaHome, scratch: Path) -> tuple[SparkSession, Any]:
+    # Any: py4j, through which PySpark speaks to Java, is not typed.
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise SparkStartFailed("a Spark session is running in this process already")
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    log = scratch / "java.log"
+    with _environment(_variables(java, scratch)):
+        try:
+            gateway = _gateway(conf, log)
+            context = SparkContext(conf=conf, gateway=gateway)
+        except PySparkRuntimeError as problem:
+            raise SparkStartFailed(f"Spark did not start: {_end_of(log)}") from problem
+        return SparkSession(context), gateway
+
+
+def _gateway(conf: SparkConf, log: Path) -> Any:
+    from pyspark.java_gateway import launch_gateway
+
+    with log.open("wb") as file:
+        # PySpark's own types stop short of this function.
+        return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+
+
+def _variables(java: JavaHome, scratch: Path) -> dict[str, str]:
+    (scratch / "conf").mkdir()
+    (scratch / "conf" / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")
+    return {
+        "JAVA_HOME": str(java.path),
+        # Workers run this interpreter, and find what this process finds.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        "SPARK_CONF_DIR": str(scratch / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+    }
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process while Java starts, which inherits them; then put them back."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stop(session: SparkSession, gateway: Any) -> None:
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    # Java ends when its standard input does.
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(timeout=_STOP_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def _end_of(log: Path) -> str:
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "it wrote no log"
+    return text[-_LOG_SHOWN:] or "it wrote nothing"
