@@ -1,0 +1,49 @@
+# What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check laws bench docs lock clean environment
+
+BIN := .venv/bin
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+CASES ?= 100000
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+environment:
+	@tools/bootstrap
+
+demo: environment ## Play the numberplate story: who may see what, and who is refused
+	@$(BIN)/maia demo $(ARGS)
+
+test: environment ## Run every test (ARGS="tests/unit -x" to choose)
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+check: environment ## Check format, style, types, layers and the repository's own rules
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary --config-file= --strict tools bench/harness.py bench/harness_report.py bench/__main__.py
+	@$(BIN)/lint-imports --no-logo > .build/imports.txt || { cat .build/imports.txt; exit 1; }
+	@$(BIN)/python tools/check_repo.py
+	@echo "checked"
+
+laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
+	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(ARGS)
+
+bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--quick for a smoke test)
+	@$(BIN)/python bench $(NAMES) $(ARGS)
+
+docs: environment ## Write the generated pages, the API reference in site/, and try every example
+	@$(BIN)/python tools/write_docs.py
+	@$(BIN)/pdoc --docformat markdown --output-directory site maia
+	@$(BIN)/python -m pytest -q tests/unit/project/test_documents.py
+	@echo "open site/index.html"
+
+lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
+	@.build/tools/uv/bin/uv pip compile -q pyproject.toml --universal --generate-hashes --no-header \
+		--no-emit-index-url --all-extras -o requirements.lock $(ARGS)
+
+clean: ## Remove everything that can be made again
+	rm -rf .venv .build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +
