@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from maia.events import AttributeUid
 
 __all__ = ["Audience", "Explanation", "Reason", "kept", "told"]
 
-_SHOWN_ID_DIGITS = 16
+SENTENCE_MAX: Final = 1000
+_SHOWN_ID_DIGITS: Final = 12
 
 
 class Audience(Enum):
@@ -37,6 +39,11 @@ class Reason:
     certificate: bytes | None = None
     field: str | None = None
     attribute: AttributeUid | None = None
+
+    def __post_init__(self) -> None:
+        """Shorten a sentence that quotes a very long literal."""
+        if len(self.sentence) > SENTENCE_MAX:
+            object.__setattr__(self, "sentence", self.sentence[: SENTENCE_MAX - 1] + "…")
 
     def line(self) -> str:
         """Return the reason for people: the sentence, then where to look."""

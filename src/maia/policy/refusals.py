@@ -13,6 +13,7 @@ __all__ = [
     "ActionNotGranted",
     "AdvertisementOutOfBounds",
     "AttributeNotReadable",
+    "AttributeNotWritable",
     "ConditionNotMet",
     "FilterMistyped",
     "GrantExpired",
@@ -23,6 +24,7 @@ __all__ = [
     "ResourceNotGranted",
     "SubscriptionTooNarrow",
     "SubscriptionTooWide",
+    "TypeNotValid",
 ]
 
 
@@ -87,6 +89,12 @@ class AttributeNotReadable(PolicyRefusal):
     code = "POLICY-ATTRIBUTE-NOT-READABLE"
 
 
+class AttributeNotWritable(PolicyRefusal):
+    """The advertisement speaks of an attribute that its author may not write, or that does not exist."""
+
+    code = "POLICY-ATTRIBUTE-NOT-WRITABLE"
+
+
 class FilterMistyped(PolicyRefusal):
     """The filter compares a readable attribute with another kind of value."""
 
@@ -115,3 +123,9 @@ class GrantUnmeetable(PolicyRefusal):
     """The grant's restriction can be met by no event that this publisher may write."""
 
     code = "POLICY-GRANT-UNMEETABLE"
+
+
+class TypeNotValid(PolicyRefusal):
+    """The proof behind the event type's definition does not hold at this moment."""
+
+    code = "POLICY-TYPE-NOT-VALID"

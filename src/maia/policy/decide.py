@@ -1,0 +1,110 @@
+"""May this principal do this now, and what does it then see or write?
+
+Every broker, executor and tool asks here and nowhere else. The answer depends
+on the four arguments alone. Chains add up for a subscriber, one of them speaks
+for a publisher, bounds take away from both, and whatever is unknown grants
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maia.credentials.authority import Action
+from maia.credentials.names import ResourceName, TopicName
+from maia.events import Instant
+from maia.policy.decision import Decision
+from maia.policy.evidence import Evidence
+from maia.policy.facts import Facts
+from maia.policy.filters import filter_miss
+from maia.policy.grants import Miss, grants_of, miss_of
+from maia.policy.openings import Opening, opening_of
+from maia.policy.outcomes import denied, permitted, type_miss
+from maia.policy.publication import publisher_view, unmeetable_miss, widest
+from maia.policy.request import Request, topics_above
+from maia.policy.subscription import needed, subscriber_view
+from maia.policy.view import View
+
+__all__ = ["decide"]
+
+
+def decide(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    """Decide a request from its evidence, the facts and the moment."""
+    outdated = type_miss(request, now)
+    if outdated is not None:
+        return denied([outdated], request, evidence, now)
+    match request.action:
+        case Action.SUBSCRIBE:
+            return _decide_subscription(request, evidence, facts, now)
+        case Action.PUBLISH:
+            return _decide_publication(request, evidence, facts, now)
+        case _:
+            return _decide_right(request, evidence, facts, now)
+
+
+def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    openings, misses = _tried(request, request.resource, evidence, facts, now)
+    if not openings:
+        return denied(misses, request, evidence, now)
+    refused = filter_miss(request, openings)
+    if refused is not None:
+        return denied([refused], request, evidence, now)
+    used = needed(openings)
+    return permitted(subscriber_view(request, used), used, request, evidence, now)
+
+
+def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    used: list[Opening] = []
+    for resource in _published_under(request.resource):
+        openings, misses = _tried(request, resource, evidence, facts, now)
+        writable, unmeetable = _meetable(request, openings)
+        if not writable:
+            return denied([*misses, *unmeetable], request, evidence, now)
+        used.append(widest(writable))
+    refused = unmeetable_miss(request, used) or filter_miss(request, used)
+    if refused is not None:
+        return denied([refused], request, evidence, now)
+    return permitted(publisher_view(used), used, request, evidence, now)
+
+
+def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
+    openings, misses = _tried(request, request.resource, evidence, facts, now)
+    if not openings:
+        return denied(misses, request, evidence, now)
+    # One chain is enough, so the longest-lived one speaks; a View without windows shows nothing.
+    return permitted(View(windows=()), [_longest_lived(openings)], request, evidence, now)
+
+
+def _tried(
+    request: Request, resource: ResourceName, evidence: Evidence, facts: Facts, now: Instant
+) -> tuple[list[Opening], list[Miss]]:
+    """Ask every grant at hand, then the bounds on it; sort what opens from what misses."""
+    openings: list[Opening] = []
+    misses: list[Miss] = []
+    for grant in grants_of(request, evidence):
+        outcome = miss_of(grant, request=request, resource=resource, facts=facts, now=now) or opening_of(
+            grant, request, evidence.bounds
+        )
+        if isinstance(outcome, Miss):
+            misses.append(outcome)
+        else:
+            openings.append(outcome)
+    return openings, misses
+
+
+def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
+    found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
+    return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
+
+
+def _published_under(resource: ResourceName) -> tuple[ResourceName, ...]:
+    """Return every name a publication needs a right to: a topic's super-topics too (dissertation 5.5)."""
+    return (*topics_above(resource), resource) if isinstance(resource, TopicName) else (resource,)
+
+
+def _longest_lived(openings: Sequence[Opening]) -> Opening:
+    def end(opening: Opening) -> float:
+        last = opening.grant.validity.not_after
+        return float("inf") if last is None else last
+
+    return max(openings, key=end)

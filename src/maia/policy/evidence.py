@@ -1,0 +1,48 @@
+"""What speaks for the requester, and what limits it?
+
+Verified chains speak for a requester; bounds limit it; chains that did not
+verify explain a denial to the owner and grant nothing. Evidence cannot change:
+new evidence is a new object, and a decision remembered for the old one does
+not survive it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from maia.credentials.chain import VerifiedChain
+
+from maia.errors import BadInput, BrokenCredential
+from maia.policy.bounds import BoundRule
+
+__all__ = ["BOUNDS_MAX", "CHAINS_MAX", "NO_EVIDENCE", "Evidence", "TooMuchEvidence"]
+
+CHAINS_MAX: Final = 256
+BOUNDS_MAX: Final = 256
+
+
+class TooMuchEvidence(BadInput):
+    """More chains or bounds than one decision looks at."""
+
+    code = "INPUT-EVIDENCE-SIZE"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Chains in the order of the requester's preference, bounds, and what failed to verify."""
+
+    chains: tuple[VerifiedChain, ...] = ()
+    bounds: tuple[BoundRule, ...] = ()
+    broken: tuple[BrokenCredential, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse more than a decision looks at: silence about the rest would be a wrong answer."""
+        if len(self.chains) + len(self.broken) > CHAINS_MAX:
+            raise TooMuchEvidence(f"a decision looks at no more than {CHAINS_MAX} chains")
+        if len(self.bounds) > BOUNDS_MAX:
+            raise TooMuchEvidence(f"a decision looks at no more than {BOUNDS_MAX} bounds")
+
+
+NO_EVIDENCE: Final = Evidence()
+"""Nothing speaks for the requester: only an owner may do anything."""

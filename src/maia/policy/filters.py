@@ -1,0 +1,57 @@
+"""May the author of this filter speak of these attributes, in this way?
+
+Delivery answers the questions of a filter. A filter on a hidden attribute
+would therefore read it, one bit at a time, so it is refused when it is made.
+The author of an advertisement, too, only speaks of what it may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from maia.credentials.authority import Action
+from maia.events import AttributeUid
+from maia.policy.grants import Miss, Step
+from maia.policy.openings import Opening, kinds_of
+from maia.policy.reasons import Reason, told
+from maia.policy.refusals import AttributeNotReadable, AttributeNotWritable, FilterMistyped, PolicyRefusal
+from maia.policy.request import Request
+from maia.policy.restrictions import mistyped
+from maia.policy.view import shows
+from maia.predicates.syntax import attributes_of
+
+__all__ = ["accessible", "filter_miss"]
+
+_WORDS: Final[dict[Action, tuple[type[PolicyRefusal], str]]] = {
+    Action.SUBSCRIBE: (AttributeNotReadable, "readable"),
+    Action.PUBLISH: (AttributeNotWritable, "writable"),
+}
+
+
+def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
+    """Say why the filter of a subscriber, or the advertisement of a publisher, is refused, if it is.
+
+    One sentence serves for an attribute that is hidden and for one that does
+    not exist: the difference is not the requester's to learn. Kinds are
+    looked at afterwards, when every attribute is known to be accessible.
+    """
+    outside = sorted(uid for uid in attributes_of(request.filter) if not accessible(uid, request, openings))
+    if outside:
+        kind, word = _WORDS[request.action]
+        sentence = f"the filter speaks of an attribute that is not {word} or does not exist"
+        reason = Reason(word, sentence, field="filter", attribute=outside[0])
+        return Miss(Step.RESTRICTION, kind, told(reason))
+    wrong = mistyped(request.filter, kinds_of(request))
+    if wrong is not None:
+        declared = kinds_of(request)[wrong].value
+        sentence = f"the filter compares an attribute with another kind of value than its own, {declared}"
+        reason = Reason("kind", sentence, field="filter", attribute=wrong)
+        return Miss(Step.RESTRICTION, FilterMistyped, told(reason))
+    return None
+
+
+def accessible(uid: AttributeUid, request: Request, openings: Sequence[Opening]) -> bool:
+    """Say whether the version has the attribute and some window shows it."""
+    declared = request.event_type is None or uid in request.event_type.kinds
+    return declared and any(shows(opening.window, uid) for opening in openings)

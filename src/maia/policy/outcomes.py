@@ -1,0 +1,158 @@
+"""How is a decision put into words, and how long does it stand?
+
+`decide` finds out what is granted; here it becomes a permit or a denial with
+reasons for both audiences. The owner reads every miss, the nearest first, and
+every restriction behind a View. The requester reads its own nearest miss, or
+what it may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from maia.credentials.authority import ALL_ATTRIBUTES, Action
+from maia.credentials.broken_chains import BrokenChain, CertificateExpired, CertificateNotYetValid
+from maia.credentials.validity import Validity
+from maia.errors import BrokenCredential
+from maia.events import AttributeUid, Instant
+from maia.policy.decision import Denial, Permit
+from maia.policy.evidence import Evidence
+from maia.policy.filters import accessible
+from maia.policy.grants import Grant, Miss, Step, authorities_in
+from maia.policy.openings import Opening, names_of
+from maia.policy.reasons import Explanation, Reason, kept, told
+from maia.policy.refusals import GrantExpired, GrantNotYetValid, NoChain, PolicyRefusal, TypeNotValid
+from maia.policy.request import Request
+from maia.policy.view import View
+from maia.predicates.syntax import ALWAYS, attributes_of
+from maia.predicates.text import format_predicate
+
+__all__ = ["denied", "permitted", "stable_period", "type_miss"]
+
+_ATTRIBUTES = "authority.attributes"
+_NO_CHAIN = Reason("chain", "no certificates at hand lead from the owner of the resource to you")
+
+
+def type_miss(request: Request, now: Instant) -> Miss | None:
+    """Say whether the proof behind the event type has lapsed since it was made."""
+    if request.event_type is None or request.event_type.validity.contains(now):
+        return None
+    reason = Reason("type", "the definition of the event type is not valid at this moment")
+    return Miss(Step.RESTRICTION, TypeNotValid, told(reason))
+
+
+def denied(misses: Sequence[Miss], request: Request, evidence: Evidence, now: Instant) -> Denial:
+    """Return the denial that the nearest miss explains; without a miss, no chain was there."""
+    nearest_first = sorted((*misses, *map(_miss_of_broken, evidence.broken)), key=lambda miss: -miss.step)
+    owner = tuple(reason for miss in nearest_first for reason in miss.explanation.owner)
+    told_first = next((miss for miss in nearest_first if miss.explanation.requester), None)
+    kind = NoChain if told_first is None else told_first.kind
+    requester = (_NO_CHAIN,) if told_first is None else told_first.explanation.requester
+    explanation = Explanation(owner or (_NO_CHAIN,), requester)
+    return Denial(kind, explanation, stable_period(request, evidence, now))
+
+
+def permitted(
+    view: View, openings: Sequence[Opening], request: Request, evidence: Evidence, now: Instant
+) -> Permit:
+    """Return the permit for a View, valid as long as every grant and the type behind it."""
+    ends = [opening.grant.validity for opening in openings]
+    if request.event_type is not None:
+        ends.append(request.event_type.validity)
+    until = min((end.not_after for end in ends if end.not_after is not None), default=None)
+    view = replace(view, until=until)
+    explanation = sum((_why(opening, request) for opening in openings), Explanation())
+    explanation += _what_is_seen(view, openings, request)
+    return Permit(view, explanation, stable_period(request, evidence, now))
+
+
+def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validity:
+    """Return the moments around `now` at which no certificate at hand begins or ends.
+
+    A decision may be remembered within it: time changes nothing else.
+    """
+    periods = [chain.validity for chain in evidence.chains]
+    if request.event_type is not None:
+        periods.append(request.event_type.validity)
+    begun = [period.not_before for period in periods if period.not_before is not None]
+    ended = [period.not_after for period in periods if period.not_after is not None]
+    since = [moment for moment in begun if moment <= now]
+    since += [Instant(moment + 1) for moment in ended if moment < now]
+    until = [moment for moment in ended if moment >= now]
+    until += [Instant(moment - 1) for moment in begun if moment > now]
+    return Validity(max(since, default=None), min(until, default=None))
+
+
+def _miss_of_broken(broken: BrokenCredential) -> Miss:
+    blamed, field = (broken.certificate, broken.field) if isinstance(broken, BrokenChain) else (None, None)
+    owner = Reason("credential", f"a chain does not hold: {broken.message} [{broken.code}]", blamed, field)
+    kind, told_to_requester = _word_on_time(broken)
+    step = Step.ROOT if told_to_requester is None else Step.VALIDITY
+    return Miss(step, kind, kept(owner, instead=told_to_requester))
+
+
+def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason | None]:
+    match broken:
+        case CertificateExpired():
+            return GrantExpired, Reason("validity", "a certificate that you rely on has expired")
+        case CertificateNotYetValid():
+            return GrantNotYetValid, Reason("validity", "a certificate that you rely on is not yet valid")
+        case _:
+            return NoChain, None
+
+
+def _why(opening: Opening, request: Request) -> Explanation:
+    grant = opening.grant
+    if grant.chain is None:
+        return told(Reason("owner", "the requester owns the resource"))
+    length = len(grant.certificates)
+    granted = f"`{request.action.value}` is granted by a chain of {length} from {grant.chain.root}"
+    explanation = told(Reason("chain", granted, grant.certificates[-1].id, "authority.actions"))
+    return explanation + Explanation(owner=(*_terms(grant, request), *_bounds(opening, request)))
+
+
+def _terms(grant: Grant, request: Request) -> Iterator[Reason]:
+    """Yield, for the owner, what each certificate of a grant adds to its terms."""
+    names = names_of(request)
+    for identifier, part in authorities_in(grant):
+        if part.attributes is not ALL_ATTRIBUTES:
+            listed = _listed(sorted(part.attributes), names)
+            yield Reason("attributes", f"attributes are limited to {listed}", identifier, _ATTRIBUTES)
+        if part.restriction != ALWAYS:
+            spoken = sorted(attributes_of(part.restriction))
+            sentence = f"events are restricted to `{format_predicate(part.restriction, names)}`"
+            only = spoken[0] if len(spoken) == 1 else None
+            yield Reason("restriction", sentence, identifier, "authority.restriction", only)
+        if part.condition != ALWAYS:
+            sentence = f"the condition `{format_predicate(part.condition)}` holds"
+            yield Reason("condition", sentence, identifier, "authority.condition")
+
+
+def _bounds(opening: Opening, request: Request) -> Iterator[Reason]:
+    for rule in opening.bounds:
+        bound = format_predicate(rule.filter, names_of(request))
+        holder = rule.holder if isinstance(rule.holder, bytes) else None
+        rule_name = f"{rule.bound.value} bound"
+        yield Reason(rule_name, f"inside the {rule_name} `{bound}`", holder, "bound")
+
+
+def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> Explanation:
+    explanation = Explanation()
+    if view.windows and request.event_type is not None:
+        shown = [attribute.uid for attribute in request.event_type.attributes]
+        listed = _listed([uid for uid in shown if accessible(uid, request, openings)], names_of(request))
+        explanation += told(Reason("attributes", f"you may {_verb(request)} {listed}"))
+    for uid, value in sorted(view.forced.items()):
+        explanation += kept(Reason("forced", f"the value is always {value!r}", attribute=uid))
+    if view.until is not None:
+        explanation += told(Reason("until", f"this holds until {view.until}"))
+    return explanation
+
+
+def _verb(request: Request) -> str:
+    return "write" if request.action is Action.PUBLISH else "read"
+
+
+def _listed(uids: Sequence[AttributeUid], names: Mapping[AttributeUid, str]) -> str:
+    return ", ".join(f"`{names.get(uid, uid)}`" for uid in uids) or "no attribute"

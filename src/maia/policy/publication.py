@@ -1,0 +1,63 @@
+"""What may a publisher write?
+
+One chain speaks for a publisher. Rights of several chains do not add up here:
+two chains that force different values would leave it open which value an
+event carries (docs/decisions/publishing-restrictions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
+from maia.policy.grants import Miss, Step
+from maia.policy.openings import Opening, common_attributes, conjoined, includes, kinds_of
+from maia.policy.reasons import Reason, kept
+from maia.policy.refusals import GrantUnmeetable
+from maia.policy.request import Request
+from maia.policy.restrictions import forced_values, unmeetable
+from maia.policy.view import View, Window
+
+__all__ = ["publisher_view", "unmeetable_miss", "widest"]
+
+
+def widest(openings: Sequence[Opening]) -> Opening:
+    """Return the first opening that no other one goes beyond; the order is the publisher's own."""
+    beaten = (
+        any(includes(other, one) and not includes(one, other) for other in openings) for one in openings
+    )
+    return next(one for one, is_beaten in zip(openings, beaten, strict=True) if not is_beaten)
+
+
+def publisher_view(openings: Sequence[Opening]) -> View:
+    """Return the View of one window in which every opening holds.
+
+    There is one opening for a type, and one for each level of a topic, whose
+    restrictions all apply (dissertation 5.5).
+    """
+    attributes: AttributeSet = ALL_ATTRIBUTES
+    for opening in openings:
+        attributes = common_attributes(attributes, opening.window.attributes)
+    admits = conjoined(opening.window.admits for opening in openings)
+    restriction = conjoined(opening.grant.authority.restriction for opening in openings)
+    return View((Window(admits, attributes),), forced=forced_values(restriction))
+
+
+def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
+    """Say why no event of this publisher could ever pass, if that is known beforehand."""
+    (window,) = publisher_view(openings).windows
+    found = unmeetable(window.admits, writable=_writable(request, window), kinds=kinds_of(request))
+    if found is None:
+        return None
+    last = openings[-1].grant.certificates
+    owner = Reason(
+        "restriction", found.why, last[-1].id if last else None, "authority.restriction", found.attribute
+    )
+    requester = Reason("restriction", "no event that you may write can satisfy your certificates")
+    return Miss(Step.RESTRICTION, GrantUnmeetable, kept(owner, instead=requester))
+
+
+def _writable(request: Request, window: Window) -> AttributeSet:
+    if request.event_type is None:
+        return window.attributes
+    return common_attributes(window.attributes, frozenset(request.event_type.kinds))
