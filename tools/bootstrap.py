@@ -170,18 +170,18 @@ def is_writable(folder: Path) -> bool:
 def find_pip() -> list[str] | None:
     """Return a command that runs pip, in a private environment if this Python has none, or None."""
     private = TOOLS / "pip" / "bin" / "python"
-    if not is_usable(private) and importlib.util.find_spec("ensurepip"):
+    if not is_usable(private) and has("ensurepip"):
         shutil.rmtree(TOOLS / "pip", ignore_errors=True)
         run([sys.executable, "-m", "venv", str(TOOLS / "pip")])
     if is_usable(private):
         return [str(private), "-m", "pip"]
-    if importlib.util.find_spec("pip"):
+    if has("pip"):
         return [sys.executable, "-m", "pip"]
-    if os.geteuid() == 0 and shutil.which("apt-get") and not importlib.util.find_spec("ensurepip"):
+    if os.geteuid() == 0 and shutil.which("apt-get") and not has("ensurepip"):
         say("this Python has no ensurepip; installing Debian's python3-venv")
         run(["apt-get", "install", "-y", "-qq", "python3-venv"])
         importlib.invalidate_caches()
-        if importlib.util.find_spec("ensurepip"):
+        if has("ensurepip"):
             return find_pip()
     if shutil.which("uv"):
         return None
@@ -200,6 +200,12 @@ def install_with_pip(pip: list[str]) -> None:
 
 
 # ---------------------------------------------------------------- small steps
+
+
+def has(module: str) -> bool:
+    """Say whether this Python has `module`; an empty folder of that name does not count."""
+    found = importlib.util.find_spec(module)
+    return found is not None and found.origin is not None
 
 
 def is_usable(python: Path) -> bool:

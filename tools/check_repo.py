@@ -1,0 +1,152 @@
+"""Does the repository keep its own rules, the ones that no linter knows?
+
+Locks carry hashes and no addresses. No file names a machine's folder. Error
+codes are unique and documented. Links between documents lead somewhere, and so
+does every row of the papers' table. One line per problem; exit status 1 if any.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import decision_index
+import error_codes
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt")
+ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M
+)
+# Written in pieces, so that this file does not find itself.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.$~-])/(?:" + "|".join(["root", "home/[a-z]", "work", "opt/pypi", "Users/[A-Za-z]"]) + r")/"
+)
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
+NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")
+FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Return the files that git tracks and that still exist; without git, all outside hidden folders."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        return tuple(path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file())
+    hidden = (path for path in ROOT.rglob("*") if path.is_file())
+    return tuple(
+        path for path in hidden if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    )
+
+
+def text_of(path: Path) -> str:
+    """Return the text of `path`, or nothing when it is not text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def named(path: Path) -> str:
+    """Return the name of `path` as people write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def locks_have_no_address() -> Iterator[str]:
+    """A lock says what is installed, by hash, and leaves open from where."""
+    for name in LOCKS:
+        text = text_of(ROOT / name)
+        for found in ADDRESS.finditer(text):
+            yield f"{name}:{line_of(text, found.start())} names an address: `{found[0].strip()}`"
+        if "--hash=sha256:" not in text:
+            yield f"{name} has no hashes"
+    for path in tracked():
+        if path.name in {"uv.lock", "poetry.lock", "Pipfile.lock"}:
+            yield f"{named(path)} is tracked, and such files name hosts"
+
+
+def no_file_names_a_machine() -> Iterator[str]:
+    """A path of one machine helps nobody on another."""
+    for path in tracked():
+        if path == Path(__file__).resolve():
+            continue
+        text = text_of(path)
+        for found in MACHINE_PATH.finditer(text):
+            yield f"{named(path)}:{line_of(text, found.start())} names a machine's folder: `{found[0]}`"
+
+
+def error_codes_are_unique_and_documented() -> Iterator[str]:
+    """Programs match on codes and people look them up."""
+    errors = error_codes.all_errors()
+    yield from error_codes.problems(errors)
+    if text_of(error_codes.PAGE) != error_codes.page(errors):
+        yield f"{named(error_codes.PAGE)} is out of date; run: make docs"
+
+
+def links_lead_somewhere() -> Iterator[str]:
+    """A link inside the repository points at a file that is there."""
+    for page in documents():
+        text = FENCED.sub(lambda block: "\n" * block[0].count("\n"), text_of(page))
+        for found in LINK.finditer(text):
+            target = (found[1] or found[2]).partition("#")[0]
+            is_ours = target and "://" not in target and not target.startswith("mailto:")
+            if is_ours and not (page.parent / target).exists():
+                yield f"{named(page)}:{line_of(text, found.start())} links to `{target}`, which is not there"
+
+
+def papers_rows_name_files_that_exist() -> Iterator[str]:
+    """Every row of the papers' table can be followed to its code and its tests."""
+    page = ROOT / "docs" / "papers.md"
+    for number, line in enumerate(text_of(page).splitlines(), start=1):
+        for found in NAMED_PATH.finditer(line):
+            if not any(ROOT.glob(found[1].rstrip("/"))):
+                yield f"{named(page)}:{number} names `{found[1]}`, which is not there"
+
+
+def decisions_have_their_four_parts() -> Iterator[str]:
+    """A record says what we needed, chose, gave up and would choose again for; the index lists it."""
+    for record in decision_index.records():
+        text = text_of(record).lower()
+        missing = [part for part in decision_index.PARTS if f"## {part}" not in text]
+        if missing:
+            yield f"{named(record)} lacks the part `{missing[0]}`"
+    if text_of(decision_index.PAGE) != decision_index.page():
+        yield f"{named(decision_index.PAGE)} is out of date; run: make docs"
+
+
+def documents() -> Iterator[Path]:
+    """Return the pages that people read."""
+    for path in tracked():
+        if path.suffix == ".md":
+            yield path
+
+
+def line_of(text: str, place: int) -> int:
+    """Return the number of the line that `place` is on."""
+    return text.count("\n", 0, place) + 1
+
+
+CHECKS = (
+    locks_have_no_address,
+    no_file_names_a_machine,
+    error_codes_are_unique_and_documented,
+    links_lead_somewhere,
+    papers_rows_name_files_that_exist,
+    decisions_have_their_four_parts,
+)
+
+
+def main() -> int:
+    """Run every check; return the exit code."""
+    found = [problem for check in CHECKS for problem in check()]
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

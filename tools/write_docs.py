@@ -1,0 +1,16 @@
+"""Which pages are made from other files? This writes them; `check_repo.py` sees that they are current."""
+
+from __future__ import annotations
+
+import decision_index
+import error_codes
+
+
+def main() -> None:
+    """Write every generated page."""
+    decision_index.PAGE.write_text(decision_index.page(), encoding="utf-8")
+    error_codes.PAGE.write_text(error_codes.page(error_codes.all_errors()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
