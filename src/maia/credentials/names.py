@@ -70,9 +70,9 @@ def checked_version(text: str) -> Version:
     if text == FIRST_VERSION:
         return text
     try:
-        canonical = str(UUID(text))
+        canonical: str | None = str(UUID(text))
     except ValueError:
-        canonical = ""
+        canonical = None  # and not "", which an empty version would equal
     if canonical != text:
         raise BadName(f"`{text[:64].encode('unicode_escape').decode()}` is not a version: `0`, or a lower-case UUID")
     return text
