@@ -1,0 +1,262 @@
+"""Random views over random events, many at a time, with the answer that `see` gives.
+
+Starting a query costs far more than one row of it, so a case is not one view
+and one event but a batch of both: every view is asked about every event. A
+batch comes from one seed, and is the same whenever that seed comes again.
+Literals and values come from one small pool of awkward values, so that they
+meet often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
+from maia.events import (
+    INSTANT_MAX,
+    INSTANT_MIN,
+    INT_MAX,
+    INT_MIN,
+    Attribute,
+    AttributeUid,
+    Instant,
+    Kind,
+    PresentValue,
+    Value,
+    kind_of,
+)
+from maia.policy.view import View, Window, see
+from maia.predicates.syntax import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    Predicate,
+    TextMatch,
+    TextTest,
+)
+
+# Fixed values that some system somewhere treats in a way of its own.
+# fmt: off
+POOL: Final[Mapping[Kind, tuple[PresentValue, ...]]] = {
+    Kind.STRING: (
+        "", " ", "  ", "a", "A", "b", "ab", "a b", "a  b", "a ", " a", "ab c", "b a b",
+        "é", "e\u0301", "ß", "ss", "ı", "I", "i", "İ",
+        "\uffff", "\U00010000", "\ud7ff", "\ue000", "\U0010ffff",
+        "%", "_", "a%", "a_b", "\\", "\\%", "a\\", "'", "''", '"', "`", "``",
+        "${a}", "${spark.app.name}", "{}", "%s", "$1", ":a", "?", "--", "'; DROP TABLE events; --",
+        "\n", "a\nb", "\r\n", "\t", "a\t", "a\u00a0b", "\u200b", "a\u200bb", "\x01", "\x7f",
+        "10", "10 ", "1e1", "true", "null", "NULL", "AE05 XYZ", "AE05 XYZ ", "ae05 xyz",
+    ),
+    Kind.INT: (
+        INT_MIN, INT_MIN + 1, -(2**53) - 1, -1, 0, 1, 2, 10,
+        2**31 - 1, 2**31, 2**53, 2**53 + 1, INT_MAX - 1, INT_MAX,
+    ),
+    Kind.FLOAT: (
+        -1.7976931348623157e308, -1.0, -5e-324, -0.0, 0.0, 5e-324, 2.2250738585072014e-308,
+        0.1, 0.30000000000000004, 0.3, 1.0, 10.0, float(2**53), float(2**53 + 2), 1e300,
+        1.7976931348623157e308,
+    ),
+    Kind.BOOL: (False, True),
+    Kind.TIMESTAMP: (
+        Instant(INSTANT_MIN), Instant(INSTANT_MIN + 1), Instant(-1), Instant(0), Instant(1),
+        Instant.parse("1582-10-10T00:00:00Z"), Instant.parse("1900-01-01T00:00:00.000001Z"),
+        Instant.parse("2026-03-29T01:30:00Z"), Instant.parse("2026-10-25T01:30:00Z"),
+        Instant(INSTANT_MAX - 1), Instant(INSTANT_MAX),
+    ),
+    Kind.BYTES: (
+        b"", b"\0", b"\0\0", b"a", b"a\0", b"ab", b"\x7f", b"\x80", b"\xff", b"\xff\xff",
+        b"%", b"\\", b"'", b"\\x61",
+    ),
+}
+# fmt: on
+
+ROW: Final = AttributeUid("row")
+
+STORED: Final[dict[AttributeUid, Kind]] = {
+    ROW: Kind.INT,
+    AttributeUid("plate"): Kind.STRING,
+    AttributeUid("0-place"): Kind.STRING,
+    AttributeUid("speed"): Kind.INT,
+    AttributeUid("weight"): Kind.FLOAT,
+    AttributeUid("wanted"): Kind.BOOL,
+    AttributeUid("seen-at"): Kind.TIMESTAMP,
+    AttributeUid("picture"): Kind.BYTES,
+    AttributeUid("select"): Kind.STRING,
+}
+
+# Renamed, reordered, one that is not stored, and one whose kind has changed since it was stored.
+DELIVERED: Final = (
+    Attribute("row", ROW, Kind.INT),
+    Attribute("Number-Plate", AttributeUid("plate"), Kind.STRING),
+    Attribute("from", AttributeUid("select"), Kind.STRING),
+    Attribute("weight", AttributeUid("weight"), Kind.FLOAT),
+    Attribute("speed", AttributeUid("speed"), Kind.INT),
+    Attribute("is_wanted", AttributeUid("wanted"), Kind.BOOL),
+    Attribute("location", AttributeUid("0-place"), Kind.STRING),
+    Attribute("timestamp", AttributeUid("seen-at"), Kind.TIMESTAMP),
+    Attribute("picture", AttributeUid("picture"), Kind.BYTES),
+    Attribute("colour", AttributeUid("added-later"), Kind.STRING),
+)
+RETYPED: Final = (Attribute("row", ROW, Kind.INT), Attribute("speed", AttributeUid("speed"), Kind.FLOAT))
+
+ASKED: Final = (*STORED, AttributeUid("added-later"))
+
+Typed = tuple[str, Value]
+"""A value beside its class: Python takes 1, 1.0 and True for equal."""
+
+Answer = dict[int, dict[str, Typed]]
+"""What one view shows: by row, the delivered attributes by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some views and some events; every view is asked about every event."""
+
+    views: tuple[View, ...]
+    events: tuple[dict[AttributeUid, PresentValue], ...]
+    delivered: tuple[Attribute, ...] = DELIVERED
+    stored: Mapping[AttributeUid, Kind] = None  # type: ignore[assignment]  # set below: a dict is no default
+
+    def __post_init__(self) -> None:
+        """Store what all batches store, unless told otherwise."""
+        if self.stored is None:
+            object.__setattr__(self, "stored", STORED)
+
+    @property
+    def cases(self) -> int:
+        """Return how many questions the batch puts."""
+        return len(self.views) * len(self.events)
+
+
+class Executor(Protocol):
+    """One way of running a View."""
+
+    def answers(self, batch: Batch) -> list[Answer]:
+        """Return what each view of the batch shows of its events."""
+
+
+def expected_answers(batch: Batch) -> list[Answer]:
+    """Return the answers by the definition."""
+    return [_expected_answer(view, batch) for view in batch.views]
+
+
+def _expected_answer(view: View, batch: Batch) -> Answer:
+    shown = {row: see(view, event) for row, event in enumerate(batch.events)}
+    return {row: translated(seen, batch.delivered) for row, seen in shown.items() if seen is not None}
+
+
+def translated(
+    seen: Mapping[AttributeUid, PresentValue], delivered: tuple[Attribute, ...]
+) -> dict[str, Typed]:
+    """Return a seen event by the names of a version; what that version has otherwise is null."""
+    values = {a.name: (a, seen.get(a.uid)) for a in delivered}
+    return {
+        name: typed(value if value is None or kind_of(value) is a.kind else None)
+        for name, (a, value) in values.items()
+    }
+
+
+def typed(value: Value) -> Typed:
+    """Put a value beside its class."""
+    return type(value).__name__, value
+
+
+def assert_agrees(executor: Executor, batch: Batch) -> None:
+    """Compare an executor with the definition, and name the first view and event that differ."""
+    found, expected = executor.answers(batch), expected_answers(batch)
+    assert len(found) == len(expected)
+    for view, got, wanted in zip(batch.views, found, expected, strict=True):
+        for row, event in enumerate(batch.events):
+            assert got.get(row) == wanted.get(row), f"\nview: {view}\nevent: {event}"
+        assert got.keys() <= set(range(len(batch.events)))
+
+
+def random_batch(seed: int, *, views: int = 20, events: int = 60) -> Batch:
+    """Return the batch of a seed."""
+    random = Random(seed)  # noqa: S311 - test cases, not secrets
+    return Batch(
+        tuple(random_view(random) for _ in range(views)),
+        tuple(random_event(random, row) for row in range(events)),
+        RETYPED if random.random() < 0.1 else DELIVERED,
+    )
+
+
+def random_event(random: Random, row: int) -> dict[AttributeUid, PresentValue]:
+    """Return an event whose attributes are each missing now and then."""
+    event: dict[AttributeUid, PresentValue] = {ROW: row}
+    for uid, kind in STORED.items():
+        if uid != ROW and random.random() < 0.8:
+            event[uid] = random_value(random, kind)
+    return event
+
+
+def random_value(random: Random, kind: Kind) -> PresentValue:
+    """Return an awkward value of a kind; now and then two of them in one string."""
+    value = random.choice(POOL[kind])
+    if isinstance(value, str) and random.random() < 0.2:
+        return value + str(random.choice(POOL[kind]))
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def random_view(random: Random) -> View:
+    """Return a view of none to four windows, with or without an interest."""
+    windows = tuple(random_window(random) for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 4))))
+    interest = random_predicate(random, depth=2) if random.random() < 0.6 else ALWAYS
+    return View(windows, interest)
+
+
+def random_window(random: Random) -> Window:
+    """Return a window that always shows the row's number, by which answers are compared."""
+    shown: AttributeSet = ALL_ATTRIBUTES
+    if random.random() < 0.8:
+        shown = frozenset({ROW, *(uid for uid in ASKED if random.random() < 0.5)})
+    return Window(random_predicate(random, depth=3), shown)
+
+
+def random_predicate(random: Random, *, depth: int) -> Predicate:
+    """Return a predicate that nests at most `depth` connectives above its atoms."""
+    choice = random.random()
+    if depth == 0 or choice < 0.3:
+        return random_atom(random)
+    if choice < 0.5:
+        return Not(random_predicate(random, depth=depth - 1))
+    if choice > 0.97:
+        return random.choice((ALWAYS, NEVER))
+    parts = tuple(random_predicate(random, depth=depth - 1) for _ in range(random.choice((1, 2, 2, 3))))
+    return AllOf(parts) if choice < 0.72 else AnyOf(parts)
+
+
+def random_atom(random: Random) -> Predicate:
+    """Return a question about one attribute, mostly of the kind that it has."""
+    uid = random.choice(ASKED)
+    right = STORED.get(uid, Kind.STRING)
+    kind = right if random.random() < 0.9 else random.choice(list(Kind))
+    choice = random.random()
+    if choice < 0.12:
+        return Exists(uid)
+    if choice < 0.3:
+        return Membership(
+            uid, frozenset(random_value(random, kind) for _ in range(random.choice((1, 2, 5, 14))))
+        )
+    if kind is Kind.STRING and choice < 0.65:
+        return random_text_match(random, uid)
+    operators = list(Operator) if kind.is_ordered else [Operator.EQ, Operator.NE]
+    return Comparison(uid, random.choice(operators), random_value(random, kind))
+
+
+def random_text_match(random: Random, uid: AttributeUid) -> TextMatch:
+    """Return a question about a string, with an operand that often occurs."""
+    test = random.choice(list(TextTest))
+    text = str(random_value(random, Kind.STRING))
+    if test is TextTest.TOKEN:
+        text = text.replace(" ", "") or "a"
+    return TextMatch(uid, test, text)
