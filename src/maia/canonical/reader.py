@@ -16,11 +16,8 @@ from maia.canonical.expression import DEFAULT_LIMITS, Hinted, Limits, SExpressio
 
 __all__ = ["read_canonical"]
 
-_OPEN: Final = ord("(")
-_CLOSE: Final = ord(")")
 _HINT_OPEN: Final = ord("[")
 _HINT_CLOSE: Final = ord("]")
-_COLON: Final = ord(":")
 _ZERO: Final = ord("0")
 
 # A length field longer than this cannot be true: no size limit comes near it.
@@ -48,34 +45,19 @@ def read_canonical(data: bytes, limits: Limits = DEFAULT_LIMITS) -> SExpression:
 def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
     # The hot loop: lists are `list` while open and become tuples when they close. A string that
     # claims more bytes than there are leaves `at` beyond the end, where the next look or the
-    # caller notices; the slice itself never reads too far.
+    # caller notices; the slice itself never reads too far. Bytes are compared with literals
+    # because a global name costs a lookup each time around.
     outer: list[list[SExpression]] = []
     items: list[SExpression] = []
     depth_max, atom_max = limits.depth_max, limits.atom_max
     at = 0
     while True:
         byte = data[at]
-        if byte == _CLOSE:
-            if not outer:
-                _refuse_byte(data, at)
-            done = tuple(items)
-            items = outer.pop()
-            items.append(done)
-            at += 1
-        elif byte == _OPEN:
-            if len(outer) >= depth_max:
-                raise SExpressionTooLarge(f"lists nest deeper than {depth_max} at byte {at}")
-            outer.append(items)
-            items = []
-            at += 1
-            continue
-        elif byte == _HINT_OPEN:
-            hinted, at = _read_hinted(data, at, atom_max)
-            items.append(hinted)
-        else:
+        if 48 <= byte <= 57:  # a digit
+            start = at + 2
             # One digit is the commonest length by far, and needs no search for the colon.
-            if data[at + 1] == _COLON and _ZERO <= byte <= _ZERO + 9:
-                start, length = at + 2, byte - _ZERO
+            if data[at + 1] == 58:  # a colon
+                length = byte - 48
             else:
                 start, length = _read_length(data, at)
             if length > atom_max:
@@ -84,8 +66,28 @@ def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
                 )
             at = start + length
             items.append(data[start:at])
-        if not outer:
-            return items[0], at
+            if outer:
+                continue
+        elif byte == 40:  # (
+            if len(outer) >= depth_max:
+                raise SExpressionTooLarge(f"lists nest deeper than {depth_max} at byte {at}")
+            outer.append(items)
+            items = []
+            at += 1
+            continue
+        elif byte == 41 and outer:  # )
+            done = tuple(items)
+            items = outer.pop()
+            items.append(done)
+            at += 1
+            if outer:
+                continue
+        else:
+            hinted, at = _read_hinted(data, at, atom_max)
+            items.append(hinted)
+            if outer:
+                continue
+        return items[0], at
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
@@ -103,7 +105,9 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_hinted(data: bytes, at: int, atom_max: int) -> tuple[Hinted, int]:
-    """Read `[hint]text`, whose first bracket is at `at`."""
+    """Read `[hint]text`, the only thing that can begin at `at` if a string and a list cannot."""
+    if data[at] != _HINT_OPEN:
+        _refuse_byte(data, at)
     hint, after_hint = _read_string(data, at + 1, atom_max)
     if not hint:
         raise NotCanonical(f"the display hint at byte {at} is empty")

@@ -16,6 +16,8 @@ __all__ = ["write_canonical"]
 # Stands on the stack where a list must be closed. No expression is None, so it cannot be mistaken.
 _CLOSE: Final = None
 
+_LENGTHS: Final = tuple(b"%d:" % length for length in range(128))
+
 
 def write_canonical(expression: SExpression) -> bytes:
     """Return the canonical form of `expression`."""
@@ -24,7 +26,9 @@ def write_canonical(expression: SExpression) -> bytes:
     while pending:
         node = pending.pop()
         if isinstance(node, bytes):
-            parts.append(b"%d:%b" % (len(node), node))
+            # Joining three pieces is faster than formatting them, which shows in every certificate.
+            length = len(node)
+            parts += (_LENGTHS[length] if length < 128 else b"%d:" % length, node)
         elif isinstance(node, tuple):
             parts.append(b"(")
             pending.append(_CLOSE)

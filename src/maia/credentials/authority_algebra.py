@@ -93,7 +93,7 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
     if resources is None:
         return None
     attributes = _both_attributes(one.attributes, other.attributes)
-    actions = one.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
+    actions = _narrower(one.actions, other.actions)
     if not attributes:
         actions &= _WITHOUT_ATTRIBUTES
     if actions.isdisjoint(FITTING_ACTIONS[type(resources)]):
@@ -165,35 +165,35 @@ def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePat
 
 
 def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
-    if one == other:
-        return other
     match one, other:
         case TypePattern(), TypePattern():
-            if _apart(one.owner, other.owner) or _apart(one.version, other.version):
-                return None
-            name = one.name.intersection(other.name)
-            owner, version = one.owner or other.owner, one.version or other.version
-            return None if name is None else _reused(TypePattern(owner, name, version), one, other)
+            return _both_types(one, other)
         case NetworkPattern(), NetworkPattern():
             name = None if _apart(one.owner, other.owner) else one.name.intersection(other.name)
-            return (
-                None if name is None else _reused(NetworkPattern(one.owner or other.owner, name), one, other)
-            )
+            return None if name is None else NetworkPattern(one.owner or other.owner, name)
         case TopicPattern(), TopicPattern():
-            name = None if _apart(one.owner, other.owner) else one.path.intersection(other.path)
-            return None if name is None else _reused(TopicPattern(one.owner or other.owner, name), one, other)
+            path = None if _apart(one.owner, other.owner) else one.path.intersection(other.path)
+            return None if path is None else TopicPattern(one.owner or other.owner, path)
     return None
 
 
+def _both_types(one: TypePattern, other: TypePattern) -> TypePattern | None:
+    """Intersect the commonest resources, without building what exists already."""
+    if _apart(one.owner, other.owner) or _apart(one.version, other.version):
+        return None
+    name = other.name.intersection(one.name)
+    if name is None:
+        return None
+    for given, opposite in ((other, one), (one, other)):
+        owner_given = given.owner is not None or opposite.owner is None
+        version_given = given.version is not None or opposite.version is None
+        if name is given.name and owner_given and version_given:
+            return given
+    return TypePattern(one.owner or other.owner, name, one.version or other.version)
+
+
 def _apart(one: object, other: object) -> bool:
-    return one is not None and other is not None and one != other
-
-
-def _reused(built: _Part, one: _Part, other: _Part) -> _Part:
-    """Return an equal value that exists already, so that the identity test above can see it."""
-    if built == other:
-        return other
-    return one if built == one else built
+    return one is not other and one is not None and other is not None and one != other
 
 
 def _both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
@@ -205,7 +205,7 @@ def _both_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
 
 
 def _narrower(one: frozenset[_Part], other: frozenset[_Part]) -> frozenset[_Part]:
-    if other <= one:
+    if one is other or other <= one:
         return other
     return one if one <= other else one & other
 
@@ -220,7 +220,7 @@ def _both_terms(one: Predicate, other: Predicate) -> Predicate:
     if len(terms) > TERMS_MAX:
         raise AuthorityTooLarge(f"the terms of a chain add up to more than {TERMS_MAX}")
     try:
-        return _reused(checked_size(terms[0] if len(terms) == 1 else AllOf(terms)), one, other)
+        return checked_size(terms[0] if len(terms) == 1 else AllOf(terms))
     except PredicateTooLarge as problem:
         raise AuthorityTooLarge(f"the terms of a chain add up: {problem.message}") from problem
 

@@ -16,7 +16,7 @@ so that nobody believes to have granted it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -43,7 +43,19 @@ from maia.events import ATTRIBUTES_MAX, AttributeUid, attribute_uid
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate
 
-__all__ = ["authority_from_expression", "authority_to_expression"]
+__all__ = [
+    "actions_from_expression",
+    "actions_to_expression",
+    "attributes_from_expression",
+    "attributes_to_expression",
+    "authority_from_expression",
+    "authority_to_expression",
+    "checked_sense",
+    "resource_from_expression",
+    "resource_to_expression",
+    "terms_from_expressions",
+    "terms_to_expressions",
+]
 
 _ANY: Final = b"*"
 _ACTIONS: Final = {action.value.encode(): action for action in Action}
@@ -51,37 +63,33 @@ _ACTIONS: Final = {action.value.encode(): action for action in Action}
 
 def authority_to_expression(authority: Authority) -> SExpression:
     """Return the one expression of an authority."""
-    _checked_sense(authority)
-    tag: list[SExpression] = [
+    checked_sense(authority)
+    return (
         b"tag",
-        _resource_to_expression(authority.resources),
-        (b"actions", *_actions_to_atoms(authority.actions)),
-        (b"attributes", *_attributes_to_atoms(authority.attributes)),
-    ]
-    if authority.restriction != ALWAYS:
-        tag.append((b"restriction", predicate_to_expression(authority.restriction)))
-    if authority.condition != ALWAYS:
-        tag.append((b"condition", predicate_to_expression(authority.condition)))
-    return tuple(tag)
+        resource_to_expression(authority.resources),
+        actions_to_expression(authority.actions),
+        attributes_to_expression(authority.attributes),
+        *terms_to_expressions((authority.restriction, authority.condition)),
+    )
 
 
 def authority_from_expression(expression: SExpression) -> Authority:
     """Read an authority strictly: whatever `authority_to_expression` would not write is refused."""
     match expression:
-        case (b"tag", resource, (b"actions", *actions), (b"attributes", *attributes), *terms):
-            restriction, condition = _terms_from_expressions(terms)
+        case (b"tag", resource, actions, attributes, *terms):
+            restriction, condition = terms_from_expressions(terms)
             authority = Authority(
-                _resource_from_expression(resource),
-                _actions_from_atoms(actions),
-                _attributes_from_atoms(attributes),
+                resource_from_expression(resource),
+                actions_from_expression(actions),
+                attributes_from_expression(attributes),
                 restriction,
                 condition,
             )
-            return _checked_sense(authority)
+            return checked_sense(authority)
     raise BadAuthority("a `tag` must state a resource, `actions` and `attributes`, in this order")
 
 
-def _checked_sense(authority: Authority) -> Authority:
+def checked_sense(authority: Authority) -> Authority:
     """Return the authority, refused if it grants what cannot be done."""
     actions, fitting = authority.actions, FITTING_ACTIONS[type(authority.resources)]
     if not actions:
@@ -102,7 +110,8 @@ def _called(resources: ResourcePattern) -> str:
     return type(resources).__name__.removesuffix("Pattern").lower()
 
 
-def _resource_to_expression(resources: ResourcePattern) -> SExpression:
+def resource_to_expression(resources: ResourcePattern) -> SExpression:
+    """Return the one expression of a resource pattern."""
     match resources:
         case AnyResource():
             return (b"any",)
@@ -120,7 +129,8 @@ def _resource_to_expression(resources: ResourcePattern) -> SExpression:
             return (b"topic", _owner_field(owner), _pattern_field(b"path", path, checked_topic_path))
 
 
-def _resource_from_expression(expression: SExpression) -> ResourcePattern:
+def resource_from_expression(expression: SExpression) -> ResourcePattern:
+    """Read a resource pattern, strictly."""
     match expression:
         case (b"type", (b"owner", owner), (b"name", *parts), (b"version", version)):
             wanted = None if version == _ANY else checked_version(text_from_atom(version))
@@ -163,37 +173,48 @@ def _checked_pattern(pattern: NamePattern, checked_exact: Callable[[str], str]) 
     return pattern
 
 
-def _actions_to_atoms(actions: frozenset[Action]) -> list[bytes]:
-    return [_ANY] if actions == ALL_ACTIONS else sorted(action.value.encode() for action in actions)
+def actions_to_expression(actions: frozenset[Action]) -> SExpression:
+    """Return `(actions …)`, sorted; all of them together are `*`."""
+    return (
+        (b"actions", _ANY)
+        if actions == ALL_ACTIONS
+        else (b"actions", *sorted(a.value.encode() for a in actions))
+    )
 
 
-def _actions_from_atoms(atoms: list[SExpression]) -> frozenset[Action]:
-    if atoms == [_ANY]:
-        return ALL_ACTIONS
-    actions: list[Action] = []
-    for atom in _checked_set(atoms):
-        if atom not in _ACTIONS:
-            raise BadAuthority(f"`{atom[:64].decode('ascii', 'backslashreplace')}` is no action")
-        actions.append(_ACTIONS[atom])
-    if len(actions) == len(ALL_ACTIONS):
-        raise BadAuthority("all actions together must be written `*`")
-    return frozenset(actions)
+def actions_from_expression(expression: SExpression) -> frozenset[Action]:
+    """Read `(actions …)`, strictly."""
+    match expression:
+        case (b"actions", b"*"):
+            return ALL_ACTIONS
+        case (b"actions", *atoms) if len(atoms) < len(ALL_ACTIONS):
+            return frozenset(map(_action, _checked_set(atoms)))
+    raise BadAuthority("`(actions …)` was expected, and all of them together as `*`")
 
 
-def _attributes_to_atoms(attributes: AttributeSet) -> list[bytes]:
+def attributes_to_expression(attributes: AttributeSet) -> SExpression:
+    """Return `(attributes …)`, sorted by uid, or `*`."""
     if attributes is ALL_ATTRIBUTES:
-        return [_ANY]
+        return (b"attributes", _ANY)
     if len(attributes) > ATTRIBUTES_MAX:
         raise BadAuthority(f"more than {ATTRIBUTES_MAX} attributes are listed")
-    return sorted(attribute_uid(uid).encode() for uid in attributes)
+    return (b"attributes", *sorted(attribute_uid(uid).encode() for uid in attributes))
 
 
-def _attributes_from_atoms(atoms: list[SExpression]) -> AttributeSet:
-    if atoms == [_ANY]:
-        return ALL_ATTRIBUTES
-    if len(atoms) > ATTRIBUTES_MAX:
-        raise BadAuthority(f"more than {ATTRIBUTES_MAX} attributes are listed")
-    return frozenset(_uid(atom) for atom in _checked_set(atoms))
+def attributes_from_expression(expression: SExpression) -> AttributeSet:
+    """Read `(attributes …)`, strictly."""
+    match expression:
+        case (b"attributes", b"*"):
+            return ALL_ATTRIBUTES
+        case (b"attributes", *atoms) if len(atoms) <= ATTRIBUTES_MAX:
+            return frozenset(map(_uid, _checked_set(atoms)))
+    raise BadAuthority(f"`(attributes …)` was expected, with at most {ATTRIBUTES_MAX} of them, or `*`")
+
+
+def _action(atom: bytes) -> Action:
+    if atom not in _ACTIONS:
+        raise BadAuthority(f"`{atom[:64].decode('ascii', 'backslashreplace')}` is no action")
+    return _ACTIONS[atom]
 
 
 def _uid(atom: bytes) -> AttributeUid:
@@ -208,7 +229,14 @@ def _checked_set(atoms: list[SExpression]) -> list[bytes]:
     return strings
 
 
-def _terms_from_expressions(terms: list[SExpression]) -> tuple[Predicate, Predicate]:
+def terms_to_expressions(terms: tuple[Predicate, Predicate]) -> tuple[SExpression, ...]:
+    """Return restriction and condition, each left out where it is always true."""
+    named = zip((b"restriction", b"condition"), terms, strict=True)
+    return tuple((name, predicate_to_expression(term)) for name, term in named if term != ALWAYS)
+
+
+def terms_from_expressions(terms: Sequence[SExpression]) -> tuple[Predicate, Predicate]:
+    """Read restriction and condition, strictly; what is left out is always true."""
     match terms:
         case []:
             return ALWAYS, ALWAYS

@@ -28,7 +28,9 @@ from maia.credentials.certificate import (
     NameCertificate,
     SignedCertificate,
 )
+from maia.credentials.comments import comment_from_expressions, comment_to_expressions
 from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
+from maia.credentials.known_parts import certificate_of_known_parts
 from maia.credentials.names import checked_label
 from maia.credentials.subject_encoding import (
     principal_from_expression,
@@ -42,7 +44,6 @@ from maia.errors import BadInput
 
 __all__ = [
     "CERTIFICATE_LIMITS",
-    "COMMENT_BYTES_MAX",
     "NotTheIssuer",
     "authority_from_expression",
     "authority_to_expression",
@@ -54,11 +55,11 @@ __all__ = [
     "certificate_to_expression",
     "certificate_to_text",
     "issue",
+    "read_certificate_in_full",
     "signed_kind",
 ]
 
 CERTIFICATE_LIMITS: Final = Limits(size_max=1 << 16, depth_max=160, atom_max=1 << 14)
-COMMENT_BYTES_MAX: Final = 1024
 
 _VERSION: Final = (b"version", b"1")
 _SIGNED_HEAD: Final = b"(6:signed"
@@ -105,8 +106,16 @@ def certificate_to_bytes(signed: SignedCertificate) -> bytes:
 
 def certificate_from_bytes(data: bytes) -> SignedCertificate:
     """Read a signed certificate, strictly. Its signature is not verified here."""
+    known = certificate_of_known_parts(data)
+    if known is not None:
+        return known
+    return read_certificate_in_full(data)
+
+
+def read_certificate_in_full(data: bytes) -> SignedCertificate:
+    """Do the same without the help of remembered parts: this is the definition."""
     try:
-        return _from_parts(read_canonical(data, CERTIFICATE_LIMITS), data)
+        return _from_expression(read_canonical(data, CERTIFICATE_LIMITS), data)
     except BadInput as problem:
         raise BadCertificate(f"the certificate cannot be read: {problem.message}") from problem
 
@@ -135,7 +144,7 @@ def certificate_from_text(text: str) -> SignedCertificate:
     return certificate_from_expression(expression)
 
 
-def _from_parts(expression: SExpression, data: bytes) -> SignedCertificate:
+def _from_expression(expression: SExpression, data: bytes) -> SignedCertificate:
     match expression:
         case (b"signed", body_expression, (b"signature", b"ed25519", bytes(signature))):
             if len(signature) != SIGNATURE_BYTES:
@@ -153,14 +162,16 @@ def _from_parts(expression: SExpression, data: bytes) -> SignedCertificate:
 
 
 def _signed(certificate: Certificate, body: bytes, signature: bytes) -> SignedCertificate:
-    return SignedCertificate(certificate, body, signature, sha256(body).digest())
+    signed = SignedCertificate(certificate, body, signature, sha256(body).digest())
+    object.__setattr__(signed, "is_as_signed", True)
+    return signed
 
 
 def _body_to_expression(certificate: Certificate) -> SExpression:
     issuer = (b"issuer", principal_to_expression(certificate.issuer))
     subject = (b"subject", subject_to_expression(certificate.subject))
     validity = validity_to_expression(certificate.validity)
-    comment = _comment_to_expressions(certificate.comment)
+    comment = comment_to_expressions(certificate.comment)
     if isinstance(certificate, NameCertificate):
         name = (b"name", checked_label(certificate.name).encode())
         return (b"name-cert", _VERSION, issuer, name, subject, validity, *comment)
@@ -196,7 +207,7 @@ def _body_from_expression(expression: SExpression) -> Certificate:
                 checked_label(text_from_atom(name)),
                 subject_from_expression(subject),
                 validity_from_expression(validity),
-                _comment_from_expressions(rest),
+                comment_from_expressions(rest),
             )
         case (b"cert" | b"name-cert", (b"version", bytes(version)), *_) if version != b"1":
             shown = version[:64].decode("ascii", "backslashreplace")
@@ -215,31 +226,6 @@ def _authorisation(
                 may_delegate,
                 authority_from_expression(tag),
                 validity_from_expression(validity),
-                _comment_from_expressions(comment),
+                comment_from_expressions(comment),
             )
     raise BadCertificate("a certificate must state a `tag` and a `valid`")
-
-
-def _comment_to_expressions(comment: str) -> tuple[SExpression, ...]:
-    return ((b"comment", _checked_comment(comment).encode()),) if comment else ()
-
-
-def _comment_from_expressions(fields: list[SExpression]) -> str:
-    match fields:
-        case []:
-            return ""
-        case [(b"comment", bytes(comment))] if comment:
-            try:
-                return _checked_comment(comment.decode("utf-8"))
-            except UnicodeDecodeError:
-                raise BadCertificate("the comment is not UTF-8") from None
-    raise BadCertificate("after `valid` a certificate may have one `comment`, and nothing else")
-
-
-def _checked_comment(comment: str) -> str:
-    """Refuse what would garble a log line or a screen; a lone surrogate is unprintable too."""
-    if not comment.isprintable():
-        raise BadCertificate("a comment must consist of printable characters on one line")
-    if len(comment.encode()) > COMMENT_BYTES_MAX:
-        raise BadCertificate(f"a comment has at most {COMMENT_BYTES_MAX} bytes")
-    return comment

@@ -74,10 +74,8 @@ class NamePattern:
 
     def intersection(self, other: NamePattern) -> NamePattern | None:
         """Return the pattern of the names that both match; None if there are none."""
-        if self is other or other is ANY_NAME:
+        if self is other:
             return self
-        if self is ANY_NAME or self == other:
-            return other
         if self.exact is not None:
             return self if other.matches(self.exact) else None
         if other.exact is not None:
@@ -138,6 +136,8 @@ def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
 
 
 def _both(one: NamePattern, other: NamePattern) -> NamePattern | None:
+    if one == other or other == ANY_NAME:
+        return one
     prefix = _longer_prefix(one.prefix, other.prefix)
     suffix = _longer_suffix(one.suffix, other.suffix)
     if prefix is None or suffix is None:

@@ -1,0 +1,213 @@
+"""How is a certificate read quickly, without being read any less strictly?
+
+The certificates of a chain repeat each other: the same keys, resource,
+actions and dates. Each such part is read and checked once, and remembered by
+its bytes. A certificate is cut where its parts seem to begin. The cut is a
+guess and needs no proof: every piece must be, by itself, exactly one part in
+its one canonical form, and canonical expressions set side by side can be read
+in one way only. Where the guess fails the answer is None, and the caller asks
+the full reader, which alone decides and explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, TypeVar
+
+from maia.canonical import SExpression, read_canonical, write_canonical
+from maia.credentials.authority import Action, AttributeSet, Authority, ResourcePattern
+from maia.credentials.authority_encoding import (
+    actions_from_expression,
+    actions_to_expression,
+    attributes_from_expression,
+    attributes_to_expression,
+    checked_sense,
+    resource_from_expression,
+    resource_to_expression,
+    terms_from_expressions,
+    terms_to_expressions,
+)
+from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.certificate import (
+    AuthorisationCertificate,
+    Certificate,
+    NameCertificate,
+    SignedCertificate,
+)
+from maia.credentials.comments import comment_from_expressions, comment_to_expressions
+from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, principal_from_bytes
+from maia.credentials.names import checked_label
+from maia.credentials.principals import Principal, Subject
+from maia.credentials.subject_encoding import subject_from_expression, subject_to_expression, text_from_atom
+from maia.credentials.validity import Validity
+from maia.credentials.validity_encoding import validity_from_expression, validity_to_expression
+from maia.errors import BadInput, BrokenCredential
+from maia.predicates.syntax import Predicate
+
+__all__ = ["certificate_of_known_parts"]
+
+# Together these bound the memory: some thousands of pieces, of some thousands of bytes each.
+_SIZE_MAX: Final = 4096
+_REMEMBERED: Final = 1024
+
+_SIGNED: Final = b"(6:signed"
+_CERT: Final = b"(6:signed(4:cert(7:version1:1)(6:issuer(7:ed2551932:"
+_NAME_CERT: Final = b"(6:signed(9:name-cert(7:version1:1)(6:issuer(7:ed2551932:"
+_TAG: Final = b"(3:tag"
+_PROPAGATE: Final = b"(9:propagate)"
+_SIGNATURE: Final = b")(9:signature7:ed2551964:"
+_SIGNATURE_END: Final = b"))"
+_AFTER_BODY: Final = len(_SIGNATURE) - 1 + SIGNATURE_BYTES + len(_SIGNATURE_END)
+_KEY_SUBJECT: Final = b"(7:subject(7:ed2551932:"
+_KEY_SUBJECT_SIZE: Final = len(_KEY_SUBJECT) + KEY_BYTES + 2
+
+_Part = TypeVar("_Part")
+
+
+def certificate_of_known_parts(data: bytes) -> SignedCertificate | None:
+    """Return the certificate that `data` is, or None to leave it to the full reader."""
+    body_end = len(data) - _AFTER_BODY
+    framed = data.startswith(_SIGNATURE, body_end - 1) and data.endswith(_SIGNATURE_END)
+    if not framed or len(data) > _SIZE_MAX:
+        return None
+    try:
+        certificate = _certificate(data, body_end - 1)
+    except (BadInput, BrokenCredential):
+        return None
+    if certificate is None:
+        return None
+    body = data[len(_SIGNED) : body_end]
+    signature = data[body_end + len(_SIGNATURE) - 1 : -len(_SIGNATURE_END)]
+    return SignedCertificate(certificate, body, signature, sha256(body).digest())
+
+
+def _certificate(data: bytes, end: int) -> Certificate | None:
+    """Cut the fields between the head and `end`, where the body's last bracket closes."""
+    valid_at = data.rfind(b"(5:valid", 0, end)
+    if data.startswith(_CERT):
+        issuer, at = _issuer(data, len(_CERT))
+        tag_at = data.find(_TAG, at)
+        if not at < tag_at < valid_at:
+            return None
+        may_delegate = data.endswith(_PROPAGATE, at, tag_at)
+        subject = _subject(data[at : tag_at - len(_PROPAGATE) if may_delegate else tag_at])
+        authority = _authority(data[tag_at:valid_at])
+        validity, comment = _ending(data[valid_at:end])
+        return AuthorisationCertificate(issuer, subject, may_delegate, authority, validity, comment)
+    if data.startswith(_NAME_CERT):
+        issuer, at = _issuer(data, len(_NAME_CERT))
+        subject_at = data.find(b"(7:subject", at)
+        if not at < subject_at < valid_at:
+            return None
+        name, subject = _name(data[at:subject_at]), _subject(data[subject_at:valid_at])
+        return NameCertificate(issuer, name, subject, *_ending(data[valid_at:end]))
+    return None
+
+
+def _issuer(data: bytes, at: int) -> tuple[Principal, int]:
+    """Return the issuer, whose key begins at `at`, and where the next field begins."""
+    end = at + KEY_BYTES
+    if not data.startswith(b"))", end):
+        raise BadCertificate("the issuer is not a key")
+    return principal_from_bytes(data[at:end]), end + 2
+
+
+def _subject(piece: bytes) -> Subject:
+    # New keys come in all the time, and their one form needs no reader.
+    if len(piece) == _KEY_SUBJECT_SIZE and piece.startswith(_KEY_SUBJECT) and piece.endswith(b"))"):
+        return principal_from_bytes(piece[len(_KEY_SUBJECT) : -2])
+    return _other_subject(piece)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _other_subject(piece: bytes) -> Subject:
+    return _read_field(piece, b"subject", subject_from_expression, subject_to_expression)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _name(piece: bytes) -> str:
+    return _read_field(piece, b"name", lambda atom: checked_label(text_from_atom(atom)), str.encode)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _authority(piece: bytes) -> Authority:
+    """Cut a `tag` once more, for the resource and the actions recur in tags that differ elsewhere."""
+    actions_at = piece.find(b"(7:actions")
+    attributes_at = piece.find(b"(10:attributes", actions_at)
+    terms_at = piece.find(b")", attributes_at) + 1
+    if not len(_TAG) < actions_at < attributes_at < terms_at < len(piece) or not piece.endswith(b")"):
+        raise BadCertificate("the tag is not cut where it seems")
+    resources = _resources(piece[len(_TAG) : actions_at])
+    actions = _actions(piece[actions_at:attributes_at])
+    attributes = _attributes(piece[attributes_at:terms_at])
+    restriction, condition = _terms(piece[terms_at:-1])
+    return checked_sense(Authority(resources, actions, attributes, restriction, condition))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _resources(piece: bytes) -> ResourcePattern:
+    return _read(piece, resource_from_expression, resource_to_expression)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _actions(piece: bytes) -> frozenset[Action]:
+    return _read(piece, actions_from_expression, actions_to_expression)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _attributes(piece: bytes) -> AttributeSet:
+    return _read(piece, attributes_from_expression, attributes_to_expression)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _terms(piece: bytes) -> tuple[Predicate, Predicate]:
+    return _read(
+        b"(" + piece + b")", lambda terms: terms_from_expressions(_list(terms)), terms_to_expressions
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _ending(piece: bytes) -> tuple[Validity, str]:
+    """Read validity and comment, which end every certificate."""
+    validity, *rest = _list(read_canonical(b"(" + piece + b")"))
+    ending = validity_from_expression(validity), comment_from_expressions(rest)
+    written = (validity_to_expression(ending[0]), *comment_to_expressions(ending[1]))
+    if write_canonical(written)[1:-1] != piece:
+        raise BadCertificate("the end of the certificate is not in its one canonical form")
+    return ending
+
+
+def _read_field(
+    piece: bytes,
+    field: bytes,
+    from_expression: Callable[[SExpression], _Part],
+    to_expression: Callable[[_Part], SExpression],
+) -> _Part:
+    """Read `(field VALUE)`."""
+
+    def value(expression: SExpression) -> _Part:
+        match expression:
+            case (name, inner) if name == field:
+                return from_expression(inner)
+        raise BadCertificate("another field was expected")
+
+    return _read(piece, value, lambda part: (field, to_expression(part)))
+
+
+def _read(
+    piece: bytes,
+    from_expression: Callable[[SExpression], _Part],
+    to_expression: Callable[[_Part], SExpression],
+) -> _Part:
+    part = from_expression(read_canonical(piece))
+    if write_canonical(to_expression(part)) != piece:
+        raise BadCertificate("a part of the certificate is not in its one canonical form")
+    return part
+
+
+def _list(expression: SExpression) -> tuple[SExpression, ...]:
+    if not isinstance(expression, tuple):
+        raise BadCertificate("a list was expected")
+    return expression
