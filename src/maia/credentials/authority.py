@@ -66,7 +66,9 @@ AttributeSet: TypeAlias = frozenset[AttributeUid] | AllAttributes
 
 @dataclass(frozen=True, slots=True)
 class AnyResource:
-    """Every network, type and topic: the resource of a blanket capability."""
+    """Every network, type and topic, of one owner or (None) of any: a blanket capability."""
+
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,3 +55,6 @@ class SignedCertificate:
     body: bytes = field(repr=False)
     signature: bytes = field(repr=False)
     id: bytes
+    # True only where `encoding.py` made `certificate`, `body` and `id` of one another. A copy with a field
+    # replaced starts at False, and the verifier compares its parts before it believes them.
+    is_as_signed: bool = field(default=False, init=False, repr=False, compare=False)

@@ -1,0 +1,322 @@
+"""Through which certificates does authority flow from an owner to a principal?
+
+Chains with thresholds are verified here, and searches in a pool of unknown
+order run here. First the certificates that can be reached from the owner are
+laid out; then flows are followed backwards from the principal, who holds
+everything it is given, to the owner. A threshold has a flow when enough of
+its members have one. A subject keeps a few of its best flows, so a diamond of
+2^20 paths costs as much as its edges, a cycle stops by itself, and memory
+grows with the certificates. All work is counted in steps.
+
+Nothing here is a proof. `chain.py` turns what was found into one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.credentials.authority import Authority
+from maia.credentials.authority_algebra import AuthorityTooLarge, intersect
+from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.local_names import Meaning, NameBook, Steps, Terminal, name_book
+from maia.credentials.principals import Principal, Threshold
+from maia.credentials.reduction import includes
+from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices
+from maia.credentials.validity import UNBOUNDED, Validity
+from maia.errors import BadInput
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Flow",
+    "FlowLimits",
+    "FlowSearch",
+    "Rules",
+    "at_least_as_good",
+    "certificates_of",
+    "flow_search",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """How far a verifier or a search goes. Each limit is a count, so a verdict never depends on load."""
+
+    certificates_max: int = 64
+    """In one chain, name certificates included."""
+    pool_max: int = 20_000
+    steps_max: int = 200_000
+    signatures_max: int = 2_000
+    flows_per_subject_max: int = 16
+    tries_per_share_max: int = 500
+    """Combinations tried when a member of a threshold turns out to agree."""
+    chains_max: int = 32
+
+
+DEFAULT_LIMITS: Final = FlowLimits()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """What reaches the principal from one subject, and how.
+
+    `step` is the certificate the subject issued (none for a threshold and for
+    the principal itself), `names` lead from its subject to the next holder,
+    and `onward` continues: one flow, or one per share of a threshold.
+    """
+
+    authority: Authority | None
+    """None: everything, as nothing has cut it yet."""
+    validity: Validity
+    may_delegate: bool
+    behind: frozenset[Principal]
+    length: int
+    step: SignedCertificate | None = None
+    names: tuple[SignedCertificate, ...] = ()
+    onward: tuple[Flow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which certificates may take part. A search that looks for the nearest miss bends one of these."""
+
+    admits: Callable[[SignedCertificate], bool]
+    """Asked once of each certificate that the owner can reach: right, time."""
+    trusts: Callable[[SignedCertificate], bool]
+    """Asked of a certificate only when a flow is about to use it: the signature."""
+    needs_delegation: bool = True
+    weighs_authority: bool = True
+
+
+@dataclass(slots=True)
+class FlowSearch:
+    """One search, from one owner's threshold or key to one principal."""
+
+    root: Terminal
+    subject: Principal
+    issued: dict[Principal, list[SignedCertificate]]
+    book: NameBook
+    rules: Rules
+    limits: FlowLimits
+    steps: Steps
+    flows: dict[Terminal, list[Flow]] = field(default_factory=dict)
+    _into: dict[Terminal, list[tuple[SignedCertificate, Meaning]]] = field(default_factory=dict)
+    _shares: dict[Terminal, list[tuple[Threshold, int, Meaning]]] = field(default_factory=dict)
+    _offers: dict[Threshold, list[list[Flow]]] = field(default_factory=dict)
+    _waiting: deque[tuple[Terminal, Flow]] = field(default_factory=deque)
+
+    def run(self) -> Iterator[Flow]:
+        """Yield the flows that reach the owner, in a fixed order, the short ones first."""
+        self._lay_out()
+        self._add(self.subject, _arrived(self.subject))
+        while self._waiting:
+            here, flow = self._waiting.popleft()
+            if here == self.root:
+                yield flow
+                continue
+            for signed, meaning in self._into.get(here, ()):
+                self._through_certificate(signed, meaning, flow)
+            for threshold, place, meaning in self._shares.get(here, ()):
+                self._through_threshold(threshold, place, meaning, flow)
+
+    # ------------------------------------------------------------ forwards: what the owner can reach
+
+    def _lay_out(self) -> None:
+        seen: set[Terminal] = {self.root}
+        waiting: deque[Terminal] = deque(seen)
+        while waiting:
+            here = waiting.popleft()
+            for reached in self._next_holders(here):
+                self.steps.spend()
+                if reached not in seen:
+                    seen.add(reached)
+                    waiting.append(reached)
+
+    def _next_holders(self, here: Terminal) -> Iterator[Terminal]:
+        if isinstance(here, Threshold):
+            yield from self._members(here)
+            return
+        for signed in self.issued.get(here, ()):
+            self.steps.spend()
+            certificate = signed.certificate
+            if isinstance(certificate, AuthorisationCertificate) and self.rules.admits(signed):
+                for meaning in self.book.meanings(certificate.subject, self.steps):
+                    self._into.setdefault(meaning.subject, []).append((signed, meaning))
+                    yield meaning.subject
+
+    def _members(self, threshold: Threshold) -> Iterator[Terminal]:
+        try:
+            checked_threshold(threshold)
+        except BadInput:
+            return  # a threshold that counts somebody twice passes nothing on
+        self._offers[threshold] = [[] for _ in threshold.members]
+        for place, member in enumerate(threshold.members):
+            for meaning in self.book.meanings(member, self.steps):
+                self._shares.setdefault(meaning.subject, []).append((threshold, place, meaning))
+                yield meaning.subject
+
+    # ------------------------------------------------------------ backwards: what reaches the principal
+
+    def _through_certificate(self, signed: SignedCertificate, meaning: Meaning, flow: Flow) -> None:
+        self.steps.spend()
+        certificate = signed.certificate
+        length = 1 + len(meaning.through) + flow.length
+        if not isinstance(certificate, AuthorisationCertificate) or length > self.limits.certificates_max:
+            return
+        if flow.length and self.rules.needs_delegation and not certificate.may_delegate:
+            return
+        if not self.rules.trusts(signed):
+            return
+        authority = None
+        if self.rules.weighs_authority:
+            authority = _common((certificate.authority, flow.authority))
+            if authority is None:
+                return
+        reached = Flow(
+            authority=authority,
+            validity=certificate.validity.intersection(meaning.validity).intersection(flow.validity),
+            may_delegate=certificate.may_delegate and flow.may_delegate,
+            behind=frozenset((certificate.issuer,)),
+            length=length,
+            step=signed,
+            names=meaning.through,
+            onward=(flow,),
+        )
+        self._add(certificate.issuer, reached)
+
+    def _through_threshold(self, threshold: Threshold, place: int, meaning: Meaning, flow: Flow) -> None:
+        """Add the flows of a threshold in which the newly found share takes part."""
+        share = Flow(
+            authority=flow.authority,
+            validity=flow.validity.intersection(meaning.validity),
+            may_delegate=flow.may_delegate,
+            behind=flow.behind,
+            length=flow.length + len(meaning.through),
+            names=meaning.through,
+            onward=(flow,),
+        )
+        offers = self._offers[threshold]
+        others = [
+            [] if other == place else [(offer.behind, (other, offer)) for offer in offered]
+            for other, offered in enumerate(offers)
+        ]
+        offers[place].append(share)
+        tries = Tries(self.limits.tries_per_share_max)
+        for chosen in disjoint_choices(
+            others, needed=threshold.needed - 1, besides=share.behind, tries=tries
+        ):
+            shares = tuple(offer for _, offer in sorted([*chosen, (place, share)], key=_place_of))
+            self._join_shares(threshold, shares)
+        self.steps.spend(self.limits.tries_per_share_max - max(tries.left, 0))
+
+    def _join_shares(self, threshold: Threshold, shares: tuple[Flow, ...]) -> None:
+        length = sum(share.length for share in shares)
+        authority = None
+        if self.rules.weighs_authority:
+            authority = _common(share.authority for share in shares)
+            if authority is None and any(share.authority is not None for share in shares):
+                return
+        if length > self.limits.certificates_max:
+            return
+        validity = UNBOUNDED
+        for share in shares:
+            validity = validity.intersection(share.validity)
+        joined = Flow(
+            authority=authority,
+            validity=validity,
+            may_delegate=all(share.may_delegate for share in shares),
+            behind=frozenset().union(*(share.behind for share in shares)),
+            length=length,
+            onward=shares,
+        )
+        self._add(threshold, joined)
+
+    def _add(self, holder: Terminal, flow: Flow) -> None:
+        """Keep a flow unless a kept one is at least as good, or the subject has enough of them."""
+        kept = self.flows.setdefault(holder, [])
+        self.steps.spend(1 + len(kept))
+        if any(at_least_as_good(one, flow) for one in kept):
+            return
+        if len(kept) >= self.limits.flows_per_subject_max:
+            worse = next((place for place, one in enumerate(kept) if at_least_as_good(flow, one)), None)
+            if worse is None:
+                return
+            del kept[worse]
+        kept.append(flow)
+        self._waiting.append((holder, flow))
+
+
+def flow_search(
+    certificates: Iterable[SignedCertificate],
+    terminal: Terminal,
+    subject: Principal,
+    rules: Rules,
+    limits: FlowLimits,
+    accepts_name: Callable[[SignedCertificate], bool] = lambda _signed: True,
+) -> FlowSearch:
+    """Lay out a search over `certificates`, in the order given."""
+    pool = tuple(certificates)
+    issued: dict[Principal, list[SignedCertificate]] = {}
+    for signed in pool:
+        if isinstance(signed.certificate, AuthorisationCertificate):
+            issued.setdefault(signed.certificate.issuer, []).append(signed)
+    book = name_book(pool, accepts_name)
+    return FlowSearch(terminal, subject, issued, book, rules, limits, Steps(limits.steps_max))
+
+
+def at_least_as_good(one: Flow, other: Flow) -> bool:
+    """Say whether `one` surely grants all that `other` grants, for as long and to the same holders."""
+    if other.may_delegate and not one.may_delegate:
+        return False
+    if one.validity is not other.validity and not _outlasts(one.validity, other.validity):
+        return False
+    if one.behind != other.behind:
+        return False
+    if one.authority is None:
+        return True
+    return other.authority is not None and includes(wide=one.authority, narrow=other.authority)
+
+
+def certificates_of(flow: Flow) -> tuple[SignedCertificate, ...]:
+    """Return the certificates of a flow from the owner to the principal, each once.
+
+    Names follow the certificate whose subject they resolve; the shares of a
+    threshold follow one another in the order of its members.
+    """
+    ordered: dict[tuple[bytes, bytes], SignedCertificate] = {}
+    waiting = [flow]
+    while waiting:
+        here = waiting.pop()
+        for signed in (*((here.step,) if here.step is not None else ()), *here.names):
+            ordered.setdefault((signed.id, signed.signature), signed)
+        waiting.extend(reversed(here.onward))
+    return tuple(ordered.values())
+
+
+def _arrived(subject: Principal) -> Flow:
+    return Flow(None, UNBOUNDED, may_delegate=True, behind=frozenset((subject,)), length=0)
+
+
+def _common(authorities: Iterable[Authority | None]) -> Authority | None:
+    """Return what all of them grant; None stands for everything going in and for nothing coming out."""
+    common: Authority | None = None
+    for authority in authorities:
+        if authority is None:
+            continue
+        try:
+            common = authority if common is None else intersect(common, authority)
+        except AuthorityTooLarge:
+            return None
+        if common is None:
+            return None
+    return common
+
+
+def _outlasts(one: Validity, other: Validity) -> bool:
+    return one.intersection(other) == other
+
+
+def _place_of(entry: tuple[int, Flow]) -> int:
+    return entry[0]
