@@ -1,0 +1,265 @@
+"""The subscriptions at a broker: which of them stand for all the others?
+
+Routing asks. A broker forwards the *maximal* filters, those that no other
+filter of the table covers, and has to know at every change what becomes
+maximal and what ceases to be. Every filter that is not maximal is covered by
+its keeper, the keeper by its own, and so on up to a maximal filter, so no
+event is lost by forwarding the maximal ones alone. The answers are those of
+comparing every pair; the work is a few column scans
+(docs/decisions/cover-table.md).
+
+Of filters that cover each other the one inserted first counts as the wider,
+so a newcomer never displaces its equal.
+"""
+# ruff: noqa: A002 - `filter` is the word of the papers and of every caller; the builtin is not used here
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.errors import BadInput, Unavailable
+from maia.predicates.box_index import BoxIndex
+from maia.predicates.boxes import Box, box_of, proved_to_cover
+from maia.predicates.syntax import Predicate
+
+__all__ = [
+    "FILTERS_MAX",
+    "CoverTable",
+    "CoverTableFull",
+    "FilterIdTaken",
+    "Inserted",
+    "Removed",
+    "UnknownFilterId",
+]
+
+FILTERS_MAX: Final = 1_000_000
+
+
+class FilterIdTaken(BadInput):
+    """A filter was inserted under an id that is in use."""
+
+    code = "INPUT-FILTER-ID-TAKEN"
+
+
+class UnknownFilterId(BadInput):
+    """There is no filter with this id in the table."""
+
+    code = "INPUT-UNKNOWN-FILTER-ID"
+
+
+class CoverTableFull(Unavailable):
+    """The table holds as many filters as it may."""
+
+    code = "UNAVAILABLE-COVER-TABLE-FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What an insertion changed."""
+
+    covered_by: str | None
+    """A maximal filter that covers the new one; None if the new one is maximal."""
+    now_covers: tuple[str, ...]
+    """The filters that were maximal and are not any more, in the order of their insertion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal changed."""
+
+    now_maximal: tuple[str, ...]
+    """The filters that only the removed one covered, in the order of their insertion."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A filter in the table; `number` is its place in the order of insertion."""
+
+    id: str
+    number: int
+    box: Box
+    keeper: int | None = None
+    keeps: set[int] = field(default_factory=set)
+
+
+class CoverTable:
+    """Filters by id, and who covers whom."""
+
+    # INVARIANT: an entry is in exactly one of `_maximal`, `_covered` and `_empty`.
+    # INVARIANT: keepers form a forest whose roots are those in `_maximal`; a keeper covers what it keeps.
+    # INVARIANT: no entry of `_maximal` is proved to cover another one.
+
+    def __init__(self, *, filters_max: int = FILTERS_MAX) -> None:
+        self._filters_max = filters_max
+        self._inserted_so_far = 0
+        self._number_of: dict[str, int] = {}
+        self._entries: dict[int, _Entry] = {}
+        self._maximal = BoxIndex()
+        self._covered = BoxIndex()
+        # Filters that are proved to admit nothing: every filter covers them, and they cover one another.
+        self._empty: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._number_of
+
+    def insert(self, id: str, filter: Predicate) -> Inserted:
+        """Add a filter under a new id, and tell what it covers and what covers it."""
+        if id in self._number_of:
+            raise FilterIdTaken(f"there is a filter `{_shown(id)}` in the table already")
+        if len(self._entries) >= self._filters_max:
+            raise CoverTableFull(f"the table holds its {self._filters_max} filters")
+        entry = _Entry(id, self._inserted_so_far, box_of(filter))
+        emptiest = self._maximal_empty()
+        self._inserted_so_far += 1
+        self._number_of[id] = entry.number
+        self._entries[entry.number] = entry
+        displaced = self._place(entry)
+        if emptiest is not None and not entry.box.is_empty:
+            displaced.append(emptiest)
+        return Inserted(self.covered_by(id), self._ids(displaced))
+
+    def remove(self, id: str) -> Removed:
+        """Take a filter out, and tell which ones it alone covered."""
+        entry = self._entry(id)
+        emptiest = self._maximal_empty()
+        del self._entries[entry.number], self._number_of[id]
+        freed = self._release(entry)
+        if self._maximal_empty() not in (None, emptiest):
+            freed.extend(self._empty_first())
+        return Removed(self._ids(freed))
+
+    def filter_of(self, id: str) -> Predicate:
+        """Return the filter with this id."""
+        return self._entry(id).box.filter
+
+    def is_maximal(self, id: str) -> bool:
+        """Say whether no other filter covers this one."""
+        number = self._entry(id).number
+        return number in self._maximal or number == self._maximal_empty()
+
+    def maximal(self) -> tuple[str, ...]:
+        """Return the ids of the maximal filters, in the order of their insertion."""
+        return self._ids(self._maximal) or self._ids(self._empty_first())
+
+    def covered_by(self, id: str) -> str | None:
+        """Return a maximal filter that covers this one; None if it is maximal itself."""
+        entry = self._entry(id)
+        if entry.box.is_empty:
+            stands_for_all = next(iter(self._maximal), next(iter(self._empty)))
+            return None if stands_for_all == entry.number else self._entries[stands_for_all].id
+        number, keeper = entry.number, entry.keeper
+        while keeper is not None:
+            number, keeper = keeper, self._entries[keeper].keeper
+        return None if number == entry.number else self._entries[number].id
+
+    def coverers_of(self, id: str) -> tuple[str, ...]:
+        """Return all other filters that cover this one, maximal or not, in the order of their insertion."""
+        entry = self._entry(id)
+        if entry.box.is_empty:
+            return self._ids(self._entries.keys() - {entry.number})
+        found = {*self._covering(self._maximal, entry.box), *self._covering(self._covered, entry.box)}
+        return self._ids(found - {entry.number})
+
+    def covered_under(self, id: str) -> tuple[str, ...]:
+        """Return all other filters that this one covers, in the order of their insertion."""
+        entry = self._entry(id)
+        found = set(self._empty)
+        if not entry.box.is_empty:
+            found.update(
+                self._covered_in(self._maximal, entry.box), self._covered_in(self._covered, entry.box)
+            )
+        return self._ids(found - {entry.number})
+
+    def _place(self, entry: _Entry) -> list[int]:
+        """Find a keeper for an entry, or make it maximal; return the entries that it displaced."""
+        if entry.box.is_empty:
+            self._empty[entry.number] = None
+            return []
+        keeper = self._keeper_for(entry)
+        if keeper is not None:
+            self._covered.add(entry.number, entry.box)
+            _keep(entry, by=keeper)
+            return []
+        displaced = list(self._covered_in(self._maximal, entry.box))
+        for number in displaced:
+            self._demote(self._entries[number], under=entry)
+        self._maximal.add(entry.number, entry.box)
+        return displaced
+
+    def _keeper_for(self, entry: _Entry) -> _Entry | None:
+        """Return the earliest maximal entry that covers this one, and is not a later equal of it."""
+        for number in self._covering(self._maximal, entry.box):
+            keeper = self._entries[number]
+            is_later = number > entry.number
+            if not (is_later and proved_to_cover(wide=entry.box, narrow=keeper.box)):
+                return keeper
+        return None
+
+    def _demote(self, entry: _Entry, *, under: _Entry) -> None:
+        self._maximal.discard(entry.number)
+        self._covered.add(entry.number, entry.box)
+        _keep(entry, by=under)
+
+    def _release(self, gone: _Entry) -> list[int]:
+        """Take an entry out of its index and find new keepers; return what became maximal."""
+        if gone.box.is_empty:
+            del self._empty[gone.number]
+            return []
+        kept = [self._entries[number] for number in sorted(gone.keeps)]
+        if gone.keeper is None:
+            self._maximal.discard(gone.number)
+            return self._place_again(kept)
+        self._covered.discard(gone.number)
+        keeper = self._entries[gone.keeper]
+        keeper.keeps.discard(gone.number)
+        for entry in kept:  # covered by `gone`, which its keeper covers
+            _keep(entry, by=keeper)
+        return []
+
+    def _place_again(self, orphans: list[_Entry]) -> list[int]:
+        for orphan in orphans:
+            self._covered.discard(orphan.number)
+            orphan.keeper = None
+        for orphan in orphans:
+            self._place(orphan)
+        return [orphan.number for orphan in orphans if orphan.keeper is None]
+
+    def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
+        for number, proved in index.could_cover(box):
+            if proved or proved_to_cover(wide=self._entries[number].box, narrow=box):
+                yield number
+
+    def _covered_in(self, index: BoxIndex, box: Box) -> Iterator[int]:
+        for number, proved in index.could_be_covered_by(box):
+            if proved or proved_to_cover(wide=box, narrow=self._entries[number].box):
+                yield number
+
+    def _maximal_empty(self) -> int | None:
+        """Return the empty filter that is maximal, which takes a table of empty filters."""
+        return None if len(self._maximal) else next(iter(self._empty), None)
+
+    def _empty_first(self) -> list[int]:
+        return list(self._empty)[:1]
+
+    def _entry(self, id: str) -> _Entry:
+        number = self._number_of.get(id)
+        if number is None:
+            raise UnknownFilterId(f"there is no filter `{_shown(id)}` in the table")
+        return self._entries[number]
+
+    def _ids(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._entries[number].id for number in sorted(numbers))
+
+
+def _keep(entry: _Entry, *, by: _Entry) -> None:
+    entry.keeper = by.number
+    by.keeps.add(entry.number)
+
+
+def _shown(id: str) -> str:
+    return id[:64].encode("unicode_escape").decode()

@@ -1,0 +1,105 @@
+"""The cover table gives the answers of comparing every pair, whatever the order of changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from maia.events import AttributeUid
+from maia.predicates.boxes import box_of, proved_to_cover
+from maia.predicates.cover_table import CoverTable
+from maia.predicates.covering import covers
+from maia.predicates.syntax import ALWAYS, NEVER, AllOf, AnyOf, Exists, Not, Predicate
+from reference.pairwise_poset import PairwisePoset
+from support.constraint_filters import UIDS, constraint_lists, filter_of
+
+
+def any_filters() -> st.SearchStrategy[Predicate]:
+    """Mostly collections of constraints; now and then a filter of another shape."""
+    plain = constraint_lists(size_max=3).map(filter_of)
+    either = st.tuples(plain, plain).map(AnyOf)
+    absent = st.tuples(plain, st.sampled_from(UIDS).map(lambda uid: Not(Exists(uid)))).map(AllOf)
+    return st.one_of(plain, plain, plain, either, absent, st.sampled_from([ALWAYS, NEVER]))
+
+
+@pytest.mark.laws
+@given(any_filters(), any_filters())
+def test_a_proof_by_sides_is_the_answer_of_covering(wide, narrow):
+    assert proved_to_cover(wide=box_of(wide), narrow=box_of(narrow)) == covers(wide=wide, narrow=narrow)
+
+
+@pytest.mark.laws
+@given(any_filters(), any_filters())
+def test_the_index_leaves_no_coverer_out(wide, narrow):
+    if not covers(wide=wide, narrow=narrow) or covers(wide=NEVER, narrow=narrow):
+        return
+    table = CoverTable()
+    table.insert("wide", wide)
+    table.insert("narrow", narrow)
+    assert "wide" in table.coverers_of("narrow")
+    assert "narrow" in table.covered_under("wide")
+
+
+class TableBesidePoset(RuleBasedStateMachine):
+    """The same insertions and removals, in the table and in the pairwise poset."""
+
+    ids = Bundle("ids")
+
+    @initialize()
+    def start_empty(self) -> None:
+        self.table = CoverTable()
+        self.poset = PairwisePoset()
+        self.count = 0
+
+    @rule(target=ids, filter_=any_filters())
+    def insert(self, filter_: Predicate) -> str:
+        self.count += 1
+        new = f"filter {self.count}"
+        is_covered, now_covers = self.poset.insert(new, filter_)
+        answer = self.table.insert(new, filter_)
+        assert (answer.covered_by is not None) == is_covered
+        assert answer.now_covers == now_covers
+        if answer.covered_by is not None:
+            assert answer.covered_by in self.poset.coverers[new]
+        return new
+
+    @rule(target=ids, old=ids)
+    def insert_again(self, old: str) -> str:
+        return self.insert(self.poset.filters.get(old, Exists(AttributeUid("x"))))
+
+    @rule(gone=consumes(ids))
+    def remove(self, gone: str) -> None:
+        assert self.table.remove(gone).now_maximal == self.poset.remove(gone)
+
+    @precondition(lambda self: hasattr(self, "table"))
+    @invariant()
+    def the_same_filters_are_maximal(self) -> None:
+        assert list(self.table.maximal()) == [
+            one for one in self.poset.filters if one in self.poset.maximal()
+        ]
+        for one in self.poset.filters:
+            assert self.table.is_maximal(one) == (one in self.table.maximal())
+            assert set(self.table.coverers_of(one)) == self.poset.coverers[one]
+            assert (self.table.covered_by(one) is None) == self.table.is_maximal(one)
+
+    @precondition(lambda self: hasattr(self, "table"))
+    @invariant()
+    def every_filter_is_covered_by_the_one_that_stands_for_it(self) -> None:
+        for one in self.poset.filters:
+            keeper = self.table.covered_by(one)
+            if keeper is not None:
+                assert self.table.is_maximal(keeper)
+                assert one in self.table.covered_under(keeper)
+
+
+TestTableBesidePoset = pytest.mark.laws(TableBesidePoset.TestCase)
