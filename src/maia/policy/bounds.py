@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
-from maia.predicates.covering import covers
-
 from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern
 from maia.credentials.authority_algebra import covers_request
 from maia.credentials.names import ResourceName
@@ -23,6 +21,7 @@ from maia.credentials.principals import Principal
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.constraints import NotAConstraintFilter, constraints_of
+from maia.predicates.covering import covers
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
     advertisement_strictly_covers_advertisement,

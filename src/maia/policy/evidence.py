@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials.chain import VerifiedChain
-
 from maia.errors import BadInput, BrokenCredential
 from maia.policy.bounds import BoundRule
 

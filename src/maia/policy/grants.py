@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from maia.credentials.chain import VerifiedChain
-
 from maia.credentials.authority import ALL_ACTIONS, AnyResource, Authority
 from maia.credentials.authority_algebra import covers_request
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.chain import VerifiedChain
 from maia.credentials.names import ResourceName
 from maia.credentials.validity import UNBOUNDED, Validity
 from maia.events import Instant

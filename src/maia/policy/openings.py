@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from maia.predicates.covering import covers
-
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet
 from maia.events import AttributeUid, Kind
 from maia.policy.bounds import Bound, BoundRule, passes_for_notifications, permits, screens
@@ -25,6 +23,7 @@ from maia.policy.refusals import (
 )
 from maia.policy.request import Request
 from maia.policy.view import Window
+from maia.predicates.covering import covers
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
 from maia.predicates.text import format_predicate
 

@@ -104,7 +104,7 @@ def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason
 
 def _why(opening: Opening, request: Request) -> Explanation:
     grant = opening.grant
-    if grant.chain is None:
+    if grant.chain is None or not grant.certificates:
         return told(Reason("owner", "the requester owns the resource"))
     length = len(grant.certificates)
     granted = f"`{request.action.value}` is granted by a chain of {length} from {grant.chain.root}"

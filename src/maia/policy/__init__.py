@@ -1,0 +1,70 @@
+"""Request, evidence, facts and a moment in; a permit with a View, or a denial, out."""
+
+from maia.policy.bounds import BadBound, Bound, BoundRule
+from maia.policy.decide import decide
+from maia.policy.decision import Decision, Denial, Permit
+from maia.policy.decision_cache import DecisionCache
+from maia.policy.evidence import NO_EVIDENCE, Evidence, TooMuchEvidence
+from maia.policy.facts import NO_FACTS, Facts
+from maia.policy.reasons import Audience, Explanation, Reason
+from maia.policy.refusals import (
+    ActionNotGranted,
+    AdvertisementOutOfBounds,
+    AttributeNotReadable,
+    AttributeNotWritable,
+    ConditionNotMet,
+    FilterMistyped,
+    GrantExpired,
+    GrantNotYetValid,
+    GrantUnmeetable,
+    NoChain,
+    PolicyRefusal,
+    ResourceNotGranted,
+    SubscriptionTooNarrow,
+    SubscriptionTooWide,
+    TypeNotValid,
+)
+from maia.policy.request import BadRequest, Request
+from maia.policy.view import PublicationRefused, View, Window, see, shape, shows
+
+__all__ = [
+    "NO_EVIDENCE",
+    "NO_FACTS",
+    "ActionNotGranted",
+    "AdvertisementOutOfBounds",
+    "AttributeNotReadable",
+    "AttributeNotWritable",
+    "Audience",
+    "BadBound",
+    "BadRequest",
+    "Bound",
+    "BoundRule",
+    "ConditionNotMet",
+    "Decision",
+    "DecisionCache",
+    "Denial",
+    "Evidence",
+    "Explanation",
+    "Facts",
+    "FilterMistyped",
+    "GrantExpired",
+    "GrantNotYetValid",
+    "GrantUnmeetable",
+    "NoChain",
+    "Permit",
+    "PolicyRefusal",
+    "PublicationRefused",
+    "Reason",
+    "Request",
+    "ResourceNotGranted",
+    "SubscriptionTooNarrow",
+    "SubscriptionTooWide",
+    "TooMuchEvidence",
+    "TypeNotValid",
+    "View",
+    "Window",
+    "decide",
+    "see",
+    "shape",
+    "shows",
+]

@@ -1,0 +1,84 @@
+"""Do reasons reach the right audience, in both forms?"""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials.validity import UNBOUNDED
+from maia.errors import BadInput
+from maia.events import AttributeUid
+from maia.policy import Audience, Denial, Facts, NoChain, Reason
+from maia.policy.reasons import SENTENCE_MAX, Explanation, kept, told
+from maia.predicates.syntax import ALWAYS, Comparison, Not, Operator
+
+ID = bytes(range(32))
+FULL = Reason("validity", "expired", ID, "validity.not_after", AttributeUid("3265"))
+
+
+def test_a_reason_for_people_says_where_to_look():
+    assert FULL.line() == "expired (certificate 000102030405, field validity.not_after, attribute 3265)"
+    assert Reason("owner", "the requester owns it").line() == "the requester owns it"
+
+
+def test_a_reason_for_programs_has_the_whole_id_and_no_empty_field():
+    assert FULL.record() == {
+        "rule": "validity",
+        "sentence": "expired",
+        "certificate": ID.hex(),
+        "field": "validity.not_after",
+        "attribute": "3265",
+    }
+    assert Reason("owner", "x").record() == {"rule": "owner", "sentence": "x"}
+
+
+def test_what_is_kept_reaches_the_owner_alone():
+    explanation = told(FULL) + kept(Reason("restriction", "secret"), instead=Reason("restriction", "no"))
+    assert explanation.lines(Audience.OWNER)[1] == "secret"
+    assert explanation.lines(Audience.REQUESTER)[1] == "no"
+    assert [record["sentence"] for record in explanation.records(Audience.REQUESTER)] == ["expired", "no"]
+
+
+def test_a_denial_that_is_printed_by_accident_keeps_the_owners_reasons():
+    denial = Denial(NoChain, kept(Reason("restriction", "secret")), UNBOUNDED)
+    assert "secret" not in repr(denial)
+    assert "secret" not in str(denial.as_refusal())
+    assert "secret" not in str(denial.as_refusal().as_record())
+
+
+def test_a_refusal_carries_the_code_and_the_requesters_reasons():
+    refusal = Denial(NoChain, told(FULL), UNBOUNDED).as_refusal()
+    assert isinstance(refusal, NoChain)
+    assert refusal.as_record()["code"] == "POLICY-NO-CHAIN"
+    assert refusal.as_record()["reasons"] == [FULL.record()]
+    assert Denial(NoChain, Explanation(), UNBOUNDED).as_refusal().message == "the request is not permitted"
+
+
+def test_a_very_long_sentence_is_cut():
+    assert len(Reason("restriction", "x" * 10_000).sentence) == SENTENCE_MAX
+
+
+ON_DUTY = AttributeUid("on-duty")
+
+
+def test_facts_are_a_copy_and_leave_nulls_out():
+    given = {ON_DUTY: True, AttributeUid("ward"): None}
+    facts = Facts(given)
+    given[ON_DUTY] = False
+    assert dict(facts) == {ON_DUTY: True}
+    assert len(facts) == 1
+
+
+def test_an_unknown_condition_does_not_hold_and_neither_does_its_negation():
+    """A59: nothing is known, so nothing is granted, however the question is put."""
+    on_duty = Comparison(ON_DUTY, Operator.EQ, True)
+    assert not Facts().satisfy(on_duty)
+    assert not Facts().satisfy(Not(on_duty))
+    assert not Facts({ON_DUTY: 1}).satisfy(on_duty)
+    assert Facts({ON_DUTY: True}).satisfy(on_duty)
+    assert Facts().satisfy(ALWAYS)
+
+
+@pytest.mark.parametrize("bad", [{"Not A Uid": 1}, {"ok": float("nan")}, {"ok": object()}])
+def test_a_fact_that_is_no_value_is_refused(bad):
+    with pytest.raises(BadInput):
+        Facts(bad)
