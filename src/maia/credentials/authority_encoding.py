@@ -3,7 +3,7 @@
     (tag RESOURCE (actions * | ACTION …) (attributes * | UID …)
          (restriction PREDICATE)? (condition PREDICATE)?)
 
-    RESOURCE = (any)
+    RESOURCE = (any) | (any (owner OWNER))
              | (network (owner * | OWNER) (name PATTERN …))
              | (type (owner * | OWNER) (name PATTERN …) (version * | VERSION))
              | (topic (owner * | OWNER) (path PATTERN …))
@@ -113,8 +113,8 @@ def _called(resources: ResourcePattern) -> str:
 def resource_to_expression(resources: ResourcePattern) -> SExpression:
     """Return the one expression of a resource pattern."""
     match resources:
-        case AnyResource():
-            return (b"any",)
+        case AnyResource(owner):
+            return (b"any",) if owner is None else (b"any", _owner_field(owner))
         case NetworkPattern(owner, name):
             return (b"network", _owner_field(owner), _pattern_field(b"name", name, checked_label))
         case TypePattern(owner, name, version):
@@ -141,6 +141,8 @@ def resource_from_expression(expression: SExpression) -> ResourcePattern:
             return TopicPattern(_owner(owner), _pattern(parts, checked_topic_path))
         case (b"any",):
             return AnyResource()
+        case (b"any", (b"owner", owner)) if owner != _ANY:
+            return AnyResource(_owner(owner))
     raise BadAuthority(
         "a resource must be `any`, a `network`, a `type` or a `topic`, with all its fields in order"
     )
