@@ -170,6 +170,7 @@ def run_case(
     ours_s: list[float] = []
     peer_s: list[float] = []
     for _ in range(effort.rounds):
+        gc.collect()  # the garbage of one round is not paid for in the next
         ours_s.append(_seconds_per_operation(case.ours, ours_calls))
         peer_s.append(_seconds_per_operation(case.peer, peer_calls))
         on_round()
@@ -225,7 +226,6 @@ def _seconds_per_operation(side: Side, calls: int) -> float:
     inputs = side.prepare(calls) if side.prepare else None
     run = side.run
     collecting = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         started = time.perf_counter_ns()

@@ -24,7 +24,7 @@ ADDRESS = re.compile(
 )
 # Written in pieces, so that this file does not find itself.
 MACHINE_PATH = re.compile(
-    r"(?<![\w.$~-])/(?:" + "|".join(["root", "home/[a-z]", "work", "opt/pypi", "Users/[A-Za-z]"]) + r")/"
+    r"(?<![\w.$~-])/(?:" + "|".join(["root", "home/[a-z]+", "work", "opt/pypi", "Users/[A-Za-z]+"]) + r")/"
 )
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")

@@ -1,0 +1,99 @@
+"""The repository's own rules find what they are there to find. `make check` asks them of the repository."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from maia.errors import BadInput, MaiaError, Refusal
+
+TOOLS = Path(__file__).resolve().parents[3] / "tools"
+
+
+@pytest.fixture(scope="module")
+def check_repo():
+    sys.path.insert(0, str(TOOLS))
+    import check_repo
+
+    yield check_repo
+    sys.path.remove(str(TOOLS))
+
+
+def test_no_lock_names_an_address(check_repo):
+    assert list(check_repo.locks_have_no_address()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url something",
+        "-i mirror",
+        "    --extra-index-url x",
+        "maia @ file:///srv/maia",
+        "maia @ git+ssh://somewhere/maia",
+        "# from https://example.org/simple",
+    ],
+)
+def test_an_address_in_a_lock_is_found(check_repo, line):
+    assert check_repo.ADDRESS.search(f"six==1.0 \\\n{line}\n")
+
+
+@pytest.mark.parametrize("folder", ["root", "work", "home/me", "Users/Me"])
+def test_a_path_of_a_machine_is_found(check_repo, folder):
+    assert check_repo.MACHINE_PATH.search(f"see /{folder}/notes.txt")
+
+
+@pytest.mark.parametrize(
+    "text", ["src/work/x", "the root/branch", "/usr/bin/python3", "/proc/stat", "./work/x"]
+)
+def test_other_paths_are_left_alone(check_repo, text):
+    assert not check_repo.MACHINE_PATH.search(text)
+
+
+def test_no_file_names_a_machine(check_repo):
+    assert list(check_repo.no_file_names_a_machine()) == []
+
+
+def test_links_between_documents_lead_somewhere(check_repo):
+    assert list(check_repo.links_lead_somewhere()) == []
+
+
+def test_rows_of_the_papers_name_files_that_exist(check_repo):
+    assert list(check_repo.papers_rows_name_files_that_exist()) == []
+
+
+def test_every_row_of_the_papers_has_a_line(check_repo):
+    counts = {"N": 10, "C": 13, "E": 8, "B": 10, "K": 10, "P": 8, "I": 9, "X": 6, "D": 10}
+    lines = (TOOLS.parent / "docs" / "papers.md").read_text(encoding="utf-8").splitlines()
+    listed = [
+        line.split("|")[1].strip() for line in lines if line.startswith("| ") and not line.startswith("| id")
+    ]
+    wanted = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
+    assert [row for row in listed if not row.startswith("-")] == wanted
+
+
+def test_two_errors_with_one_code_are_found(check_repo):
+    class One(BadInput):
+        """One."""
+
+        code = "TEST-TWICE"
+
+    class Two(Refusal):
+        """Two."""
+
+        code = "TEST-TWICE"
+
+    assert check_repo.error_codes.problems([One, Two]) == ["`TEST-TWICE` is the code of 2 error classes"]
+
+
+def test_an_error_outside_the_families_or_without_sentence_or_badly_coded_is_found(check_repo):
+    class Stray(MaiaError):
+        code = "not-loud"
+
+    Stray.__doc__ = ""
+    found = "\n".join(check_repo.error_codes.problems([Stray]))
+    assert "none of the five families" in found
+    assert "has no docstring" in found
+    assert "not upper-case words" in found
