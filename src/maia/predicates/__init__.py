@@ -1,1 +1,80 @@
 """The one expression language: what it says, what it means, and what follows from it."""
+
+from maia.predicates.covering import (
+    counterexample,
+    covers,
+    intersection,
+    may_overlap,
+    provably_empty,
+    simplified,
+)
+from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
+from maia.predicates.meaning import admits, verdict
+from maia.predicates.scanner import BadPredicateText
+from maia.predicates.syntax import (
+    ALWAYS,
+    DEPTH_MAX,
+    NEVER,
+    NODES_MAX,
+    AllOf,
+    AnyOf,
+    Atom,
+    BadPredicate,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    Predicate,
+    PredicateTooLarge,
+    TextMatch,
+    TextTest,
+    atoms,
+    attributes_of,
+    checked_size,
+)
+from maia.predicates.text import TEXT_BYTES_MAX, UnknownName, format_predicate, parse_predicate
+from maia.predicates.text_literals import WrongLiteral
+from maia.predicates.value_sets import ValueSet, union_contains_all
+
+__all__ = [
+    "ALWAYS",
+    "DEPTH_MAX",
+    "NEVER",
+    "NODES_MAX",
+    "TEXT_BYTES_MAX",
+    "AllOf",
+    "AnyOf",
+    "Atom",
+    "BadPredicate",
+    "BadPredicateEncoding",
+    "BadPredicateText",
+    "Comparison",
+    "Exists",
+    "Membership",
+    "Not",
+    "Operator",
+    "Predicate",
+    "PredicateTooLarge",
+    "TextMatch",
+    "TextTest",
+    "UnknownName",
+    "ValueSet",
+    "WrongLiteral",
+    "admits",
+    "atoms",
+    "attributes_of",
+    "checked_size",
+    "counterexample",
+    "covers",
+    "format_predicate",
+    "intersection",
+    "may_overlap",
+    "parse_predicate",
+    "predicate_from_expression",
+    "predicate_to_expression",
+    "provably_empty",
+    "simplified",
+    "union_contains_all",
+    "verdict",
+]

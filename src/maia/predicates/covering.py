@@ -1,0 +1,262 @@
+"""Covering: does one filter admit everything that another admits?
+
+Brokers forward one subscription in place of many when it does. The policy
+kernel keeps a subscription inside a granted filter the same way. The answer
+may be a cautious "no"; it is never a hopeful "yes".
+
+It is exact for conjunctions of possibly negated atoms, and for everything
+else too until the steps run out: we take the wide filter's clauses away from
+the narrow filter's, and see whether anything is left. What is left is a proof
+of "no", and `counterexample` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from maia.events import AttributeUid, PresentValue
+from maia.predicates.meaning import admits
+from maia.predicates.normal_form import (
+    Clause,
+    clauses_of,
+    intersected,
+    is_true_formula,
+    literal_of,
+    values_in,
+)
+from maia.predicates.steps import OutOfSteps, Steps
+from maia.predicates.syntax import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Predicate,
+    checked_size,
+)
+
+__all__ = [
+    "counterexample",
+    "covers",
+    "intersection",
+    "may_overlap",
+    "provably_empty",
+    "simplified",
+]
+
+
+def covers(*, wide: Predicate, narrow: Predicate) -> bool:
+    """Say whether provably every event that `narrow` admits is admitted by `wide`."""
+    return _proved(_formula(wide), _formula(narrow))
+
+
+def provably_empty(predicate: Predicate) -> bool:
+    """Say whether provably no event is admitted."""
+    return _proved(NEVER, _formula(predicate))
+
+
+def may_overlap(one: Predicate, other: Predicate) -> bool:
+    """Say whether some event may be admitted by both; "no" is proved, "yes" may be caution."""
+    return not _proved(NEVER, AllOf((_formula(one), _formula(other))))
+
+
+def counterexample(*, wide: Predicate, narrow: Predicate) -> dict[AttributeUid, PresentValue] | None:
+    """Return an event that `narrow` admits and `wide` does not, or None where none was found."""
+    steps = Steps()
+    try:
+        wide_clauses = clauses_of(_formula(wide), steps)
+        for clause in clauses_of(_formula(narrow), steps):
+            for left in _left_over(clause, wide_clauses, steps):
+                event = _sample(left, steps)
+                # Asked again of the meaning itself: an example that is shown to people must be one.
+                if event is not None and admits(narrow, event) and not admits(wide, event):
+                    return event
+    except OutOfSteps:
+        return None
+    return None
+
+
+def intersection(one: Predicate, other: Predicate) -> Predicate:
+    """Return the predicate that admits exactly what both admit, flat and without repetition.
+
+    Refused with `PredicateTooLarge` where the two together outgrow the limits.
+    """
+    parts = tuple(dict.fromkeys((*_conjuncts(checked_size(one)), *_conjuncts(checked_size(other)))))
+    if NEVER in parts:
+        return NEVER
+    return checked_size(parts[0] if len(parts) == 1 else AllOf(parts))
+
+
+def simplified(predicate: Predicate) -> Predicate:
+    """Return a predicate, shorter where possible, that admits the same events.
+
+    Parts that say nothing beside their neighbours are dropped. Only "admits"
+    stays the same: an unknown may become false, so simplify the whole
+    predicate, never a part under `not`.
+    """
+    return _simplified(_formula(predicate), Steps())
+
+
+def _formula(predicate: Predicate) -> Predicate:
+    return is_true_formula(checked_size(predicate))
+
+
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, AllOf):
+        for part in predicate.parts:
+            yield from _conjuncts(part)
+    else:
+        yield predicate
+
+
+# --- the proof: what do the wide filter's clauses leave of the narrow filter's? ---
+
+
+def _proved(wide: Predicate, narrow: Predicate) -> bool:
+    if wide == narrow:
+        return True
+    try:
+        steps = Steps()
+        return _covers_clauses(wide, clauses_of(narrow, steps), steps)
+    except OutOfSteps:
+        return _visibly(wide, narrow)
+
+
+def _covers_clauses(wide: Predicate, narrow: list[Clause], steps: Steps) -> bool:
+    if isinstance(wide, AllOf):
+        # Part by part, so that a conjunction of alternatives need not be spread out.
+        return all(_covers_clauses(part, narrow, steps) for part in wide.parts)
+    wide_clauses = clauses_of(wide, steps)
+    return all(not _anything_left(clause, wide_clauses, steps) for clause in narrow)
+
+
+def _anything_left(clause: Clause, wide: list[Clause], steps: Steps) -> bool:
+    return next(_left_over(clause, wide, steps), None) is not None
+
+
+def _left_over(clause: Clause, wide: list[Clause], steps: Steps) -> Iterator[Clause]:
+    """Yield non-empty clauses that together are what `wide` leaves of one clause."""
+    steps.spend(1 + len(wide))
+    if any(_is_within(clause, one, steps) for one in wide):
+        return
+    if any(values.proved_empty(steps) for values in clause.values()):
+        return
+    left = [clause]
+    for one in wide:
+        left = [piece for whole in left for piece in _minus(whole, one, steps)]
+    yield from left
+
+
+def _is_within(narrow: Clause, wide: Clause, steps: Steps) -> bool:
+    steps.spend(len(wide))
+    return all(values.proved_contains(values_in(narrow, uid), steps) for uid, values in wide.items())
+
+
+def _minus(clause: Clause, taken: Clause, steps: Steps) -> Iterator[Clause]:
+    """Yield disjoint non-empty clauses: what taking one clause away from another leaves."""
+    inside = intersected(clause, taken, steps)
+    if inside is None:
+        yield clause
+        return
+    kept = dict(clause)
+    for uid, values in taken.items():
+        for left in values_in(kept, uid).minus(values):
+            steps.spend(left.size + len(kept))
+            if not left.proved_empty(steps):
+                yield {**kept, uid: left}
+        kept[uid] = inside[uid]
+
+
+def _sample(clause: Clause, steps: Steps) -> dict[AttributeUid, PresentValue] | None:
+    event: dict[AttributeUid, PresentValue] = {}
+    for uid, values in clause.items():
+        found = values.samples(steps)
+        if not found:
+            return None
+        if found[0] is not None:
+            event[uid] = found[0]
+    return event
+
+
+# --- when the steps run out: compare part with part ---
+
+_STEPS_TO_COMPARE: Final = 50
+
+
+def _visibly(wide: Predicate, narrow: Predicate) -> bool:
+    try:
+        return _visibly_covers(wide, narrow, Steps())
+    except OutOfSteps:
+        return False
+
+
+def _visibly_covers(wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
+    """Say whether the shapes alone show it: sound, and far from complete."""
+    steps.spend(_STEPS_TO_COMPARE)
+    if wide == narrow:
+        return True
+    if isinstance(wide, AllOf):
+        return all(_visibly_covers(part, narrow, steps) for part in wide.parts)
+    if isinstance(narrow, AnyOf):
+        return all(_visibly_covers(wide, part, steps) for part in narrow.parts)
+    if isinstance(wide, AnyOf) and any(_visibly_covers(part, narrow, steps) for part in wide.parts):
+        return True
+    if isinstance(narrow, AllOf):
+        return any(_visibly_covers(wide, part, steps) for part in narrow.parts)
+    return _literal_covers(wide, narrow, steps)
+
+
+def _literal_covers(wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
+    outer, inner = literal_of(wide), literal_of(narrow)
+    if inner is None:
+        return False
+    if outer is None or outer.atom.uid != inner.atom.uid:
+        return inner.values.proved_empty(steps)
+    return outer.values.proved_contains(inner.values, steps)
+
+
+# --- simplifying ---
+
+
+def _simplified(formula: Predicate, steps: Steps) -> Predicate:
+    if not isinstance(formula, AllOf | AnyOf):
+        return formula
+    joins, idle, decisive = (AllOf, ALWAYS, NEVER) if isinstance(formula, AllOf) else (AnyOf, NEVER, ALWAYS)
+    flat: dict[Predicate, None] = {}
+    for part in formula.parts:
+        shorter = _simplified(part, steps)
+        flat.update(dict.fromkeys(shorter.parts if isinstance(shorter, joins) else (shorter,)))
+    if decisive in flat:
+        return decisive
+    parts = _without_idle_parts([part for part in flat if part != idle], joins, steps)
+    whole = joins(tuple(parts))
+    if _settles(decisive, whole, steps):
+        return decisive
+    return parts[0] if len(parts) == 1 else whole
+
+
+def _without_idle_parts(parts: list[Predicate], joins: type[AllOf | AnyOf], steps: Steps) -> list[Predicate]:
+    kept: list[Predicate] = []
+    for index, part in enumerate(parts):
+        others = kept + parts[index + 1 :]
+        if joins is AllOf:
+            idle = any(_within_steps(wide=part, narrow=other, steps=steps) for other in others)
+        else:
+            idle = any(_within_steps(wide=other, narrow=part, steps=steps) for other in others)
+        kept += [] if idle else [part]
+    return kept
+
+
+def _settles(decisive: Predicate, whole: Predicate, steps: Steps) -> bool:
+    """Say whether a conjunction is never true, or a disjunction always."""
+    if decisive == NEVER:
+        return _within_steps(wide=NEVER, narrow=whole, steps=steps)
+    return _within_steps(wide=whole, narrow=ALWAYS, steps=steps)
+
+
+def _within_steps(*, wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
+    try:
+        steps.spend()
+        return _covers_clauses(wide, clauses_of(narrow, steps), steps)
+    except OutOfSteps:
+        return False
