@@ -136,7 +136,7 @@ def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
 
 
 def _both(one: NamePattern, other: NamePattern) -> NamePattern | None:
-    if one == other or other == ANY_NAME:
+    if other in (one, ANY_NAME):
         return one
     prefix = _longer_prefix(one.prefix, other.prefix)
     suffix = _longer_suffix(one.suffix, other.suffix)
