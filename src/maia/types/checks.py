@@ -1,0 +1,155 @@
+"""Do these values, or does this filter, speak the language of the type?
+
+Publishers ask before an event leaves, subscribers before a filter is sent,
+issuers before a restriction is signed. The first mismatch is an error to its
+author that names the attribute, the kind expected and the kind found, and a
+near name where there is one. Nothing is ever coerced.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from maia.credentials.authority import ALL_ATTRIBUTES, Authority
+from maia.errors import BadInput
+from maia.events import Attribute, AttributeUid, BadValue, Kind, PresentValue, Value, checked_value
+from maia.predicates.syntax import (
+    Atom,
+    Comparison,
+    Exists,
+    Membership,
+    Operator,
+    Predicate,
+    TextMatch,
+    atoms,
+    checked_size,
+)
+from maia.types.definition import TypeShape
+
+__all__ = [
+    "KindMismatch",
+    "UnknownName",
+    "ValueMismatch",
+    "check_event",
+    "check_predicate",
+    "check_restriction",
+    "checked_attribute_value",
+    "named_attribute",
+]
+
+_SHOWN_MAX = 64
+_EQUALITY = (Operator.EQ, Operator.NE)
+
+
+class UnknownName(BadInput):
+    """A text, value or filter speaks of an attribute that the type version does not have."""
+
+    code = "TYPE-UNKNOWN-ATTRIBUTE"
+
+
+class KindMismatch(BadInput):
+    """A filter or restriction asks something that this kind of attribute cannot answer."""
+
+    code = "TYPE-KIND-MISMATCH"
+
+    def __init__(self, attribute: Attribute, *, found: Kind, asked: str) -> None:
+        self.attribute, self.expected, self.found = attribute, attribute.kind, found
+        super().__init__(f"attribute `{attribute.name}` is of kind {attribute.kind.value}, and {asked}")
+
+
+class ValueMismatch(BadInput):
+    """A value is not one of the kind that its attribute declares."""
+
+    code = "TYPE-VALUE-MISMATCH"
+
+
+def named_attribute(name: str, event_type: TypeShape) -> Attribute:
+    """Return the attribute called `name`, or say which near name may have been meant."""
+    attribute = event_type.vocabulary.get(name)
+    if attribute is None:
+        raise UnknownName(f"the type has no attribute `{_shown(name)}`{_near(name, event_type.vocabulary)}")
+    return attribute
+
+
+def checked_attribute_value(attribute: Attribute, given: object) -> Value:
+    """Return `given` as a value of the attribute's kind, or null; refuse everything else."""
+    try:
+        return checked_value(given, attribute.kind)
+    except BadValue as problem:
+        raise ValueMismatch(f"attribute `{attribute.name}`: {problem.message}") from problem
+
+
+def check_event(values: Mapping[str, object], event_type: TypeShape) -> dict[AttributeUid, PresentValue]:
+    """Return a publisher's values by uid, nulls left out, each checked against its attribute."""
+    event: dict[AttributeUid, PresentValue] = {}
+    for name, given in values.items():
+        attribute = named_attribute(name, event_type)
+        value = checked_attribute_value(attribute, given)
+        if value is not None:
+            event[attribute.uid] = value
+    return event
+
+
+def check_predicate(predicate: Predicate, event_type: TypeShape) -> Predicate:
+    """Return `predicate`, refused if it asks what this version of the type cannot answer."""
+    by_uid = {attribute.uid: attribute for attribute in event_type.attributes}
+    for atom in atoms(checked_size(predicate)):
+        attribute = by_uid.get(atom.uid)
+        if attribute is None:
+            raise UnknownName(
+                f"the type has no attribute with uid `{_shown(atom.uid)}`{_near(atom.uid, by_uid)}"
+            )
+        _check_atom(atom, attribute)
+    return predicate
+
+
+def check_restriction(authority: Authority, event_type: TypeShape) -> Authority:
+    """Return `authority`, refused if its attributes or its restriction do not fit the type.
+
+    Its condition speaks of facts and not of events, so it is not looked at.
+    """
+    if authority.attributes is not ALL_ATTRIBUTES:
+        for uid in sorted(authority.attributes - event_type.kinds.keys()):
+            raise UnknownName(
+                f"the type has no attribute with uid `{_shown(uid)}`{_near(uid, event_type.kinds)}"
+            )
+    check_predicate(authority.restriction, event_type)
+    return authority
+
+
+def _check_atom(atom: Atom, attribute: Attribute) -> None:
+    match atom:
+        case Exists():
+            return
+        case TextMatch(_, test, _):
+            if attribute.kind is not Kind.STRING:
+                raise KindMismatch(attribute, found=Kind.STRING, asked=f"`{test.value}` asks for a string")
+        case Comparison(_, operator, _):
+            if operator not in _EQUALITY and not attribute.kind.is_ordered:
+                asked = f"`{operator.value}` asks for a kind with an order"
+                raise KindMismatch(attribute, found=atom.kind, asked=asked)
+            _check_literal_kind(atom.kind, attribute)
+        case Membership():
+            _check_literal_kind(atom.kind, attribute)
+        case _:
+            assert_never(atom)
+
+
+def _check_literal_kind(found: Kind, attribute: Attribute) -> None:
+    if found is not attribute.kind:
+        raise KindMismatch(
+            attribute, found=found, asked=f"it is compared with a literal of kind {found.value}"
+        )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    # Lower case on both sides: a wrong capital letter is the commonest slip.
+    folded = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name[:_SHOWN_MAX].lower(), folded, n=1)
+    return f": did you mean `{folded[close[0]]}`?" if close else ""
+
+
+def _shown(text: str) -> str:
+    return text[:_SHOWN_MAX].encode("unicode_escape").decode()

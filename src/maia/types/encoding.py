@@ -1,0 +1,210 @@
+"""What are the bytes of a type definition, and which of them are signed?
+
+One canonical S-expression holds every field, the name included, so that the
+signature binds the name to the definition (dissertation, section 4.2.2):
+
+    (signed
+      (event-type (version 1) (name OWNER "uk.gov.pito.Numberplate" "0") (previous "0")?
+        (attributes (attribute "numberplate" "3265" string) ...)
+        (credentials CERTIFICATE ...)?)
+      (signer (ed25519 KEY))
+      (signature ed25519 BYTES))
+
+The signature covers the `event-type` list. Fields come in this order, each
+once, and an unknown one is refused. A reader never says that a signature
+holds; `verification.py` does.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import (
+    BadSExpression,
+    Limits,
+    SExpression,
+    read_advanced,
+    read_canonical,
+    write_advanced,
+    write_canonical,
+)
+from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.certificate import SignedCertificate
+from maia.credentials.encoding import (
+    CERTIFICATE_LIMITS,
+    certificate_from_expression,
+    certificate_to_expression,
+)
+from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
+from maia.credentials.names import TypeName, Version
+from maia.credentials.subject_encoding import (
+    owner_from_expression,
+    owner_to_expression,
+    principal_from_expression,
+    text_from_atom,
+)
+from maia.errors import BrokenCredential
+from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
+from maia.types.definition import CREDENTIALS_MAX, BadDefinition, SignedDefinition, TypeDefinition
+
+__all__ = [
+    "DEFINITION_BYTES_MAX",
+    "BadDefinitionEncoding",
+    "definition_from_body",
+    "definition_from_bytes",
+    "definition_from_text",
+    "definition_to_bytes",
+    "definition_to_expression",
+    "definition_to_text",
+    "sign_definition",
+]
+
+DEFINITION_BYTES_MAX: Final = 1 << 20
+
+# An embedded certificate lies two lists deeper than one that travels alone.
+_LIMITS: Final = Limits(
+    size_max=DEFINITION_BYTES_MAX,
+    depth_max=CERTIFICATE_LIMITS.depth_max + 3,
+    atom_max=CERTIFICATE_LIMITS.atom_max,
+)
+_KINDS: Final = {kind.value.encode(): kind for kind in Kind}
+
+
+class BadDefinitionEncoding(BrokenCredential):
+    """Bytes or text are not a type definition as Maia writes it."""
+
+    code = "TYPE-ENCODING"
+
+
+def sign_definition(definition: TypeDefinition, key: SigningKey) -> SignedDefinition:
+    """Sign every field of `definition`; whether this key may do so is for the verifier.
+
+    A definition that could not be read back as it was meant is refused.
+    """
+    body = write_canonical(definition_to_expression(definition))
+    if definition_from_body(body) != definition:
+        raise BadDefinition("the definition would not be read back as it was meant")
+    signature = key.sign(SignedKind.TYPE_DEFINITION, body)
+    return SignedDefinition(definition, key.principal, body, signature, sha256(body).digest())
+
+
+def definition_to_bytes(signed: SignedDefinition) -> bytes:
+    """Return the bytes in which a signed definition travels; what was signed is what is sent."""
+    parts = (signed.body, signed.signer.key, signed.signature)
+    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+
+
+def definition_from_bytes(data: bytes) -> SignedDefinition:
+    """Read exactly what `definition_to_bytes` writes; the signature is not verified here."""
+    try:
+        return _signed_definition(read_canonical(data, _LIMITS))
+    except (BadSExpression, BadCertificate) as problem:
+        raise BadDefinitionEncoding(f"the type definition cannot be read: {problem.message}") from problem
+
+
+def definition_to_text(signed: SignedDefinition) -> str:
+    """Return a signed definition as people read it in a file."""
+    return write_advanced(read_canonical(definition_to_bytes(signed), _LIMITS)) + "\n"
+
+
+def definition_from_text(text: str) -> SignedDefinition:
+    """Read the form for people, as strictly as bytes; the signature is over the canonical form."""
+    try:
+        return _signed_definition(read_advanced(text, _LIMITS))
+    except (BadSExpression, BadCertificate) as problem:
+        raise BadDefinitionEncoding(f"the type definition cannot be read: {problem.message}") from problem
+
+
+def definition_from_body(body: bytes) -> TypeDefinition:
+    """Read the signed bytes alone, for whoever must not trust what came beside them."""
+    try:
+        return _definition(read_canonical(body, _LIMITS))
+    except (BadSExpression, BadCertificate) as problem:
+        raise BadDefinitionEncoding(f"the type definition cannot be read: {problem.message}") from problem
+
+
+def definition_to_expression(definition: TypeDefinition) -> SExpression:
+    """Return the fields that are signed, in their fixed order."""
+    fields: list[SExpression] = [b"event-type", (b"version", b"1"), _name_to_expression(definition.name)]
+    if definition.previous is not None:
+        fields.append((b"previous", definition.previous.encode()))
+    fields.append((b"attributes", *map(_attribute_to_expression, definition.attributes)))
+    if definition.credentials:
+        fields.append((b"credentials", *map(certificate_to_expression, definition.credentials)))
+    return tuple(fields)
+
+
+def _name_to_expression(name: TypeName) -> SExpression:
+    return (b"name", owner_to_expression(name.owner), name.name.encode(), name.version.encode())
+
+
+def _attribute_to_expression(attribute: Attribute) -> SExpression:
+    return (b"attribute", attribute.name.encode(), attribute.uid.encode(), attribute.kind.value.encode())
+
+
+def _signed_definition(expression: SExpression) -> SignedDefinition:
+    match expression:
+        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
+            if len(signature) != SIGNATURE_BYTES:
+                raise BadDefinitionEncoding(
+                    f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given"
+                )
+            definition = _definition(body)
+            signed_bytes = write_canonical(body)
+            principal = principal_from_expression(signer)
+            return SignedDefinition(
+                definition, principal, signed_bytes, signature, sha256(signed_bytes).digest()
+            )
+    raise BadDefinitionEncoding(
+        "a type definition must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
+    )
+
+
+def _definition(expression: SExpression) -> TypeDefinition:
+    match expression:
+        case (b"event-type", (b"version", b"1"), (b"name", owner, name, version), *fields):
+            previous, fields = _previous(fields)
+            attributes, fields = _attributes(fields)
+            credentials, fields = _credentials(fields)
+            if fields:
+                raise BadDefinitionEncoding("a field of the definition is unknown, repeated or out of order")
+            type_name = TypeName(owner_from_expression(owner), text_from_atom(name), text_from_atom(version))
+            return TypeDefinition(type_name, previous, attributes, credentials)
+        case (b"event-type", (b"version", bytes(number)), *_) if number != b"1":
+            shown = number[:64].decode("ascii", "backslashreplace")
+            raise BadDefinitionEncoding(f"version `{shown}` of the definition format is unknown")
+    raise BadDefinitionEncoding("a definition must begin `(event-type (version 1) (name OWNER NAME VERSION)`")
+
+
+def _previous(fields: list[SExpression]) -> tuple[Version | None, list[SExpression]]:
+    match fields:
+        case [(b"previous", version), *rest]:
+            return text_from_atom(version), rest
+    return None, fields
+
+
+def _attributes(fields: list[SExpression]) -> tuple[tuple[Attribute, ...], list[SExpression]]:
+    match fields:
+        case [(b"attributes", *entries), *rest]:
+            if len(entries) > ATTRIBUTES_MAX:
+                raise BadDefinitionEncoding(f"a type has at most {ATTRIBUTES_MAX} attributes")
+            return tuple(map(_attribute, entries)), rest
+    raise BadDefinitionEncoding("`attributes` must follow the name and the previous version")
+
+
+def _attribute(expression: SExpression) -> Attribute:
+    match expression:
+        case (b"attribute", name, uid, bytes(kind)) if kind in _KINDS:
+            return Attribute(text_from_atom(name), attribute_uid(text_from_atom(uid)), _KINDS[kind])
+    raise BadDefinitionEncoding("an attribute must be written `(attribute NAME UID KIND)`, of a known kind")
+
+
+def _credentials(fields: list[SExpression]) -> tuple[tuple[SignedCertificate, ...], list[SExpression]]:
+    match fields:
+        case [(b"credentials", *entries), *rest]:
+            # An empty list would be a second way to say that there are none.
+            if not 1 <= len(entries) <= CREDENTIALS_MAX:
+                raise BadDefinitionEncoding(f"`credentials` holds 1 to {CREDENTIALS_MAX} certificates")
+            return tuple(map(certificate_from_expression, entries)), rest
+    return (), fields

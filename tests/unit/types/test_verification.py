@@ -1,0 +1,372 @@
+"""A definition is believed for a reason, and refused for a named one."""
+
+import copy
+import dataclasses
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials.authority import Action, Authority
+from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.encoding import issue
+from maia.credentials.keys import BadSignature
+from maia.credentials.validity import UNBOUNDED, Validity
+from maia.events import AttributeUid, Instant, Kind
+from maia.predicates.syntax import Exists
+from maia.types import (
+    Added,
+    ChangeNotGranted,
+    DefinitionExpired,
+    DefinitionNotYetValid,
+    InstallNotGranted,
+    NotAManager,
+    PreviousVersionNeeded,
+    Removed,
+    TamperedDefinition,
+    UidReused,
+    VerifiedType,
+    VerifiedTypeCache,
+    WrongPreviousVersion,
+    sign_definition,
+    type_id,
+    verify_definition,
+)
+from support.types import (
+    CCS,
+    HELPER,
+    LOCATION,
+    MALLORY,
+    MANAGE,
+    MANAGER,
+    NETWORK,
+    NOON,
+    PITO,
+    PLATE,
+    TIME,
+    attribute,
+    grant,
+    install,
+    manage,
+    numberplate,
+    type_pattern,
+)
+
+HOUR = 3_600_000_000
+COLOUR = attribute("colour", "7")
+FIRST = verify_definition(sign_definition(numberplate(), PITO), at=NOON)
+
+
+def later(*attributes, signer=MANAGER, credentials=(), number=1, previous=0):
+    definition = numberplate(*attributes, number=number, previous=previous, credentials=credentials)
+    return sign_definition(definition, signer)
+
+
+def test_the_owner_needs_no_certificate():
+    assert FIRST.chains == ()
+    assert FIRST.validity == UNBOUNDED
+    assert FIRST.type_id == type_id(PITO.principal, FIRST.name.name)
+    assert FIRST.signer == PITO.principal
+
+
+def test_a_verified_type_shows_the_attributes_both_ways():
+    assert FIRST.attributes == (PLATE, TIME, LOCATION)
+    assert FIRST.vocabulary["location"] == LOCATION
+    assert FIRST.kinds[TIME.uid] is Kind.TIMESTAMP
+
+
+def test_a_manager_is_believed_through_the_chain_inside():
+    verified = verify_definition(later(credentials=(manage(PITO, MANAGER),)), at=NOON)
+    assert [chain.subject for chain in verified.chains] == [MANAGER.principal]
+    assert verified.changes is None
+
+
+def test_a_stranger_is_not_believed():
+    with pytest.raises(NotAManager):
+        verify_definition(later(), at=NOON)
+
+
+def test_the_chain_must_begin_at_the_owner_and_end_at_the_signer():
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=(manage(CCS, MANAGER),)), at=NOON)
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=(manage(PITO, HELPER),)), at=NOON)
+
+
+def test_publishing_rights_are_not_management_rights():
+    publish = grant(PITO, MANAGER.principal, frozenset({Action.PUBLISH, Action.SUBSCRIBE}), type_pattern())
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=(publish,)), at=NOON)
+
+
+def test_a_manager_of_another_type_is_no_manager_of_this_one():
+    elsewhere = grant(PITO, MANAGER.principal, MANAGE, type_pattern(name="uk.gov.pito.Arrest"))
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=(elsewhere,)), at=NOON)
+
+
+def test_a_version_in_the_capability_is_the_version_that_may_be_changed():
+    """Dissertation 5.2.2: what matters is which version a manager starts from."""
+    only_first = grant(PITO, MANAGER.principal, MANAGE, type_pattern(version="0"))
+    assert verify_definition(later(credentials=(only_first,)), at=NOON)
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=(only_first,), number=2, previous=1), at=NOON)
+
+
+def test_rights_from_several_certificates_add_up():
+    credentials = (manage(PITO, MANAGER, Action.MANAGE_ADD), manage(PITO, MANAGER, Action.MANAGE_REMOVE))
+    signed = later(PLATE, TIME, COLOUR, credentials=credentials)
+    verified = verify_definition(signed, at=NOON, previous=FIRST)
+    assert set(verified.changes) == {Removed(LOCATION), Added(COLOUR)}
+    assert len(verified.chains) == 2
+
+
+def test_some_rights_only_need_the_previous_version():
+    signed = later(PLATE, TIME, LOCATION, COLOUR, credentials=(manage(PITO, MANAGER, Action.MANAGE_ADD),))
+    with pytest.raises(PreviousVersionNeeded):
+        verify_definition(signed, at=NOON)
+    assert verify_definition(signed, at=NOON, previous=FIRST).changes == (Added(COLOUR),)
+
+
+CHANGED = {
+    Action.MANAGE_ADD: (PLATE, TIME, LOCATION, COLOUR),
+    Action.MANAGE_REMOVE: (PLATE, TIME),
+    Action.MANAGE_RENAME: (attribute("plate", PLATE.uid), TIME, LOCATION),
+    Action.MANAGE_RETYPE: (PLATE, TIME, attribute("location", "8", Kind.BYTES)),
+}
+
+
+@pytest.mark.parametrize("needed", CHANGED, ids=lambda action: action.value)
+def test_each_change_is_allowed_by_its_right_alone(needed):
+    for right in MANAGE:
+        signed = later(*CHANGED[needed], credentials=(manage(PITO, MANAGER, right),))
+        if right is needed:
+            assert verify_definition(signed, at=NOON, previous=FIRST).changes
+        else:
+            with pytest.raises(ChangeNotGranted, match=needed.value):
+                verify_definition(signed, at=NOON, previous=FIRST)
+
+
+def test_remove_and_add_together_allow_a_retype():
+    both = (manage(PITO, MANAGER, Action.MANAGE_ADD, Action.MANAGE_REMOVE),)
+    signed = later(*CHANGED[Action.MANAGE_RETYPE], credentials=both)
+    assert verify_definition(signed, at=NOON, previous=FIRST)
+
+
+def test_a_version_without_changes_needs_some_management_right():
+    signed = later(LOCATION, PLATE, TIME, credentials=(manage(PITO, MANAGER, Action.MANAGE_ADD),))
+    assert verify_definition(signed, at=NOON, previous=FIRST).changes == ()
+    with pytest.raises(NotAManager):
+        verify_definition(later(), at=NOON, previous=FIRST)
+
+
+def test_a_right_on_some_attributes_does_not_reach_the_others():
+    rename = manage(PITO, MANAGER, Action.MANAGE_RENAME, attributes=frozenset({PLATE.uid}))
+    renamed = later(attribute("plate", PLATE.uid), TIME, LOCATION, credentials=(rename,))
+    assert verify_definition(renamed, at=NOON, previous=FIRST)
+    other = later(PLATE, attribute("seen-at", TIME.uid, Kind.TIMESTAMP), LOCATION, credentials=(rename,))
+    with pytest.raises(ChangeNotGranted):
+        verify_definition(other, at=NOON, previous=FIRST)
+
+
+def test_all_rights_on_some_attributes_are_not_all_rights():
+    some = manage(PITO, MANAGER, attributes=frozenset({PLATE.uid}))
+    with pytest.raises(PreviousVersionNeeded):
+        verify_definition(later(credentials=(some,)), at=NOON)
+    first = sign_definition(numberplate(credentials=(some,)), MANAGER)
+    with pytest.raises(NotAManager):
+        verify_definition(first, at=NOON)
+
+
+def test_a_right_under_terms_that_nobody_can_settle_here_is_no_right():
+    for terms in ({"restriction": Exists(PLATE.uid)}, {"condition": Exists(AttributeUid("on-duty"))}):
+        authority = Authority(type_pattern(), MANAGE, **terms)
+        certificate = AuthorisationCertificate(PITO.principal, MANAGER.principal, False, authority, UNBOUNDED)
+        with pytest.raises(NotAManager):
+            verify_definition(later(credentials=(issue(certificate, PITO),)), at=NOON)
+
+
+def test_the_first_version_by_a_manager_needs_all_four_rights():
+    full = sign_definition(numberplate(credentials=(manage(PITO, MANAGER),)), MANAGER)
+    assert verify_definition(full, at=NOON)
+    some = manage(PITO, MANAGER, *(MANAGE - {Action.MANAGE_RENAME}))
+    with pytest.raises(NotAManager, match="all management rights"):
+        verify_definition(sign_definition(numberplate(credentials=(some,)), MANAGER), at=NOON)
+
+
+def test_the_previous_version_must_be_the_one_named():
+    second = verify_definition(later(signer=PITO), at=NOON)
+    with pytest.raises(WrongPreviousVersion):
+        verify_definition(later(signer=PITO, number=3, previous=2), at=NOON, previous=second)
+    with pytest.raises(WrongPreviousVersion):
+        verify_definition(FIRST.signed, at=NOON, previous=second)
+
+
+def test_even_the_owner_cannot_give_a_uid_another_kind():
+    signed = later(attribute("numberplate", PLATE.uid, Kind.INT), signer=PITO)
+    with pytest.raises(UidReused):
+        verify_definition(signed, at=NOON, previous=FIRST)
+
+
+def test_installing_on_a_network_needs_a_chain_from_its_coordinator():
+    credentials = (manage(PITO, MANAGER),)
+    with pytest.raises(InstallNotGranted):
+        verify_definition(later(credentials=credentials), at=NOON, network=NETWORK)
+    signed = later(credentials=(*credentials, install(PITO, MANAGER)))
+    verified = verify_definition(signed, at=NOON, network=NETWORK)
+    assert (len(verified.chains), verified.network) == (2, NETWORK)
+
+
+def test_the_coordinator_itself_needs_no_certificate_to_install():
+    assert verify_definition(FIRST.signed, at=NOON, network=NETWORK).chains == ()
+
+
+def test_an_owner_who_is_not_the_coordinator_needs_install_too():
+    definition = numberplate(owner=CCS.principal)
+    with pytest.raises(InstallNotGranted):
+        verify_definition(sign_definition(definition, CCS), at=NOON, network=NETWORK)
+    carrying = replace(definition, credentials=(install(PITO, CCS),))
+    assert verify_definition(sign_definition(carrying, CCS), at=NOON, network=NETWORK)
+
+
+def valid(start, end):
+    return Validity(Instant(NOON + start * HOUR), Instant(NOON + end * HOUR))
+
+
+def test_a_definition_expires_with_its_credentials():
+    signed = later(credentials=(manage(PITO, MANAGER, validity=valid(-2, -1)),))
+    with pytest.raises(DefinitionExpired, match="11:00:00Z"):
+        verify_definition(signed, at=NOON)
+    assert verify_definition(signed, at=Instant(NOON - HOUR))
+
+
+def test_a_definition_may_begin_to_hold_later():
+    signed = later(credentials=(manage(PITO, MANAGER, validity=valid(1, 2)),))
+    with pytest.raises(DefinitionNotYetValid, match="13:00:00Z"):
+        verify_definition(signed, at=NOON)
+
+
+def test_an_expired_certificate_beside_the_point_is_not_blamed():
+    credentials = (manage(PITO, HELPER, validity=valid(-2, -1)),)
+    with pytest.raises(NotAManager):
+        verify_definition(later(credentials=credentials), at=NOON)
+
+
+def test_an_expired_right_to_install_expires_the_definition():
+    credentials = (manage(PITO, MANAGER), install(PITO, MANAGER, validity=valid(-2, -1)))
+    with pytest.raises(DefinitionExpired):
+        verify_definition(later(credentials=credentials), at=NOON, network=NETWORK)
+
+
+def test_the_validity_of_the_proof_is_that_of_everything_it_rests_on():
+    credentials = (
+        manage(PITO, MANAGER, validity=valid(-3, 2)),
+        install(PITO, MANAGER, validity=valid(-1, 3)),
+    )
+    verified = verify_definition(later(credentials=credentials), at=NOON, network=NETWORK)
+    assert verified.validity == valid(-1, 2)
+
+
+def test_a_manager_with_some_rights_rests_on_the_version_it_changed():
+    """See docs/decisions/expired-definitions.md."""
+    second = later(credentials=(manage(PITO, MANAGER, validity=valid(-2, 1)),))
+    previous = verify_definition(second, at=NOON)
+    adds = manage(PITO, HELPER, Action.MANAGE_ADD)
+    definition = numberplate(PLATE, TIME, LOCATION, COLOUR, number=2, previous=1, credentials=(adds,))
+    third = sign_definition(definition, HELPER)
+    assert verify_definition(third, at=NOON, previous=previous).validity == valid(-2, 1)
+    with pytest.raises(DefinitionExpired):
+        verify_definition(third, at=Instant(NOON + 2 * HOUR), previous=previous)
+
+
+def test_a_manager_with_all_rights_outlives_the_version_it_changed():
+    second = later(credentials=(manage(PITO, MANAGER, validity=valid(-2, 1)),))
+    previous = verify_definition(second, at=NOON)
+    third = later(signer=HELPER, credentials=(manage(PITO, HELPER),), number=2, previous=1)
+    verified = verify_definition(third, at=Instant(NOON + 2 * HOUR), previous=previous)
+    assert verified.validity == UNBOUNDED
+
+
+def test_a_signature_by_another_key_is_refused():
+    with pytest.raises(BadSignature):
+        verify_definition(replace(FIRST.signed, signer=MALLORY.principal), at=NOON)
+
+
+def test_the_signed_bytes_decide_and_not_the_object_beside_them():
+    richer = numberplate(PLATE, TIME, LOCATION, COLOUR)
+    with pytest.raises(TamperedDefinition):
+        verify_definition(replace(FIRST.signed, definition=richer), at=NOON)
+    with pytest.raises(TamperedDefinition):
+        verify_definition(replace(FIRST.signed, id=b"\x00" * 32), at=NOON)
+
+
+def test_nobody_but_the_verifier_makes_a_verified_type():
+    fields = {field.name: getattr(FIRST, field.name) for field in dataclasses.fields(FIRST) if field.init}
+    with pytest.raises(TypeError):
+        VerifiedType(**fields, seal=object())
+    with pytest.raises((TypeError, ValueError)):
+        replace(FIRST, validity=UNBOUNDED)
+    with pytest.raises(TypeError):
+        pickle.dumps(FIRST)
+    assert copy.deepcopy(FIRST) is FIRST
+    with pytest.raises(TypeError):
+        FIRST.vocabulary["extra"] = COLOUR
+
+
+# ---------------------------------------------------------------- the cache
+
+
+def test_a_second_look_is_one_look_into_the_cache():
+    cache = VerifiedTypeCache()
+    verified = verify_definition(FIRST.signed, at=NOON, cache=cache)
+    assert verify_definition(FIRST.signed, at=NOON, cache=cache) is verified
+    again = sign_definition(numberplate(), PITO)
+    assert again is not FIRST.signed
+    assert verify_definition(again, at=NOON, cache=cache) is verified
+
+
+def test_the_cache_never_extends_a_right():
+    cache = VerifiedTypeCache()
+    signed = later(credentials=(manage(PITO, MANAGER, validity=valid(-1, 1)),))
+    verify_definition(signed, at=NOON, cache=cache)
+    with pytest.raises(DefinitionExpired):
+        verify_definition(signed, at=Instant(NOON + 2 * HOUR), cache=cache)
+
+
+def test_the_cache_does_not_take_one_network_for_another():
+    cache = VerifiedTypeCache()
+    signed = later(credentials=(manage(PITO, MANAGER),))
+    verify_definition(signed, at=NOON, cache=cache)
+    with pytest.raises(InstallNotGranted):
+        verify_definition(signed, at=NOON, network=NETWORK, cache=cache)
+
+
+def test_the_cache_does_not_take_a_bad_signature_for_a_good_one():
+    cache = VerifiedTypeCache()
+    verify_definition(FIRST.signed, at=NOON, cache=cache)
+    for spoilt in (
+        replace(FIRST.signed, signature=bytes(64)),
+        replace(FIRST.signed, signer=MALLORY.principal),
+        replace(later(signer=MALLORY), id=FIRST.id),
+    ):
+        with pytest.raises((BadSignature, TamperedDefinition, NotAManager)):
+            verify_definition(spoilt, at=NOON, cache=cache)
+
+
+def test_the_cache_compares_again_when_another_previous_version_is_given():
+    cache = VerifiedTypeCache()
+    signed = later(PLATE, TIME, LOCATION, COLOUR, signer=PITO)
+    assert verify_definition(signed, at=NOON, cache=cache).changes is None
+    assert verify_definition(signed, at=NOON, previous=FIRST, cache=cache).changes == (Added(COLOUR),)
+
+
+def test_the_cache_is_bounded_and_forgets_what_was_not_used_longest():
+    cache = VerifiedTypeCache(types_max=2)
+    one, two, three = (sign_definition(numberplate(number=number), PITO) for number in (1, 2, 3))
+    kept = verify_definition(one, at=NOON, cache=cache)
+    forgotten = verify_definition(two, at=NOON, cache=cache)
+    verify_definition(one, at=NOON, cache=cache)
+    verify_definition(three, at=NOON, cache=cache)
+    assert len(cache) == 2
+    assert verify_definition(one, at=NOON, cache=cache) is kept
+    assert verify_definition(two, at=NOON, cache=cache) is not forgotten
