@@ -31,7 +31,9 @@ ATTRIBUTES_MAX: Final = 1024
 # Lower case only: Spark folds the case of column names, and a uid is a column name there.
 _UID: Final = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,62}[0-9a-z])?", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
-_RESERVED: Final = frozenset({"and", "or", "not", "in", "exists", "true", "false", "null", "prefix", "suffix", "contains", "token"})
+_RESERVED: Final = frozenset(
+    ("and", "or", "not", "in", "exists", "true", "false", "null", "prefix", "suffix", "contains", "token")
+)
 
 
 class BadAttribute(BadInput):
@@ -43,7 +45,9 @@ class BadAttribute(BadInput):
 def attribute_uid(text: str) -> AttributeUid:
     """Return `text` as a uid: 1 to 64 of `0-9 a-z -`, neither starting nor ending with `-`."""
     if not _UID.fullmatch(text):
-        raise BadAttribute(f"`{_shown(text)}` is not an attribute uid: use digits, lower case letters and inner hyphens")
+        raise BadAttribute(
+            f"`{_shown(text)}` is not an attribute uid: use digits, lower case letters and inner hyphens"
+        )
     return AttributeUid(text)
 
 
@@ -60,7 +64,8 @@ class Attribute:
         attribute_uid(self.uid)
         if not _NAME.fullmatch(self.name) or self.name.lower() in _RESERVED:
             raise BadAttribute(
-                f"`{_shown(self.name)}` is not an attribute name: use letters, digits, `_` and `-`, and no word of the filter language"
+                f"`{_shown(self.name)}` is not an attribute name: use letters, digits, `_` and `-`, "
+                "and no word of the filter language"
             )
 
 

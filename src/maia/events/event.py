@@ -35,7 +35,7 @@ def checked_event(values: Mapping[AttributeUid, object], kinds: Kinds) -> dict[A
     for uid, given in values.items():
         kind = kinds.get(uid)
         if kind is None:
-            raise UnknownAttribute(f"attribute `{uid}` is not declared")
+            raise UnknownAttribute(f"attribute `{ascii(uid[:64])[1:-1]}` is not declared")
         try:
             value = checked_value(given, kind)
         except BadValue as problem:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from maia.errors import BadInput
-from maia.events.attributes import AttributeUid
+from maia.events.attributes import ATTRIBUTES_MAX, AttributeUid
 from maia.events.event import Kinds, checked_event
 from maia.events.kinds import Kind
 from maia.events.values import PresentValue, Value
@@ -44,12 +45,16 @@ class Frame:
     columns: Mapping[AttributeUid, Column]
 
     def __post_init__(self) -> None:
-        """Refuse a frame whose columns disagree on the number of rows."""
+        """Refuse a frame whose columns are too many or disagree on the number of rows."""
+        if len(self.columns) > ATTRIBUTES_MAX:
+            raise BadFrame(f"a frame has at most {ATTRIBUTES_MAX} columns")
         if not 0 <= self.rows <= ROWS_MAX:
             raise BadFrame(f"a frame of {self.rows} rows is outside 0 to {ROWS_MAX}")
         for uid, column in self.columns.items():
             if len(column.values) != self.rows:
-                raise BadFrame(f"column `{uid}` has {len(column.values)} rows where the frame has {self.rows}")
+                raise BadFrame(
+                    f"column `{uid}` has {len(column.values)} rows where the frame has {self.rows}"
+                )
 
     @property
     def kinds(self) -> dict[AttributeUid, Kind]:
@@ -69,6 +74,8 @@ class Frame:
 
     def take(self, rows: Sequence[int]) -> Frame:
         """Return the frame cut to the given rows, in the given order."""
+        if any(not 0 <= row < self.rows for row in rows):
+            raise BadFrame(f"a row to take is outside the {self.rows} rows of the frame")
         cut = {
             uid: Column(column.kind, tuple(column.values[row] for row in rows))
             for uid, column in self.columns.items()
@@ -78,6 +85,7 @@ class Frame:
 
 def frame_of(events: Iterable[Mapping[AttributeUid, object]], kinds: Kinds) -> Frame:
     """Check events against `kinds` and store them by column."""
-    checked = [checked_event(event, kinds) for event in events]
+    # One row more than allowed is enough to be refused; the rest is never read.
+    checked = [checked_event(event, kinds) for event in islice(events, ROWS_MAX + 1)]
     columns = {uid: Column(kind, tuple(event.get(uid) for event in checked)) for uid, kind in kinds.items()}
     return Frame(len(checked), columns)

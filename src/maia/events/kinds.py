@@ -8,6 +8,7 @@ docs/decisions/values.md).
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final
@@ -29,6 +30,7 @@ INT_MAX: Final = 2**63 - 1
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_TOO_FINE: Final = re.compile(r"[.,][0-9]{7}")
 
 # Years 0001 to 9999: the range that Python, Arrow, PostgreSQL and Spark all read back unchanged.
 INSTANT_MIN: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -69,6 +71,9 @@ class Instant(int):
 
     def __new__(cls, microseconds: int) -> Instant:
         """Check the range; a moment outside it cannot be stored everywhere."""
+        if type(microseconds) not in (int, Instant):
+            # int() would cut 0.5 to 0 and take True for 1.
+            raise NotAnInstant(f"microseconds are an int, and a {type(microseconds).__name__} was given")
         if not INSTANT_MIN <= microseconds <= INSTANT_MAX:
             raise NotAnInstant(f"`{int(microseconds)}` microseconds is outside the years 0001 to 9999")
         return super().__new__(cls, microseconds)
@@ -76,7 +81,7 @@ class Instant(int):
     @classmethod
     def from_datetime(cls, moment: datetime) -> Instant:
         """Convert an aware datetime; a naive one has no meaning here and is refused."""
-        if moment.tzinfo is None:
+        if moment.utcoffset() is None:
             raise NotAnInstant(f"`{moment.isoformat()}` names no time zone")
         return cls((moment - _EPOCH) // _MICROSECOND)
 
@@ -86,7 +91,11 @@ class Instant(int):
         try:
             moment = datetime.fromisoformat(text)
         except ValueError as problem:
-            raise NotAnInstant(f"`{text[:64]}` is not a moment such as `2026-11-15T08:30:00Z`") from problem
+            shown = text[:64].encode("unicode_escape").decode()
+            raise NotAnInstant(f"`{shown}` is not a moment such as `2026-11-15T08:30:00Z`") from problem
+        if _TOO_FINE.search(text):
+            # fromisoformat would drop the seventh digit without a word.
+            raise NotAnInstant("a moment has at most six digits after the second")
         return cls.from_datetime(moment)
 
     def to_datetime(self) -> datetime:

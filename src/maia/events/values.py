@@ -50,7 +50,9 @@ def kind_of(value: PresentValue) -> Kind:
     """Return the kind of a value, by its exact class: `True` is never an int."""
     kind = _KINDS.get(type(value))
     if kind is None:
-        raise BadValue(f"a value of class `{type(value).__name__}` is none of string, int, float, bool, timestamp, bytes")
+        raise BadValue(
+            f"a value of class `{type(value).__name__}` is none of string, int, float, bool, timestamp, bytes"
+        )
     return kind
 
 

@@ -180,7 +180,9 @@ def attributes_of(predicate: Predicate) -> frozenset[AttributeUid]:
     return frozenset(atom.uid for atom in atoms(predicate))
 
 
-def checked_size(predicate: Predicate, *, depth_max: int = DEPTH_MAX, nodes_max: int = NODES_MAX) -> Predicate:
+def checked_size(
+    predicate: Predicate, *, depth_max: int = DEPTH_MAX, nodes_max: int = NODES_MAX
+) -> Predicate:
     """Return `predicate`, refused if it nests too deeply or has too many parts.
 
     Everything recursive in Maia runs behind this check. Literals of an `in`
