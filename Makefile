@@ -6,6 +6,7 @@
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
+COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,7 +25,7 @@ check: environment ## Check format, style, types, layers and the repository's ow
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/mypy --no-error-summary --config-file= --strict tools bench/harness.py bench/harness_report.py bench/__main__.py
-	@$(BIN)/lint-imports --no-logo > .build/imports.txt || { cat .build/imports.txt; exit 1; }
+	@mkdir -p .build; $(BIN)/lint-imports --no-logo > .build/imports.txt || { cat .build/imports.txt; exit 1; }
 	@$(BIN)/python tools/check_repo.py
 	@echo "checked"
 
@@ -41,8 +42,9 @@ docs: environment ## Write the generated pages, the API reference in site/, and 
 	@echo "open site/index.html"
 
 lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
-	@.build/tools/uv/bin/uv pip compile -q pyproject.toml --universal --generate-hashes --no-header \
-		--no-emit-index-url --all-extras -o requirements.lock $(ARGS)
+	@$(COMPILE) --all-extras pyproject.toml -o requirements.lock $(ARGS)
+	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
+	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)
 
 clean: ## Remove everything that can be made again
 	rm -rf .venv .build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
