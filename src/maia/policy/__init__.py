@@ -6,6 +6,7 @@ from maia.policy.decision import Decision, Denial, Permit
 from maia.policy.decision_cache import DecisionCache
 from maia.policy.evidence import NO_EVIDENCE, Evidence, TooMuchEvidence
 from maia.policy.facts import NO_FACTS, Facts
+from maia.policy.gathering import gather_evidence
 from maia.policy.reasons import Audience, Explanation, Reason
 from maia.policy.refusals import (
     ActionNotGranted,
@@ -64,6 +65,7 @@ __all__ = [
     "View",
     "Window",
     "decide",
+    "gather_evidence",
     "see",
     "shape",
     "shows",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maia.credentials.authority import Action
-from maia.credentials.names import ResourceName, TopicName
+from maia.credentials.names import ResourceName
 from maia.events import Instant
 from maia.policy.decision import Decision
 from maia.policy.evidence import Evidence
@@ -21,7 +21,7 @@ from maia.policy.grants import Miss, grants_of, miss_of
 from maia.policy.openings import Opening, opening_of
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.publication import publisher_view, unmeetable_miss, widest
-from maia.policy.request import Request, topics_above
+from maia.policy.request import Request, resources_needed
 from maia.policy.subscription import needed, subscriber_view
 from maia.policy.view import View
 
@@ -55,7 +55,7 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
     used: list[Opening] = []
-    for resource in _published_under(request.resource):
+    for resource in resources_needed(request):
         openings, misses = _tried(request, resource, evidence, facts, now)
         writable, unmeetable = _meetable(request, openings)
         if not writable:
@@ -95,11 +95,6 @@ def _tried(
 def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
     found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
     return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
-
-
-def _published_under(resource: ResourceName) -> tuple[ResourceName, ...]:
-    """Return every name a publication needs a right to: a topic's super-topics too (dissertation 5.5)."""
-    return (*topics_above(resource), resource) if isinstance(resource, TopicName) else (resource,)
 
 
 def _longest_lived(openings: Sequence[Opening]) -> Opening:

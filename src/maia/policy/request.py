@@ -20,7 +20,7 @@ from maia.errors import BadInput
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size
 from maia.types import VerifiedType
 
-__all__ = ["BadRequest", "Request", "topics_above"]
+__all__ = ["BadRequest", "Request", "resources_needed"]
 
 _FITTING: Final[Mapping[type[ResourceName], tuple[frozenset[Action], str]]] = {
     NetworkName: (FITTING_ACTIONS[NetworkPattern], "a network"),
@@ -76,7 +76,19 @@ class Request:
         return self._hash
 
 
-def topics_above(topic: TopicName) -> tuple[TopicName, ...]:
+def resources_needed(request: Request) -> tuple[ResourceName, ...]:
+    """Return every name that the request needs a right to.
+
+    Whoever publishes on a topic reaches the subscribers of its super-topics,
+    and needs the right to publish there too (dissertation 5.5).
+    """
+    resource = request.resource
+    if request.action is Action.PUBLISH and isinstance(resource, TopicName):
+        return (*_topics_above(resource), resource)
+    return (resource,)
+
+
+def _topics_above(topic: TopicName) -> tuple[TopicName, ...]:
     """Return the super-topics of `topic`, the root first; the root has none."""
     if topic.path == "/":
         return ()

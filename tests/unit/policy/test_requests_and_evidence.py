@@ -1,0 +1,179 @@
+"""Which requests make sense, and how much evidence is looked at?"""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials.authority import Action
+from maia.credentials.names import FIRST_VERSION, TopicName, TypeName
+from maia.credentials.validity import Validity
+from maia.errors import BadInput
+from maia.policy import (
+    NO_FACTS,
+    BadBound,
+    BadRequest,
+    Bound,
+    BoundRule,
+    Evidence,
+    Request,
+    TooMuchEvidence,
+    decide,
+    gather_evidence,
+)
+from maia.policy.evidence import CHAINS_MAX
+from maia.policy.request import resources_needed
+from maia.predicates.constraints import NotAConstraintFilter
+from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator
+from support.policy import (
+    CCS,
+    MALLORY,
+    MET,
+    NOON,
+    NUMBERPLATE,
+    PITO,
+    POLICE_NETWORK,
+    SMITH,
+    chain,
+    denial,
+    granted,
+    later,
+    permit,
+    request,
+)
+
+SMITHS = SMITH.principal
+
+
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [
+        (Action.PUBLISH, POLICE_NETWORK),
+        (Action.CONNECT, NUMBERPLATE.name),
+        (Action.MANAGE_ADD, TopicName(PITO.principal, "/a")),
+        (Action.EXTEND, POLICE_NETWORK),
+    ],
+)
+def test_an_action_that_does_not_fit_its_resource_cannot_be_asked(action, resource):
+    with pytest.raises(BadRequest):
+        Request(SMITHS, action, resource)
+
+
+@pytest.mark.parametrize("action", [Action.PUBLISH, Action.SUBSCRIBE])
+def test_publishing_and_subscribing_need_the_definition_of_the_type(action):
+    with pytest.raises(BadRequest):
+        Request(SMITHS, action, NUMBERPLATE.name)
+
+
+def test_the_definition_must_be_the_one_that_was_named():
+    """A22: the proof of one type is not used for another."""
+    other = TypeName(PITO.principal, "uk.gov.pito.Other", FIRST_VERSION)
+    with pytest.raises(BadRequest):
+        Request(SMITHS, Action.SUBSCRIBE, other, NUMBERPLATE)
+
+
+def test_only_publishing_and_subscribing_have_a_filter():
+    with pytest.raises(BadRequest):
+        Request(SMITHS, Action.CONNECT, POLICE_NETWORK, filter=Exists(NUMBERPLATE.attributes[0].uid))
+
+
+def test_a_filter_too_deep_to_compare_is_refused_before_it_is_compared():
+    deep = ALWAYS
+    for _ in range(100_000):
+        deep = AllOf((deep,))
+    with pytest.raises(BadInput):
+        Request(SMITHS, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE, deep)
+
+
+def test_requests_are_equal_if_they_ask_for_the_same():
+    one, same = request(SMITH, "subscribe"), request(SMITH, "subscribe")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != request(SMITH, "publish")
+    assert one != request(CCS, "subscribe")
+    assert one != request(SMITH, "subscribe", filter='location = "Soho"')
+    assert one != "something else"
+
+
+def test_a_number_is_not_a_truth_value_in_a_filter():
+    """Python takes 1 and True for equal; a remembered decision must not."""
+    uid = NUMBERPLATE.attributes[0].uid
+    number = request(SMITH, "subscribe", filter=Comparison(uid, Operator.EQ, 1))
+    assert number != request(SMITH, "subscribe", filter=Comparison(uid, Operator.EQ, True))
+
+
+def test_publishing_on_a_topic_needs_every_super_topic_and_subscribing_does_not():
+    topic = TopicName(PITO.principal, "/traffic/london")
+    paths = [name.path for name in resources_needed(request(SMITH, "publish", topic))]
+    assert paths == ["/", "/traffic", "/traffic/london"]
+    assert resources_needed(request(SMITH, "subscribe", topic)) == (topic,)
+    root = TopicName(PITO.principal, "/")
+    assert resources_needed(request(SMITH, "publish", root)) == (root,)
+
+
+def test_more_chains_than_a_decision_looks_at_are_refused():
+    one = chain(granted(PITO, SMITH, "subscribe"), subject=SMITH)
+    Evidence((one,) * CHAINS_MAX)
+    with pytest.raises(TooMuchEvidence):
+        Evidence((one,) * (CHAINS_MAX + 1))
+    rule = BoundRule(SMITHS, Action.SUBSCRIBE, Bound.UPPER, ALWAYS)
+    with pytest.raises(TooMuchEvidence):
+        Evidence((), (rule,) * 257)
+
+
+def test_a_bound_is_on_a_filter_and_made_of_constraints():
+    with pytest.raises(BadBound):
+        BoundRule(SMITHS, Action.CONNECT, Bound.UPPER, ALWAYS)
+    either = AnyOf((Exists(NUMBERPLATE.attributes[0].uid), Exists(NUMBERPLATE.attributes[1].uid)))
+    BoundRule(SMITHS, Action.SUBSCRIBE, Bound.UPPER, either)
+    with pytest.raises(NotAConstraintFilter):
+        BoundRule(SMITHS, Action.SUBSCRIBE, Bound.LOWER, either)
+
+
+# ---------------------------------------------------------------- gathering
+
+TO_MET = granted(PITO, MET, "subscribe", may_delegate=True)
+TO_SMITH = granted(MET, SMITH, "subscribe", restriction='numberplate = "AE05 XYZ"')
+
+
+def refusal_from(wanted, pool):
+    return denial(decide(wanted, gather_evidence(wanted, pool, at=NOON), NO_FACTS, NOON))
+
+
+def test_evidence_is_found_in_a_pool_in_any_order():
+    noise = granted(PITO, CCS, "publish")
+    wanted = request(SMITH, "subscribe")
+    evidence = gather_evidence(wanted, [noise, TO_SMITH, TO_MET], at=NOON)
+    assert [signed.id for signed in evidence.chains[0].certificates] == [TO_MET.id, TO_SMITH.id]
+    permit(decide(wanted, evidence, NO_FACTS, NOON))
+
+
+def test_an_expired_certificate_in_the_pool_explains_the_denial():
+    ended = granted(MET, SMITH, "subscribe", validity=Validity(later(-20), later(-10)))
+    wanted = request(SMITH, "subscribe")
+    refused = refusal_from(wanted, [TO_MET, ended])
+    assert refused.code == "POLICY-EXPIRED"
+    assert refused.explanation.owner[0].certificate == ended.id
+
+
+def test_a_certificate_that_has_not_begun_explains_the_denial():
+    coming = granted(MET, SMITH, "subscribe", validity=Validity(later(10), later(20)))
+    wanted = request(SMITH, "subscribe")
+    refused = refusal_from(wanted, [TO_MET, coming])
+    assert refused.code == "POLICY-NOT-YET-VALID"
+    assert refused.explanation.owner[0].certificate == coming.id
+
+
+def test_a_certificate_that_may_not_be_passed_on_explains_the_denial_to_the_owner():
+    kept_by_met = granted(PITO, MET, "subscribe")
+    wanted = request(SMITH, "subscribe")
+    refused = denial(
+        decide(wanted, gather_evidence(wanted, [kept_by_met, TO_SMITH], at=NOON), NO_FACTS, NOON)
+    )
+    assert refused.code == "POLICY-NO-CHAIN"
+    assert refused.explanation.owner[0].certificate == kept_by_met.id
+    assert refused.explanation.owner[0].field == "delegation"
+
+
+def test_an_empty_pool_is_a_denial_and_not_an_error():
+    wanted = request(MALLORY, "subscribe")
+    assert refusal_from(wanted, []).code == "POLICY-NO-CHAIN"
