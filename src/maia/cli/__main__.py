@@ -1,0 +1,5 @@
+"""`python -m maia.cli` is `maia`."""
+
+from maia.cli.main import main
+
+raise SystemExit(main())

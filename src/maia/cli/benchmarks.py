@@ -1,0 +1,41 @@
+"""`maia bench`: run a benchmark by its number or name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+import maia
+from maia.errors import Unavailable
+
+__all__ = ["EXAMPLES", "bench"]
+
+EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench decision --quick --json"
+
+
+class BenchmarksNotHere(Unavailable):
+    """The benchmarks live in a checkout of Maia, and this is an installed package."""
+
+    code = "UNAVAILABLE-BENCHMARKS"
+
+
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NUMBER|NAME]...", help="Which; default: all.")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds, nothing is kept.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per case.")] = False,
+) -> int:
+    """Compare Maia with its peers, or with itself, and print ratios."""
+    folder = Path(maia.__file__).resolve().parents[2] / "bench"
+    if not (folder / "__main__.py").is_file():
+        raise BenchmarksNotHere("benchmarks run from a checkout of Maia; clone it and run `make bench`")
+    flags = [
+        flag for flag, given in (("--list", list_them), ("--quick", quick), ("--json", as_json)) if given
+    ]
+    return subprocess.run([sys.executable, str(folder), *(names or []), *flags], check=False).returncode  # noqa: S603 - our own interpreter and folder

@@ -1,0 +1,269 @@
+"""`maia cert`: issue certificates, show them, verify chains of them, find chains in a pool."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from maia.cli.grants import (
+    BadGrant,
+    authority_from_options,
+    authority_lines,
+    authority_record,
+    certificate_lines,
+    certificate_record,
+    one_action,
+    shown_validity,
+    validity_record,
+)
+from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
+from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.output import answer
+from maia.events import Instant
+
+if TYPE_CHECKING:
+    from maia.credentials import SignedCertificate, Subject, Validity, VerifiedChain
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Issue, show, verify, reduce and find certificates.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Files: TypeAlias = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="Certificates in the order of the chain, owner first.")
+]
+Root: TypeAlias = Annotated[
+    str, typer.Option("--root", help="The owner of the resource: key, .pub file or quorum:….")
+]
+To: TypeAlias = Annotated[
+    str, typer.Option("--subject", help="The principal at the end of the chain: key or .pub file.")
+]
+
+_SECOND: Final = 1_000_000
+
+
+@app.command(
+    epilog="Example: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
+    "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert"
+)
+def issue(
+    key: KeyFile,
+    subject: Annotated[
+        str, typer.Option(help="Who receives the right: key, .pub file, or `KEY#group name`.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    action: Annotated[
+        list[str],
+        typer.Option("--action", help="connect install extend publish subscribe manage *; may be repeated."),
+    ],
+    owner: Annotated[
+        str | None, typer.Option(help="Whose resource: key, .pub file, quorum:… or '*'.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="A network's name or pattern.")] = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="A type's name or pattern, such as uk.gov.*.")
+    ] = None,
+    version: Annotated[str, typer.Option(help="One version of the type, or '*'.")] = "*",
+    definition: Annotated[
+        Path | None,
+        typer.Option("--definition", "-d", help="Take owner, type and attribute names from here."),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
+    may_delegate: Annotated[
+        bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
+    ] = False,
+    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None,
+    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
+    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
+    comment: Annotated[str, typer.Option(help="A line for people.")] = "",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Issue an authorisation certificate."""
+    from maia.credentials import AuthorisationCertificate
+    from maia.credentials import issue as sign
+
+    signing_key = open_key(key)
+    authority = authority_from_options(
+        owner=owner, network=network, type_name=type_name, version=version, definition=definition,
+        actions=action, attributes=attribute or (), where=where,
+    )  # fmt: skip
+    certificate = AuthorisationCertificate(
+        issuer=signing_key.principal,
+        subject=_subject(subject),
+        may_delegate=may_delegate,
+        authority=authority,
+        validity=_validity(days=days, not_before=not_before, not_after=not_after),
+        comment=comment,
+    )
+    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert"
+)
+def name(
+    key: KeyFile,
+    group: Annotated[
+        str, typer.Option("--name", help="The name in your namespace; several subjects make a group.")
+    ],
+    subject: Annotated[str, typer.Option(help="Whom the name means: key, .pub file, or `KEY#other name`.")],
+    out: Annotated[Path, typer.Option("--out", "-o")],
+    days: Annotated[int | None, typer.Option(min=1)] = None,
+    not_before: Annotated[str | None, typer.Option()] = None,
+    not_after: Annotated[str | None, typer.Option()] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Issue a name certificate: in your namespace, a name means this subject."""
+    from maia.credentials import NameCertificate
+    from maia.credentials import issue as sign
+
+    signing_key = open_key(key)
+    validity = _validity(days=days, not_before=not_before, not_after=not_after)
+    certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
+    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+
+
+@app.command(epilog="Example: maia cert show billing.cert")
+def show(files: Files, as_json: AsJson = False) -> None:
+    """Print certificates as people read them, without verifying anything."""
+    certificates = read_certificates(files)
+    lines: list[str] = []
+    for signed in certificates:
+        lines += [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), ""]
+    records = [certificate_record(signed.certificate) | {"id": signed.id.hex()} for signed in certificates]
+    answer(lines[:-1], {"certificates": records}, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia cert verify pito-ccs.cert ccs-billing.cert --root pito.pub --subject billing.pub"
+)
+def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
+    """Verify a chain from the owner of a resource to a principal, and say what it grants."""
+    from maia.credentials import verify_chain
+
+    chain = verify_chain(
+        read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at)
+    )
+    _answer_chain(chain, as_json=as_json)
+
+
+@app.command(epilog="Example: maia cert reduce pito-ccs.cert ccs-billing.cert")
+def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
+    """Reduce a chain to one 5-tuple; root and subject are read from its ends."""
+    from maia.credentials import AuthorisationCertificate, Principal, verify_chain
+
+    certificates = read_certificates(files)
+    steps = [signed for signed in certificates if isinstance(signed.certificate, AuthorisationCertificate)]
+    if not steps:
+        raise BadGrant("there is no authorisation certificate to reduce")
+    last = steps[-1].certificate.subject
+    if not isinstance(last, Principal):
+        raise BadGrant(
+            "the chain ends at a name or a threshold; `maia cert verify` with --subject says for whom"
+        )
+    chain = verify_chain(certificates, root=steps[0].certificate.issuer, subject=last, at=moment(at))
+    _answer_chain(chain, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia cert find certs/ --root pito.pub --subject smith.pub --action subscribe "
+    "--type uk.gov.pito.Numberplate"
+)
+def find(
+    pool: Annotated[
+        list[Path], typer.Argument(metavar="POOL...", help="Files, and folders of *.cert, in any order.")
+    ],
+    root: Root,
+    subject: To,
+    action: Annotated[str, typer.Option("--action")],
+    network: Annotated[str | None, typer.Option()] = None,
+    type_name: Annotated[str | None, typer.Option("--type")] = None,
+    version: Annotated[str, typer.Option()] = "0",
+    at: At = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find a chain in a pool of certificates that lets a principal do something."""
+    from maia.credentials import NetworkName, TypeName, find_chain
+
+    owner = read_owner(root)
+    if (network is None) == (type_name is None):
+        raise BadGrant("say --network NAME or --type NAME")
+    resource = (
+        NetworkName(owner, network) if network is not None else TypeName(owner, str(type_name), version)
+    )
+    wanted = one_action(action)
+    chain = find_chain(
+        read_certificates(pool), root=owner, subject=read_principal(subject), action=wanted,
+        resource=resource, at=moment(at),
+    )  # fmt: skip
+    _answer_chain(chain, as_json=as_json)
+
+
+def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
+    lines = [
+        f"root         {chain.root}",
+        f"subject      {chain.subject}",
+        f"may pass on  {'yes' if chain.may_delegate else 'no'}",
+        *authority_lines(chain.authority),
+        f"valid        {shown_validity(chain.validity)}",
+        *(
+            f"by           {signed.id.hex()[:16]}  {signed.certificate.comment}".rstrip()
+            for signed in chain.certificates
+        ),
+    ]
+    record = {
+        "root": str(chain.root),
+        "subject": str(chain.subject),
+        "may_delegate": chain.may_delegate,
+        "grants": authority_record(chain.authority),
+        "valid": validity_record(chain.validity),
+        "certificates": [signed.id.hex() for signed in chain.certificates],
+    }
+    answer(lines, record, as_json=as_json)
+
+
+def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:
+    from maia.credentials import certificate_to_text
+
+    write_new(out, certificate_to_text(signed), overwrite=force)
+    lines = [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), f"written to   {out}"]
+    record = certificate_record(signed.certificate) | {"id": signed.id.hex(), "file": str(out)}
+    answer(lines, record, as_json=as_json)
+
+
+def _subject(word: str) -> Subject:
+    from maia.credentials import LocalName
+
+    principal, separator, names = word.partition("#")
+    if separator:
+        return LocalName(read_principal(principal), tuple(names.split("#")))
+    return read_principal(principal)
+
+
+def _validity(*, days: int | None, not_before: str | None, not_after: str | None) -> Validity:
+    from maia.credentials import Validity
+
+    now = moment(None)
+    start = Instant(now - now % _SECOND)
+    if days is not None:
+        if not_before is not None or not_after is not None:
+            raise BadGrant("--days stands alone; otherwise give --not-before and --not-after")
+        return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=days)))
+    if not_before is None or not_after is None:
+        raise BadGrant(
+            "say how long: --days N, or both --not-before and --not-after (a moment, or 'unbounded')"
+        )
+    return Validity(_bound(not_before), _bound(not_after))
+
+
+def _bound(word: str) -> Instant | None:
+    return None if word == "unbounded" else Instant.parse(word)

@@ -1,0 +1,126 @@
+"""`maia explain`: why may this principal do this, or why not?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.grants import BadGrant, one_action
+from maia.cli.inputs import AsJson, At, moment, read_certificates, read_definition, read_owner, read_principal
+from maia.cli.output import ANSWER_NO, answer
+
+if TYPE_CHECKING:
+    from maia.events import Instant
+    from maia.policy import Audience, Request, View
+    from maia.types import VerifiedType
+
+__all__ = ["EXAMPLES", "explain"]
+
+EXAMPLES: Final = (
+    "Example: maia explain --principal smith.pub --action subscribe -d numberplate.type "
+    "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester"
+)
+
+
+def explain(
+    principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
+    action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
+    credentials: Annotated[
+        list[Path], typer.Option("--credentials", "-c", help="Certificates: files, or folders of *.cert.")
+    ],
+    definition: Annotated[Path | None, typer.Option("--definition", "-d", help="The event type.")] = None,
+    network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
+    filter_text: Annotated[
+        str, typer.Option("--filter", help="The subscriber's filter or the publisher's advertisement.")
+    ] = "true",
+    previous: Annotated[
+        list[Path] | None, typer.Option(help="Earlier versions of the type, the oldest first.")
+    ] = None,
+    audience: Annotated[
+        str, typer.Option(help="Whose version of the reasons: owner or requester.")
+    ] = "owner",
+    at: At = None,
+    as_json: AsJson = False,
+) -> int:
+    """Say whether a principal may do something, and which certificate, field and attribute decide it."""
+    from maia.policy import NO_FACTS, Audience, Denial, decide, gather_evidence
+
+    now = moment(at)
+    request = _request(principal, action, definition, previous or [], network, coordinator, filter_text, now)
+    reader = _audience(audience, {one.value: one for one in Audience})
+    pool = read_certificates(credentials)
+    decision = decide(request, gather_evidence(request, pool, at=now), NO_FACTS, now)
+    reasons = decision.explanation
+    record: dict[str, object] = {"reasons": reasons.records(reader)}
+    if isinstance(decision, Denial):
+        refused = {"permitted": False, "code": decision.code}
+        answer(
+            [f"no [{decision.code}]", *_indented(reasons.lines(reader))], refused | record, as_json=as_json
+        )
+        return ANSWER_NO
+    shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
+    until = "unbounded" if decision.until is None else str(decision.until)
+    permitted = {"permitted": True, "until": until}
+    answer(
+        [f"yes, until {until}", *shown, *_indented(reasons.lines(reader))],
+        permitted | record,
+        as_json=as_json,
+    )
+    return 0
+
+
+def _request(
+    principal: str,
+    action: str,
+    definition: Path | None,
+    previous: list[Path],
+    network: str | None,
+    coordinator: str | None,
+    filter_text: str,
+    now: Instant,
+) -> Request:
+    from maia.credentials import NetworkName
+    from maia.policy import Request
+    from maia.predicates import parse_predicate
+    from maia.types import verify_definition
+
+    who, wanted = read_principal(principal), one_action(action)
+    if network is not None and coordinator is not None:
+        return Request(who, wanted, NetworkName(read_owner(coordinator), network))
+    if definition is None:
+        raise BadGrant("say what it is about: --definition FILE, or --network NAME with --coordinator")
+    verified: VerifiedType | None = None
+    for path in [*previous, definition]:
+        verified = verify_definition(read_definition(path), at=now, previous=verified)
+    assert verified is not None  # noqa: S101 - the loop ran at least once
+    return Request(who, wanted, verified.name, verified, parse_predicate(filter_text, verified.vocabulary))
+
+
+def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
+    if word not in audiences:
+        raise BadGrant(f"`{word[:32]}` is no audience; say {' or '.join(audiences)}")
+    return audiences[word]
+
+
+def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
+    from maia.credentials import AllAttributes
+    from maia.predicates import format_predicate
+
+    names = {attribute.uid: attribute.name for attribute in event_type.attributes} if event_type else {}
+    lines: list[str] = []
+    for window in view.windows:
+        shown = (
+            "*"
+            if isinstance(window.attributes, AllAttributes)
+            else " ".join(sorted(names.get(u, u) for u in window.attributes))
+        )
+        lines.append(f"  window     {shown}  where {format_predicate(window.admits, names)}")
+    lines += [f"  forced     {names.get(uid, uid)} = {value!r}" for uid, value in view.forced.items()]
+    return lines
+
+
+def _indented(lines: tuple[str, ...]) -> list[str]:
+    return [f"  because    {line}" for line in lines]

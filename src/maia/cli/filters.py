@@ -1,0 +1,97 @@
+"""`maia filter`: is this filter well formed, does it cover that one, can these be merged?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson, vocabulary_from
+from maia.cli.output import ANSWER_NO, answer
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Check, compare and merge filters.", no_args_is_help=True, rich_markup_mode=None)
+
+Definition: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--definition",
+        "-d",
+        help="A type definition; without one, names are uids and literals type themselves.",
+    ),
+]
+
+
+@app.command(epilog="Example: maia filter check 'numberplate == \"AE05 XYZ\"' -d numberplate.type")
+def check(
+    filter_text: Annotated[str, typer.Argument(metavar="FILTER")],
+    definition: Definition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a filter is well formed, and how Maia reads it."""
+    from maia.canonical import write_canonical
+    from maia.predicates import (
+        attributes_of,
+        format_predicate,
+        parse_predicate,
+        predicate_to_expression,
+        provably_empty,
+    )
+
+    vocabulary = vocabulary_from(definition)
+    names = {attribute.uid: name for name, attribute in (vocabulary or {}).items()}
+    predicate = parse_predicate(filter_text, vocabulary)
+    text = format_predicate(predicate, names or None)
+    empty = provably_empty(predicate)
+    speaks_of = sorted(names.get(uid, uid) for uid in attributes_of(predicate))
+    lines = [f"reads as     {text}", f"speaks of    {', '.join(speaks_of) or 'nothing'}"]
+    if empty:
+        lines.append("warning      no event can ever satisfy it")
+    encoded = write_canonical(predicate_to_expression(predicate))
+    record = {"reads_as": text, "attributes": speaks_of, "empty": empty, "canonical": encoded.hex()}
+    answer(lines, record, as_json=as_json)
+
+
+@app.command(epilog="Example: maia filter covers 'price < 100' 'price < 50 and exists(volume)'")
+def covers(
+    wide: Annotated[str, typer.Argument(help="The filter that should admit more.")],
+    narrow: Annotated[str, typer.Argument(help="The filter that should admit less.")],
+    definition: Definition = None,
+    as_json: AsJson = False,
+) -> int:
+    """Say whether WIDE provably admits everything that NARROW admits (exit status 1 if not)."""
+    from maia.predicates import covers as provably_covers
+    from maia.predicates import parse_predicate
+
+    vocabulary = vocabulary_from(definition)
+    proved = provably_covers(
+        wide=parse_predicate(wide, vocabulary), narrow=parse_predicate(narrow, vocabulary)
+    )
+    answer(
+        ["covers" if proved else "does not cover, as far as can be proved"],
+        {"covers": proved},
+        as_json=as_json,
+    )
+    return 0 if proved else ANSWER_NO
+
+
+@app.command(
+    epilog="Example: maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'"
+)
+def merge(
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...")],
+    size: Annotated[int, typer.Option("--size", "-s", min=1, help="At most so many filters afterwards.")] = 1,
+    definition: Definition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge filters into fewer that together admit at least as much, and bound what they admit beyond."""
+    from maia.predicates import format_predicate, merged, parse_predicate
+
+    vocabulary = vocabulary_from(definition)
+    names = {attribute.uid: name for name, attribute in (vocabulary or {}).items()} or None
+    result = merged([parse_predicate(text, vocabulary) for text in filters], size_max=size)
+    texts = [format_predicate(predicate, names) for predicate in result.filters]
+    lines = [*texts, f"spill: at most {float(result.spill_bound):.1%} of what they admit was not asked for"]
+    answer(lines, {"filters": texts, "spill_bound": float(result.spill_bound)}, as_json=as_json)

@@ -1,0 +1,217 @@
+"""How is an authority written on a command line, and read off a screen?
+
+`--network` or `--type` names the resource, `--action` what may be done with
+it, `--attribute` what may be seen or written, `--where` the restriction. A
+definition lets people use attribute names; the certificate holds uids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maia.cli.inputs import read_definition, read_owner
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from maia.credentials import Action, Authority, Certificate, ResourcePattern, Subject, Validity
+    from maia.events import AttributeUid, Vocabulary
+
+__all__ = [
+    "BadGrant",
+    "authority_from_options",
+    "certificate_lines",
+    "certificate_record",
+    "one_action",
+    "shown_subject",
+]
+
+
+class BadGrant(BadInput):
+    """The options do not say clearly what is granted."""
+
+    code = "INPUT-GRANT"
+
+
+def authority_from_options(
+    *,
+    owner: str | None,
+    network: str | None,
+    type_name: str | None,
+    version: str,
+    definition: Path | None,
+    actions: Iterable[str],
+    attributes: Iterable[str],
+    where: str | None,
+) -> Authority:
+    """Build an authority from what the user typed; say what is missing or contradictory."""
+    from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
+    from maia.predicates import ALWAYS, parse_predicate
+
+    found = None if definition is None else read_definition(definition).definition
+    vocabulary = None if found is None else found.vocabulary
+    if found is not None:
+        owner, type_name = owner or str(found.name.owner), type_name or found.name.name
+    resources = _resources(owner=owner, network=network, type_name=type_name, version=version)
+    chosen = [_uid(word, vocabulary) for word in attributes]
+    return Authority(
+        resources,
+        actions_from_words(actions),
+        frozenset(chosen) if chosen else ALL_ATTRIBUTES,
+        ALWAYS if where is None else parse_predicate(where, vocabulary),
+    )
+
+
+def one_action(word: str) -> Action:
+    """Read one action; a word that stands for several cannot be asked about at once."""
+    from maia.credentials import actions_from_words
+
+    actions = sorted(actions_from_words([word]), key=lambda action: action.value)
+    if len(actions) != 1:
+        choices = ", ".join(action.value for action in actions)
+        raise BadGrant(f"`{word[:32]}` stands for several actions; ask for one of {choices}")
+    return actions[0]
+
+
+def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
+    """Return a certificate as people read it, one field a line."""
+    from maia.credentials import NameCertificate
+
+    head = [f"issuer       {certificate.issuer}"]
+    if isinstance(certificate, NameCertificate):
+        body = [f"name         {certificate.name}", f"means        {shown_subject(certificate.subject)}"]
+    else:
+        passes = "yes" if certificate.may_delegate else "no"
+        body = [f"subject      {shown_subject(certificate.subject)}", f"may pass on  {passes}"]
+        body += authority_lines(certificate.authority, names)
+    comment = [f"comment      {certificate.comment}"] if certificate.comment else []
+    return [*head, *body, f"valid        {shown_validity(certificate.validity)}", *comment]
+
+
+def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
+    """Return what is granted, one field a line."""
+    record = authority_record(authority, names)
+    lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
+    lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
+    return lines + [f"{word:<12} {record[word]}" for word in ("where", "condition") if word in record]
+
+
+def authority_record(
+    authority: Authority, names: Mapping[AttributeUid, str] | None = None
+) -> dict[str, object]:
+    """Return what is granted as named fields, for programs."""
+    from maia.credentials import ALL_ACTIONS, AllAttributes
+    from maia.predicates import ALWAYS, format_predicate
+
+    actions = (
+        ["*"] if authority.actions == ALL_ACTIONS else sorted(action.value for action in authority.actions)
+    )
+    attributes: list[str] = ["*"]
+    if not isinstance(authority.attributes, AllAttributes):
+        attributes = sorted((names or {}).get(uid, uid) for uid in authority.attributes)
+    record: dict[str, object] = {
+        "resource": _shown_resource(authority.resources),
+        "actions": actions,
+        "attributes": attributes,
+    }
+    if authority.restriction != ALWAYS:
+        record["where"] = format_predicate(authority.restriction, names)
+    if authority.condition != ALWAYS:
+        record["condition"] = format_predicate(authority.condition, names)
+    return record
+
+
+def certificate_record(certificate: Certificate) -> dict[str, object]:
+    """Return a certificate as named fields, for programs."""
+    from maia.credentials import NameCertificate
+
+    record: dict[str, object] = {
+        "issuer": str(certificate.issuer),
+        "subject": shown_subject(certificate.subject),
+        "valid": validity_record(certificate.validity),
+        "comment": certificate.comment,
+    }
+    if isinstance(certificate, NameCertificate):
+        return record | {"name": certificate.name}
+    return record | {
+        "may_delegate": certificate.may_delegate,
+        "grants": authority_record(certificate.authority),
+    }
+
+
+def shown_subject(subject: Subject) -> str:
+    """Return a subject as one line."""
+    from maia.credentials import LocalName, Threshold
+
+    match subject:
+        case LocalName(space, words):
+            return f"{space} {' '.join(repr(word) for word in words)}"
+        case Threshold(needed, members):
+            return f"{needed} of ({', '.join(shown_subject(member) for member in members)})"
+        case principal:
+            return str(principal)
+
+
+def shown_validity(validity: Validity) -> str:
+    """Return a period as one line."""
+    start, end = validity_record(validity).values()
+    return f"{start} to {end}"
+
+
+def validity_record(validity: Validity) -> dict[str, str]:
+    """Return a period as named fields; a bound that is not there is said to be so."""
+    start, end = validity.not_before, validity.not_after
+    return {
+        "not_before": "unbounded" if start is None else str(start),
+        "not_after": "unbounded" if end is None else str(end),
+    }
+
+
+def _resources(
+    *, owner: str | None, network: str | None, type_name: str | None, version: str
+) -> ResourcePattern:
+    from maia.credentials import AnyResource, NetworkPattern, TypePattern, parse_name_pattern
+
+    whose = None if owner is None or owner == "*" else read_owner(owner)
+    if network is not None and type_name is not None:
+        raise BadGrant("a certificate speaks of a network or of types, not of both")
+    if network is not None:
+        return NetworkPattern(whose, parse_name_pattern(network))
+    if type_name is not None:
+        return TypePattern(whose, parse_name_pattern(type_name), None if version == "*" else version)
+    if owner == "*":
+        return AnyResource()
+    raise BadGrant(
+        "say what is granted: --network NAME, --type NAME or --definition FILE, with --owner; "
+        "`--owner '*'` alone means everything"
+    )
+
+
+def _shown_resource(resources: ResourcePattern) -> str:
+    from maia.credentials import NetworkPattern, TopicPattern, TypePattern
+
+    match resources:
+        case NetworkPattern(owner, name):
+            return f"network [{owner or '*'}, {name}]"
+        case TypePattern(owner, name, version):
+            return f"type [{owner or '*'}, {name}, {version or '*'}]"
+        case TopicPattern(owner, path):
+            return f"topic [{owner or '*'}, {path}]"
+        case anything:
+            owner = getattr(anything, "owner", None)
+            return f"everything of {owner}" if owner else "everything"
+
+
+def _uid(word: str, vocabulary: Vocabulary | None) -> AttributeUid:
+    from maia.events import attribute_uid
+
+    if vocabulary is not None and word in vocabulary:
+        return vocabulary[word].uid
+    if vocabulary is not None:
+        raise BadGrant(f"the type has no attribute `{word[:64]}`; it has {', '.join(vocabulary)}")
+    return attribute_uid(word)
+
+
+def _words(value: object) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list) else [str(value)]

@@ -1,0 +1,58 @@
+"""How does a command answer: to a person, or to a program?
+
+Every command builds one answer: lines for people and one record for programs.
+`--json` picks the record. Errors go to standard error with their code, and
+the exit status tells the family, so that a script need not read sentences.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+
+__all__ = ["ANSWER_NO", "answer", "exit_status", "fail", "progress_line"]
+
+ANSWER_NO: Final = 1
+"""The command worked and its answer is no: does not cover, differs, is not permitted."""
+
+_STATUS: Final[tuple[tuple[type[MaiaError], int], ...]] = (
+    (Refusal, 3),
+    (BrokenCredential, 4),
+    (ProtocolViolation, 5),
+    (Unavailable, 6),
+    (BadInput, 2),
+)
+
+
+def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool) -> None:
+    """Print the answer of a command in the form that was asked for."""
+    if as_json:
+        sys.stdout.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def fail(problem: MaiaError, *, as_json: bool) -> int:
+    """Report an error on standard error and return the exit status of its family."""
+    if as_json:
+        sys.stderr.write(json.dumps({"error": problem.as_record()}, ensure_ascii=False, default=str) + "\n")
+    else:
+        sys.stderr.write(f"maia: {problem.message} [{problem.code}]\n")
+    return exit_status(problem)
+
+
+def exit_status(problem: MaiaError) -> int:
+    """Return the status of an error's family: 2 input, 3 refused, 4 credential, 5 protocol, 6 unavailable."""
+    return next((status for family, status in _STATUS if isinstance(problem, family)), 2)
+
+
+def progress_line(text: str) -> None:
+    """Say on standard error what is going on, where a person is watching."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -1,0 +1,222 @@
+"""`maia type`: define an event type, change it, verify it, compare two versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from maia.cli.inputs import (
+    AsJson,
+    At,
+    attribute_from_words,
+    moment,
+    read_certificates,
+    read_definition,
+    read_owner,
+    write_new,
+)
+from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.output import answer
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from maia.events import Attribute
+    from maia.types import Change, SignedDefinition, TypeDefinition, VerifiedType
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Define, change, verify and compare event types.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Out: TypeAlias = Annotated[
+    Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
+]
+Credentials: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--credential", "-c", help="Certificates to embed: files, or folders of *.cert. May be repeated."
+    ),
+]
+
+
+class NoSuchAttribute(BadInput):
+    """A change names an attribute that the type does not have."""
+
+    code = "INPUT-NO-SUCH-ATTRIBUTE"
+
+
+@app.command(
+    epilog="Example: maia type define --key pito.key --name uk.gov.pito.Numberplate "
+    "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type"
+)
+def define(
+    key: KeyFile,
+    name: Annotated[str, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")],
+    attributes: Annotated[
+        list[str], typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated.")
+    ],
+    out: Out,
+    owner: Annotated[
+        str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
+    ] = None,
+    credentials: Credentials = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Define version 0 of an event type and sign it."""
+    from maia.credentials import FIRST_VERSION, TypeName
+    from maia.types import TypeDefinition, sign_definition
+
+    signing_key = open_key(key)
+    whose = signing_key.principal if owner is None else read_owner(owner)
+    shape = tuple(attribute_from_words(words) for words in attributes)
+    embedded = tuple(read_certificates(credentials or ()))
+    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded)
+    _save(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia type change numberplate.type -k pito.key --rename location=place -o v2.type"
+)
+def change(
+    base: Annotated[Path, typer.Argument(help="The version to start from.")],
+    key: KeyFile,
+    out: Out,
+    add: Annotated[list[str] | None, typer.Option(help="name:kind[:uid]")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="name")] = None,
+    rename: Annotated[list[str] | None, typer.Option(help="old=new")] = None,
+    retype: Annotated[
+        list[str] | None, typer.Option(help="name:kind[:uid]; the attribute gets a new uid")
+    ] = None,
+    credentials: Credentials = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the next version of a type and sign it."""
+    from uuid import uuid4
+
+    from maia.types import Added, Removed, next_version, sign_definition
+
+    old = read_definition(base).definition
+    changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
+    changes += [_renamed(old, words) for words in rename or ()]
+    changes += [_retyped(old, words) for words in retype or ()]
+    changes += [Added(attribute_from_words(words)) for words in add or ()]
+    embedded = tuple(read_certificates(credentials or ()))
+    new = next_version(old, changes, version=uuid4(), credentials=embedded)
+    _save(sign_definition(new, open_key(key)), out, force=force, as_json=as_json)
+
+
+@app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
+def verify(
+    definition: Annotated[Path, typer.Argument()],
+    previous: Annotated[
+        list[Path] | None, typer.Option(help="Earlier versions, the oldest first; may be repeated.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Also ask for the right to install on this network.")
+    ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="The coordinator of that network: key or .pub file.")
+    ] = None,
+    at: At = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the signature, the signer's right to make these changes, and the right to install."""
+    from maia.credentials import NetworkName
+    from maia.types import verify_definition
+
+    if (network is None) != (coordinator is None):
+        raise typer.BadParameter("--network and --coordinator go together")
+    where = None if network is None or coordinator is None else NetworkName(read_owner(coordinator), network)
+    now = moment(at)
+    verified: VerifiedType | None = None
+    for path in previous or ():
+        verified = verify_definition(read_definition(path), at=now, previous=verified)
+    verified = verify_definition(read_definition(definition), at=now, previous=verified, network=where)
+    record = _record(verified.definition)
+    lines = [*_lines(verified.definition), "verified     the signature and every right it needs hold"]
+    answer(lines, record | {"verified": True, "id": verified.id.hex()}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia type diff numberplate.type v2.type")
+def diff(
+    old: Annotated[Path, typer.Argument()], new: Annotated[Path, typer.Argument()], as_json: AsJson = False
+) -> None:
+    """Say what changed from OLD to NEW."""
+    from maia.types import describe
+    from maia.types import diff as changes_between
+
+    changes = changes_between(read_definition(old).definition, read_definition(new).definition)
+    lines = [describe(change) for change in changes]
+    answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
+
+
+@app.command(epilog="Example: maia type show numberplate.type")
+def show(definition: Annotated[Path, typer.Argument()], as_json: AsJson = False) -> None:
+    """Print a definition as people read it, without verifying it."""
+    found = read_definition(definition)
+    lines = [*_lines(found.definition), f"signed by    {found.signer}"]
+    answer(
+        lines,
+        _record(found.definition) | {"signer": str(found.signer), "id": found.id.hex()},
+        as_json=as_json,
+    )
+
+
+def _save(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) -> None:
+    from maia.types import definition_to_text
+
+    write_new(out, definition_to_text(signed), overwrite=force)
+    lines = [*_lines(signed.definition), f"written to   {out}"]
+    answer(lines, _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}, as_json=as_json)
+
+
+def _attribute(old: TypeDefinition, name: str) -> Attribute:
+    found = old.vocabulary.get(name)
+    if found is None:
+        raise NoSuchAttribute(
+            f"there is no attribute `{name[:64]}`; the type has {', '.join(old.vocabulary)}"
+        )
+    return found
+
+
+def _renamed(old: TypeDefinition, words: str) -> Change:
+    from maia.types import Renamed
+
+    before, _, after = words.partition("=")
+    return Renamed(_attribute(old, before), after)
+
+
+def _retyped(old: TypeDefinition, words: str) -> Change:
+    from maia.types import Retyped
+
+    after = attribute_from_words(words)
+    return Retyped(_attribute(old, after.name), after)
+
+
+def _lines(definition: TypeDefinition) -> list[str]:
+    name = definition.name
+    attributes = [f"attribute    {a.name}: {a.kind.value} (uid {a.uid})" for a in definition.attributes]
+    made_from = [f"made from    {definition.previous}"] if definition.previous else []
+    return [
+        f"type         {name.name}",
+        f"owner        {name.owner}",
+        f"version      {name.version}",
+        *made_from,
+        *attributes,
+    ]
+
+
+def _record(definition: TypeDefinition) -> dict[str, object]:
+    attributes = [{"name": a.name, "uid": a.uid, "kind": a.kind.value} for a in definition.attributes]
+    return {
+        "name": definition.name.name,
+        "owner": str(definition.name.owner),
+        "version": definition.name.version,
+        "previous": definition.previous,
+        "attributes": attributes,
+    }
