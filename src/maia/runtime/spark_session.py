@@ -84,6 +84,8 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
         "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
+        # Otherwise every column remembers the line that made it, at eight round trips to Java each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

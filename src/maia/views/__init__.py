@@ -14,7 +14,7 @@ from maia.views.schema import (
     spark_type,
 )
 from maia.views.to_arrow import SeeBatch, to_arrow
-from maia.views.to_python import See, to_python
+from maia.views.to_python import See, Shape, Test, to_python, to_python_shape, to_python_test
 from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql
 
 __all__ = [
@@ -26,13 +26,17 @@ __all__ = [
     "Query",
     "See",
     "SeeBatch",
+    "Shape",
     "StoredMismatch",
     "TableName",
+    "Test",
     "ViewTooLarge",
     "arrow_schema",
     "spark_schema",
     "spark_type",
     "to_arrow",
     "to_python",
+    "to_python_shape",
+    "to_python_test",
     "to_sql",
 ]

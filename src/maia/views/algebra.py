@@ -25,7 +25,7 @@ from maia.predicates.syntax import (
     TextTest,
 )
 
-__all__ = ["Algebra", "compiled", "in_order"]
+__all__ = ["Algebra", "compiled", "either", "in_order"]
 
 T = TypeVar("T")
 
@@ -99,7 +99,12 @@ def in_order(literals: frozenset[PresentValue]) -> list[PresentValue]:
     return sorted(literals)
 
 
-def _joined(answers: list[T], algebra: Algebra[T], *, conjunction: bool) -> T:
+def either(answers: Sequence[T], algebra: Algebra[T]) -> T:
+    """Join any number of answers: true where at least one is."""
+    return _joined(answers, algebra, conjunction=False)
+
+
+def _joined(answers: Sequence[T], algebra: Algebra[T], *, conjunction: bool) -> T:
     if not answers:
         return algebra.constant(conjunction)
     if len(answers) == 1:

@@ -96,7 +96,17 @@ def checked_stored(stored: Kinds) -> Kinds:
     return stored
 
 
-def checked_delivered(delivered: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
-    """Return `delivered`, refused if two attributes share a uid or a name (case does not count)."""
+def checked_delivered(delivered: tuple[Attribute, ...], stored: Kinds) -> tuple[Attribute, ...]:
+    """Return `delivered`, refused if two share a uid or a name, or one is stored as another kind.
+
+    No two versions of a type give one uid two kinds, so the caller has mixed
+    up two types; null would hide that.
+    """
     vocabulary_of(delivered)
+    for attribute in delivered:
+        kind = stored.get(attribute.uid, attribute.kind)
+        if kind is not attribute.kind:
+            raise StoredMismatch(
+                f"`{attribute.name}` is of kind {attribute.kind.value}, and is stored as {kind.value}"
+            )
     return delivered

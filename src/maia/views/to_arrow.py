@@ -45,13 +45,13 @@ def to_arrow(view: View, stored: Kinds, delivered: tuple[Attribute, ...] | None 
     """Return a function from a batch of `stored` columns, called by uid, to what the View shows.
 
     With `delivered` the result has exactly those attributes, by name, in that
-    order; what is hidden, not stored or of another kind is null. Without it
+    order; what is hidden or not stored is null. Without it
     the result has the shown columns, still by uid.
     """
     resolved = plan(view, stored)
     windows = [_asked(window, stored) for window in resolved.windows]
     interest = None if resolved.interest == ALWAYS else _asked(resolved.interest, resolved.seen)
-    fields = _fields(resolved, None if delivered is None else checked_delivered(delivered))
+    fields = _fields(resolved, None if delivered is None else checked_delivered(delivered, stored))
     schema = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind, _ in fields])
     expected = arrow_schema(stored)
 
@@ -74,7 +74,7 @@ def _fields(
     seen = resolved.seen
     if delivered is None:
         return [(uid, kind, uid) for uid, kind in seen.items()]
-    return [(a.name, a.kind, a.uid if seen.get(a.uid) is a.kind else None) for a in delivered]
+    return [(a.name, a.kind, a.uid if a.uid in seen else None) for a in delivered]
 
 
 def _columns(batch: pa.RecordBatch, expected: pa.Schema) -> tuple[int, dict[AttributeUid, Any]]:

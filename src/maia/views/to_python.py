@@ -1,26 +1,28 @@
-"""What does this View show of one event?
+"""What does this View show of one event, and may this publisher send it?
 
-Brokers ask, once per event and rights class. The answer is that of `see` in
-`maia.policy.view`, about ten times as fast: the View is turned into one
-Python function with its operands bound as constants.
+Brokers ask, once per event and rights class. The answers are those of `see`
+and `shape` in `maia.policy.view`, several times as fast: the View is turned
+into one Python function with its operands bound as constants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AllAttributes
 from maia.events import AttributeUid, Event, PresentValue
-from maia.policy.view import View, Window, shows
-from maia.predicates.syntax import ALWAYS, attributes_of
+from maia.policy.view import View, Window, refusal_of, shape, shows
+from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, checked_size
 from maia.views.plan import checked_view
 from maia.views.python_source import CLASSES, Constants, is_true
 
-__all__ = ["See", "see_source", "to_python"]
+__all__ = ["See", "Shape", "Test", "see_source", "to_python", "to_python_shape", "to_python_test"]
 
 See: TypeAlias = Callable[[Event], dict[AttributeUid, PresentValue] | None]
+Shape: TypeAlias = Callable[[Event], dict[AttributeUid, PresentValue]]
+Test: TypeAlias = Callable[[Event], bool]
 
 _UNROLLED_MAX: Final = 24
 
@@ -28,23 +30,59 @@ _UNROLLED_MAX: Final = 24
 def to_python(view: View) -> See:
     """Return a function that answers as `see(view, event)` does."""
     text, constants = see_source(view)
-    # What `exec` reads is made of fixed words and numbers only; see python_source.py. The names
-    # of builtins are bound here, so the text needs none from anywhere else.
-    names: dict[str, object] = {"__builtins__": {"type": type}}
+    # cast: `exec` has no types; the text defines a function of one event.
+    return cast(See, _bound(text, constants))
+
+
+def to_python_test(predicate: Predicate) -> Test:
+    """Return a function that answers as `admits(predicate, event)` does."""
+    constants = Constants()
+    checked_size(predicate)
+    variables = {uid: f"v{i}" for i, uid in enumerate(sorted(attributes_of(predicate)))}
+    loads = [f"{variable} = get({constants.name(uid)})" for uid, variable in variables.items()]
+    condition = is_true(predicate, variables.get, constants)
+    text = _function([*loads, f"return {condition}"], constants)
+    return cast(Test, _bound(text, constants.values))  # cast: as above
+
+
+def to_python_shape(view: View) -> Shape:
+    """Return a function that answers as `shape(view, event)` does, refusals included."""
+    if len(view.windows) != 1:
+        return lambda event: shape(view, event)  # refuses every event
+    (window,) = view.windows
+    test, forced = to_python_test(window.admits), dict(view.forced)
+    # Without a restriction of its own, this window shows what the holder may write.
+    written_by_holder = to_python(View((Window(ALWAYS, window.attributes),)))
+
+    def shape_event(event: Event) -> dict[AttributeUid, PresentValue]:
+        written = written_by_holder(event) or {}
+        written.update(forced)
+        if not test(written):
+            raise refusal_of(window, written)
+        return written
+
+    return shape_event
+
+
+def _bound(text: str, constants: list[object]) -> object:
+    # What `exec` reads is made of fixed words and numbers only; see python_source.py. It finds
+    # no builtins, and is handed the few names it needs.
+    names: dict[str, Any] = {"__builtins__": {}}  # Any: `exec` has no types
     exec(compile(text, "<view>", "exec"), names)  # noqa: S102 - the text is ours, see above
-    bind = cast(Callable[..., See], names["bind"])  # cast: `exec` has no types, and `bind` is ours
-    classes = {f"{kind.value}_": cls for kind, cls in CLASSES.items()}
-    return bind(*constants, type=type, nothing=frozenset(), **classes)
+    return names["bind"](*constants, type, frozenset(), *CLASSES.values())
+
+
+def _function(body: list[str], constants: Constants) -> str:
+    bound = [*constants.names, "type", "nothing", *(f"{kind.value}_" for kind in CLASSES)]
+    lines = [f"def bind({', '.join(bound)}):", " def run(event):", "  get = event.get"]
+    return "\n".join([*lines, *("  " + line for line in body), " return run", ""])
 
 
 def see_source(view: View) -> tuple[str, list[object]]:
     """Return the text of the function for a View, and the constants it names, in order."""
     writer = _Writer(checked_view(view))
     body = writer.body()
-    bound = [*writer.constants.names, "type", "nothing", *(f"{kind.value}_" for kind in CLASSES)]
-    lines = [f"def bind({', '.join(bound)}):", " def see(event):", "  get = event.get"]
-    lines += ["  " + line for line in body]
-    return "\n".join([*lines, " return see", ""]), writer.constants.values
+    return _function(body, writer.constants), writer.constants.values
 
 
 @dataclass(slots=True)

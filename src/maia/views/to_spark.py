@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
-from maia.predicates.syntax import ALWAYS, AnyOf, Operator, TextTest
-from maia.views.algebra import Algebra, compiled
+from maia.predicates.syntax import ALWAYS, Operator, TextTest
+from maia.views.algebra import Algebra, compiled, either
 from maia.views.plan import ViewPlan, plan
 from maia.views.schema import StoredMismatch, checked_delivered, spark_type
 
@@ -50,16 +50,17 @@ def to_spark(view: View, stored: Kinds, delivered: tuple[Attribute, ...]) -> Spa
     """Compile a View for data frames with the `stored` columns.
 
     The result has the delivered attributes, by name, in that order; what is
-    hidden, not stored or of another kind is null. Needs a running session.
+    hidden or not stored is null. Needs a running session.
     """
     resolved = plan(view, stored)
+    windows = [compiled(window, stored, _SPARK) for window in resolved.windows]
     asks = resolved.interest != ALWAYS
     return SparkView(
         stored=dict(stored),
-        admits=compiled(AnyOf(resolved.windows), stored, _SPARK),
-        seen=tuple(_seen_column(uid, resolved) for uid in resolved.shown_by),
+        admits=either(windows, _SPARK),
+        seen=tuple(_seen_column(uid, resolved, windows) for uid in resolved.shown_by),
         interest=compiled(resolved.interest, resolved.seen, _SPARK) if asks else None,
-        delivered=tuple(_delivered_column(a, resolved.seen) for a in checked_delivered(delivered)),
+        delivered=tuple(_delivered_column(a, resolved.seen) for a in checked_delivered(delivered, stored)),
     )
 
 
@@ -73,15 +74,15 @@ def _check_columns(events: DataFrame, stored: Kinds) -> None:
             )
 
 
-def _seen_column(uid: AttributeUid, resolved: ViewPlan) -> Column:
+def _seen_column(uid: AttributeUid, resolved: ViewPlan, windows: Sequence[Column]) -> Column:
     if resolved.is_always_shown(uid):
         return _column(uid)
-    showing = AnyOf(tuple(resolved.windows[i] for i in resolved.shown_by[uid]))
-    return F.when(compiled(showing, resolved.stored, _SPARK), _column(uid)).alias(uid)
+    showing = either([windows[i] for i in resolved.shown_by[uid]], _SPARK)
+    return F.when(showing, _column(uid)).alias(uid)
 
 
 def _delivered_column(attribute: Attribute, seen: Kinds) -> Column:
-    if seen.get(attribute.uid) is attribute.kind:
+    if attribute.uid in seen:
         return _column(attribute.uid).alias(attribute.name)
     return F.lit(None).cast(spark_type(attribute.kind)).alias(attribute.name)
 

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias, assert_never
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
 from maia.policy.view import View
-from maia.predicates.syntax import ALWAYS, AnyOf, Operator, TextTest
-from maia.views.algebra import Algebra, compiled
+from maia.predicates.syntax import ALWAYS, Operator, TextTest
+from maia.views.algebra import Algebra, compiled, either
 from maia.views.plan import ViewPlan, plan
 from maia.views.schema import POSTGRES_TYPES, checked_delivered
 
@@ -61,12 +61,15 @@ def to_sql(view: View, table: TableName, stored: Kinds, delivered: tuple[Attribu
     """Return the SELECT that shows `table`, whose columns are called by uid, through a View.
 
     The result has the delivered attributes, by name, in that order; what is
-    hidden, not stored or of another kind is null.
+    hidden or not stored is null.
     """
     resolved = plan(view, stored)
-    admits = compiled(AnyOf(resolved.windows), stored, _SQL)
-    inner = _query(_seen_columns(resolved), _table(table), where=admits)
-    outer = [_delivered_column(attribute, resolved.seen) for attribute in checked_delivered(delivered)]
+    windows = [compiled(window, stored, _SQL) for window in resolved.windows]
+    seen = [_seen_column(uid, resolved, windows) for uid in resolved.shown_by]
+    inner = _query(seen, _table(table), where=either(windows, _SQL))
+    outer = [
+        _delivered_column(attribute, resolved.seen) for attribute in checked_delivered(delivered, stored)
+    ]
     asks = resolved.interest != ALWAYS
     interest = compiled(resolved.interest, resolved.seen, _SQL) if asks else None
     return _query(outer, _spelled("(", inner, ") AS seen"), where=interest)
@@ -90,20 +93,15 @@ def _query(columns: Iterable[Query], source: Query, *, where: Query | None) -> Q
     return _spelled(*pieces) if where is None else _spelled(*pieces, " WHERE ", where)
 
 
-def _seen_columns(resolved: ViewPlan) -> list[Query]:
-    return [_seen_column(uid, resolved) for uid in resolved.shown_by]
-
-
-def _seen_column(uid: AttributeUid, resolved: ViewPlan) -> Query:
+def _seen_column(uid: AttributeUid, resolved: ViewPlan, windows: Sequence[Query]) -> Query:
     if resolved.is_always_shown(uid):
         return Query(quoted(uid))
-    showing = AnyOf(tuple(resolved.windows[i] for i in resolved.shown_by[uid]))
-    condition = compiled(showing, resolved.stored, _SQL)
-    return _spelled("CASE WHEN ", condition, f" THEN {quoted(uid)} END AS {quoted(uid)}")
+    showing = either([windows[i] for i in resolved.shown_by[uid]], _SQL)
+    return _spelled("CASE WHEN ", showing, f" THEN {quoted(uid)} END AS {quoted(uid)}")
 
 
 def _delivered_column(attribute: Attribute, seen: Kinds) -> Query:
-    if seen.get(attribute.uid) is attribute.kind:
+    if attribute.uid in seen:
         return Query(f"{quoted(attribute.uid)} AS {quoted(attribute.name)}")
     return Query(f"NULL::{POSTGRES_TYPES[attribute.kind]} AS {quoted(attribute.name)}")
 
