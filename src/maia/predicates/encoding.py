@@ -150,6 +150,8 @@ class _Reader:
             if head == b"in":
                 return self._read_membership(rest)
             return _read_small_atom(head, rest)
+        except PredicateTooLarge:
+            raise
         except (BadPredicate, BadAttribute) as problem:
             raise BadPredicateEncoding(problem.message) from problem
 

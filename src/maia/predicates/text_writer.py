@@ -88,6 +88,8 @@ class _Writer:
                 return "false" if predicate == NEVER else f"any({self.whole(parts[0])})"
             case Not(Membership() as membership):
                 return f"{self._name(membership.uid)} not in {_listed(membership)}"
+            case Not(Exists() | TextMatch() as question):
+                return f"not {self._tight(question)}"
             case Not(inner):
                 return f"not ({self.whole(inner)})"
             case Comparison(uid, operator, literal):
