@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind, PresentValue, Value, kind_of
 from maia.predicates.constraints import Constraint, Constraints, unnegated
-from maia.predicates.order_codes import code_of, code_range
+from maia.predicates.order_codes import code_of, code_range, value_of
 from maia.predicates.sides import Side, holds_for, side_of
 from maia.predicates.syntax import Comparison, Membership, TextMatch
 
@@ -68,8 +68,6 @@ class Span:
     def position(self, code: int) -> float:
         """Return where a code lies, in the unit in which the span is measured, from its low end."""
         if self.kind is Kind.FLOAT:
-            from maia.predicates.order_codes import value_of
-
             return float(value_of(code, Kind.FLOAT)) - float(self.low)
         return float(code - code_of(self.low))
 
@@ -81,9 +79,11 @@ class Choices:
     values: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list and one beyond the limit."""
+        """Refuse an empty list, one beyond the limit, and one that repeats itself."""
         if not 0 < len(self.values) <= CHOICES_MAX:
             raise BadDomain(f"a list of choices has 1 to {CHOICES_MAX} values")
+        if len({(type(value), value) for value in self.values}) < len(self.values):
+            raise BadDomain("a list of choices names every value once")
 
 
 Domain: TypeAlias = Span | Choices
@@ -173,8 +173,6 @@ def _all_listed(asked: list[tuple[Constraint, ...]]) -> bool:
 
 
 def _whole(kind: Kind) -> Span:
-    from maia.predicates.order_codes import value_of
-
     low, high = code_range(kind)
     return Span(value_of(low, kind), value_of(high, kind))
 
