@@ -73,6 +73,8 @@ class Flow:
     may_delegate: bool
     behind: frozenset[Principal]
     length: int
+    is_passed_on: bool
+    """Some holder issued a certificate, so whoever granted to the first one must have allowed it."""
     step: SignedCertificate | None = None
     names: tuple[SignedCertificate, ...] = ()
     onward: tuple[Flow, ...] = ()
@@ -165,7 +167,7 @@ class FlowSearch:
         length = 1 + len(meaning.through) + flow.length
         if not isinstance(certificate, AuthorisationCertificate) or length > self.limits.certificates_max:
             return
-        if flow.length and self.rules.needs_delegation and not certificate.may_delegate:
+        if flow.is_passed_on and self.rules.needs_delegation and not certificate.may_delegate:
             return
         if not self.rules.trusts(signed):
             return
@@ -180,6 +182,7 @@ class FlowSearch:
             may_delegate=certificate.may_delegate and flow.may_delegate,
             behind=frozenset((certificate.issuer,)),
             length=length,
+            is_passed_on=True,
             step=signed,
             names=meaning.through,
             onward=(flow,),
@@ -194,6 +197,7 @@ class FlowSearch:
             may_delegate=flow.may_delegate,
             behind=flow.behind,
             length=flow.length + len(meaning.through),
+            is_passed_on=flow.is_passed_on,
             names=meaning.through,
             onward=(flow,),
         )
@@ -229,6 +233,7 @@ class FlowSearch:
             may_delegate=all(share.may_delegate for share in shares),
             behind=frozenset().union(*(share.behind for share in shares)),
             length=length,
+            is_passed_on=any(share.is_passed_on for share in shares),
             onward=shares,
         )
         self._add(threshold, joined)
@@ -272,7 +277,7 @@ def at_least_as_good(one: Flow, other: Flow) -> bool:
         return False
     if one.validity is not other.validity and not _outlasts(one.validity, other.validity):
         return False
-    if one.behind != other.behind:
+    if one.behind != other.behind or (one.is_passed_on and not other.is_passed_on):
         return False
     if one.authority is None:
         return True
@@ -296,7 +301,8 @@ def certificates_of(flow: Flow) -> tuple[SignedCertificate, ...]:
 
 
 def _arrived(subject: Principal) -> Flow:
-    return Flow(None, UNBOUNDED, may_delegate=True, behind=frozenset((subject,)), length=0)
+    behind = frozenset((subject,))
+    return Flow(None, UNBOUNDED, may_delegate=True, behind=behind, length=0, is_passed_on=False)
 
 
 def _common(authorities: Iterable[Authority | None]) -> Authority | None:

@@ -1,0 +1,263 @@
+"""What holds of every chain, reduction and search."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from maia.credentials import (
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    BrokenChain,
+    FiveTuple,
+    SignedCertificate,
+    Validity,
+    VerifiedChain,
+    covers_request,
+    find_chain,
+    find_chains,
+    intersect,
+    reduce_chain,
+    reduced,
+    verify_chain,
+)
+from maia.credentials.reduction import includes, owned_part
+from maia.errors import BrokenCredential
+from maia.events import Instant
+from reference.chain_model import grants
+from support.chains import (
+    ALICE,
+    BOB,
+    CAROL,
+    DAVE,
+    EVERYTHING,
+    NOON,
+    OWNER,
+    PEOPLE,
+    TYPE,
+    YESTERDAY,
+    about,
+    authorities,
+    call,
+    grant,
+    k_of,
+    named,
+    pools,
+    types_of,
+)
+
+pytestmark = pytest.mark.laws
+
+# The ends meet often enough that most chains of five have a moment in common, and some have none.
+starts = st.one_of(st.none(), st.integers(0, 11).map(Instant))
+ends = st.one_of(st.none(), st.integers(10, 20).map(Instant))
+validities = st.builds(Validity, starts, ends).filter(lambda validity: not validity.is_empty)
+
+
+@st.composite
+def linked(draw: st.DrawFn, *, length: int) -> list[FiveTuple]:
+    """Draw 5-tuples that follow one another; now and then one may not be passed on."""
+    people = PEOPLE[: length + 1]
+    wide = st.sampled_from((about(EVERYTHING), about(types_of(OWNER)), about(types_of(None, "uk.*"))))
+    granted = st.one_of(wide, wide, authorities())
+    return [
+        FiveTuple(issuer, subject, draw(st.integers(0, 19)) > 0, draw(granted), draw(validities))
+        for issuer, subject in pairwise(people)
+    ]
+
+
+def attempted(*links: FiveTuple) -> FiveTuple | None:
+    try:
+        return reduce_chain(links)
+    except BrokenChain:
+        return None
+
+
+@given(linked(length=3))
+def test_reduction_is_associative(links: list[FiveTuple]) -> None:
+    first, second, third = links
+    left, right = attempted(first, second), attempted(second, third)
+    from_the_left = None if left is None else attempted(left, third)
+    from_the_right = None if right is None else attempted(first, right)
+    assert from_the_left == from_the_right == attempted(first, second, third)
+
+
+@given(linked(length=5))
+def test_a_chain_reduces_to_what_pairs_reduce_to(links: list[FiveTuple]) -> None:
+    step_by_step: FiveTuple | None = links[0]
+    for link in links[1:]:
+        step_by_step = None if step_by_step is None else attempted(step_by_step, link)
+    assert step_by_step == attempted(*links)
+
+
+def test_a_pair_reduces_as_the_dissertation_writes_it() -> None:
+    """Section 2.6.1: issuer of the first, subject and delegation of the second, intersections."""
+    early, late = Validity(Instant(1), Instant(9)), Validity(Instant(5), None)
+    first = FiveTuple(OWNER, ALICE, True, about(types_of(OWNER, "uk.*")), early)
+    second = FiveTuple(ALICE, BOB, False, about(EVERYTHING), late)
+    assert reduced(first, second) == FiveTuple(
+        OWNER, BOB, False, about(types_of(OWNER, "uk.*")), Validity(Instant(5), Instant(9))
+    )
+
+
+@given(linked(length=4))
+def test_authority_and_validity_never_widen_along_a_chain(links: list[FiveTuple]) -> None:
+    whole = attempted(*links)
+    assume(whole is not None)
+    assert whole is not None
+    for link in links:
+        assert includes(wide=link.authority, narrow=whole.authority)
+        assert link.validity.intersection(whole.validity) == whole.validity
+    assert whole.may_delegate == links[-1].may_delegate
+
+
+@given(authorities(), authorities())
+def test_includes_never_says_yes_where_the_intersection_is_smaller(one, other) -> None:
+    if includes(wide=one, narrow=other):
+        assert intersect(one, other) == other
+
+
+@given(authorities())
+def test_nobody_grants_more_than_it_owns(authority) -> None:
+    owned = owned_part(authority, OWNER)
+    assert owned is None or owned.resources.owner == OWNER
+
+
+# ---------------------------------------------------------------- searching
+
+
+def the_model_says(pool: list[SignedCertificate], action: Action) -> list:
+    """Return what reaches DAVE from OWNER by brute force, cut to what OWNER owns."""
+    in_force = [one.certificate for one in pool if one.certificate.validity.contains(NOON)]
+    unique = list(dict.fromkeys(in_force))
+    found = []
+    for one in grants(unique, OWNER, DAVE):
+        owned = None if one.authority is None else owned_part(one.authority, OWNER)
+        if owned is not None and covers_request(owned, action, TYPE):
+            found.append((owned, one.validity, one.may_delegate))
+    return found
+
+
+def the_search_says(pool: list[SignedCertificate], action: Action) -> tuple[VerifiedChain, ...]:
+    try:
+        return find_chains(pool, root=OWNER, subject=DAVE, action=action, resource=TYPE, at=NOON)
+    except BrokenChain:
+        return ()
+
+
+THROUGH_A_GROUP = [
+    grant(OWNER, named(ALICE, "team")),
+    call(ALICE, "team", named(BOB, "team")),
+    call(BOB, "team", DAVE),
+    call(BOB, "team", CAROL),
+]
+TWO_OF_THREE = [
+    grant(OWNER, k_of(2, ALICE, BOB, CAROL)),
+    grant(ALICE, DAVE),
+    grant(BOB, CAROL),
+    grant(CAROL, DAVE),
+]
+ONE_PERSON_BEHIND_TWO_NAMES = [
+    grant(OWNER, k_of(2, named(ALICE, "team"), named(ALICE, "boss"))),
+    call(ALICE, "team", BOB),
+    call(ALICE, "boss", BOB),
+    grant(BOB, DAVE),
+]
+TWO_PEOPLE_BEHIND_TWO_NAMES = [
+    *ONE_PERSON_BEHIND_TWO_NAMES,
+    call(ALICE, "boss", CAROL),
+    grant(CAROL, DAVE),
+]
+
+
+@given(pools(), st.sampled_from((Action.SUBSCRIBE, Action.PUBLISH)))
+@example(THROUGH_A_GROUP, Action.SUBSCRIBE)
+@example(TWO_OF_THREE, Action.SUBSCRIBE)
+@example(ONE_PERSON_BEHIND_TWO_NAMES, Action.SUBSCRIBE)
+@example(TWO_PEOPLE_BEHIND_TWO_NAMES, Action.SUBSCRIBE)
+@example([grant(OWNER, k_of(1, named(ALICE, "team")), final=True), call(ALICE, "team", DAVE)], Action.PUBLISH)
+def test_the_search_finds_a_chain_exactly_where_brute_force_does(
+    pool: list[SignedCertificate], action: Action
+) -> None:
+    assert bool(the_search_says(pool, action)) == bool(the_model_says(pool, action))
+
+
+@given(pools(), st.sampled_from((Action.SUBSCRIBE, Action.PUBLISH)))
+@example(TWO_OF_THREE, Action.SUBSCRIBE)
+def test_no_grant_is_lost_among_the_chains_found(pool: list[SignedCertificate], action: Action) -> None:
+    """Names are followed by their longest-lived shortest way, so validity is compared without names."""
+    found = the_search_says(pool, action)
+    for authority, _validity, may_delegate in the_model_says(pool, action):
+        assert any(
+            includes(wide=chain.authority, narrow=authority) and chain.may_delegate >= may_delegate
+            for chain in found
+        )
+
+
+@given(pools(), st.sampled_from((Action.SUBSCRIBE, Action.PUBLISH)))
+@example(TWO_OF_THREE, Action.SUBSCRIBE)
+def test_every_chain_found_is_granted_by_brute_force_too(
+    pool: list[SignedCertificate], action: Action
+) -> None:
+    wanted = the_model_says(pool, action)
+    for chain in the_search_says(pool, action):
+        assert any(
+            includes(wide=authority, narrow=chain.authority)
+            and validity.intersection(chain.validity) == chain.validity
+            and may_delegate >= chain.may_delegate
+            for authority, validity, may_delegate in wanted
+        )
+
+
+@given(pools(), st.randoms(use_true_random=False))
+def test_the_order_of_a_pool_does_not_matter(pool: list[SignedCertificate], random) -> None:
+    shuffled = [*pool, *pool[:2]]
+    random.shuffle(shuffled)
+    assert the_search_says(shuffled, Action.SUBSCRIBE) == the_search_says(pool, Action.SUBSCRIBE)
+
+
+@given(pools())
+@example(TWO_OF_THREE)
+@example(TWO_PEOPLE_BEHIND_TWO_NAMES)
+def test_a_chain_found_is_a_chain_that_verifies_again(pool: list[SignedCertificate]) -> None:
+    for chain in the_search_says(pool, Action.SUBSCRIBE):
+        again = verify_chain(chain.certificates, root=OWNER, subject=DAVE, at=NOON)
+        assert again == chain
+
+
+@given(st.permutations([grant(PEOPLE[place], PEOPLE[place + 1]) for place in range(4)]))
+def test_a_plain_chain_verifies_in_its_own_order_only(certificates: list[SignedCertificate]) -> None:
+    in_order = [one.certificate.issuer for one in certificates] == list(PEOPLE[:4])
+    try:
+        verify_chain(certificates, root=OWNER, subject=DAVE, at=NOON)
+    except BrokenCredential:
+        assert not in_order
+    else:
+        assert in_order
+
+
+@given(pools(size_max=5), st.data())
+def test_leaving_a_certificate_out_never_grants_more(
+    pool: list[SignedCertificate], data: st.DataObject
+) -> None:
+    fewer = list(pool)
+    fewer.pop(data.draw(st.integers(0, len(pool) - 1)))
+    whole = the_search_says(pool, Action.SUBSCRIBE)
+    for chain in the_search_says(fewer, Action.SUBSCRIBE):
+        assert any(includes(wide=one.authority, narrow=chain.authority) for one in whole)
+
+
+@given(pools())
+def test_an_expired_pool_grants_nothing(pool: list[SignedCertificate]) -> None:
+    expired = [
+        grant(one.certificate.issuer, one.certificate.subject, validity=YESTERDAY)
+        for one in pool
+        if isinstance(one.certificate, AuthorisationCertificate)
+    ]
+    with pytest.raises(BrokenChain):
+        find_chain(expired, root=OWNER, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON)
+    assert UNBOUNDED.contains(NOON)
