@@ -54,8 +54,8 @@ class KindMismatch(BadInput):
 
     code = "TYPE-KIND-MISMATCH"
 
-    def __init__(self, attribute: Attribute, *, found: Kind, asked: str) -> None:
-        self.attribute, self.expected, self.found = attribute, attribute.kind, found
+    def __init__(self, attribute: Attribute, *, asked: str) -> None:
+        self.attribute, self.expected = attribute, attribute.kind
         super().__init__(f"attribute `{attribute.name}` is of kind {attribute.kind.value}, and {asked}")
 
 
@@ -94,14 +94,17 @@ def check_event(values: Mapping[str, object], event_type: TypeShape) -> dict[Att
 
 def check_predicate(predicate: Predicate, event_type: TypeShape) -> Predicate:
     """Return `predicate`, refused if it asks what this version of the type cannot answer."""
-    by_uid = {attribute.uid: attribute for attribute in event_type.attributes}
+    kinds = event_type.kinds
     for atom in atoms(checked_size(predicate)):
-        attribute = by_uid.get(atom.uid)
-        if attribute is None:
+        kind = kinds.get(atom.uid)
+        if kind is None:
             raise UnknownName(
-                f"the type has no attribute with uid `{_shown(atom.uid)}`{_near(atom.uid, by_uid)}"
+                f"the type has no attribute with uid `{_shown(atom.uid)}`{_near(atom.uid, kinds)}"
             )
-        _check_atom(atom, attribute)
+        asked = _misfit(atom, kind)
+        if asked is not None:
+            attribute = next(one for one in event_type.attributes if one.uid == atom.uid)
+            raise KindMismatch(attribute, asked=asked)
     return predicate
 
 
@@ -119,29 +122,25 @@ def check_restriction(authority: Authority, event_type: TypeShape) -> Authority:
     return authority
 
 
-def _check_atom(atom: Atom, attribute: Attribute) -> None:
+def _misfit(atom: Atom, kind: Kind) -> str | None:
+    """Say what `atom` asks of an attribute of `kind` that it cannot answer; None if it can."""
     match atom:
         case Exists():
-            return
+            return None
         case TextMatch(_, test, _):
-            if attribute.kind is not Kind.STRING:
-                raise KindMismatch(attribute, found=Kind.STRING, asked=f"`{test.value}` asks for a string")
+            return None if kind is Kind.STRING else f"`{test.value}` asks for a string"
         case Comparison(_, operator, _):
-            if operator not in _EQUALITY and not attribute.kind.is_ordered:
-                asked = f"`{operator.value}` asks for a kind with an order"
-                raise KindMismatch(attribute, found=atom.kind, asked=asked)
-            _check_literal_kind(atom.kind, attribute)
+            if operator not in _EQUALITY and not kind.is_ordered:
+                return f"`{operator.value}` asks for a kind with an order"
+            return _literal_misfit(atom.kind, kind)
         case Membership():
-            _check_literal_kind(atom.kind, attribute)
+            return _literal_misfit(atom.kind, kind)
         case _:
             assert_never(atom)
 
 
-def _check_literal_kind(found: Kind, attribute: Attribute) -> None:
-    if found is not attribute.kind:
-        raise KindMismatch(
-            attribute, found=found, asked=f"it is compared with a literal of kind {found.value}"
-        )
+def _literal_misfit(found: Kind, expected: Kind) -> str | None:
+    return None if found is expected else f"it is compared with a literal of kind {found.value}"
 
 
 def _near(name: str, known: Iterable[str]) -> str:

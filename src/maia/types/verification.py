@@ -76,13 +76,26 @@ def verify_definition(
     signer holds some management rights only, and compared wherever it is given.
     With `network` the signer must also be allowed to install types there.
     """
-    if cache is not None:
-        known = cache.find(signed, at=at, previous=previous, network=network, constitutions=constitutions)
-        if known is not None:
-            return known
+    if cache is None:
+        return _verified_anew(signed, at, previous, network, constitutions, VerificationCache())
+    # The usual way is short on purpose: a subscription with a known type ends here.
+    verified = cache.find(signed, at, network, previous, constitutions)
+    if verified is None:
+        verified = _verified_anew(signed, at, previous, network, constitutions, cache.certificates)
+        cache.keep(verified)
+    return verified
+
+
+def _verified_anew(
+    signed: SignedDefinition,
+    at: Instant,
+    previous: VerifiedType | None,
+    network: NetworkName | None,
+    constitutions: tuple[VerifiedConstitution, ...],
+    certificates: VerificationCache,
+) -> VerifiedType:
     definition = _definition_as_signed(signed)
     changes = _changes_since(previous, definition)
-    certificates = VerificationCache() if cache is None else cache.certificates
 
     def grounds_at(moment: Instant) -> tuple[Grounds, Grounds]:
         evidence = Evidence(signed.signer, definition.credentials, moment, constitutions, certificates)
@@ -95,7 +108,7 @@ def verify_definition(
         raise _out_of_date(definition.credentials, at, grounds_at) or problem from None
     validity = _validity_of((managing, installing), previous if managing.compared else None)
     _check_compared_version(validity, at)
-    verified = VerifiedType(
+    return VerifiedType(
         signed=signed,
         validity=validity,
         chains=managing.chains + installing.chains,
@@ -105,9 +118,6 @@ def verify_definition(
         changes=changes,
         seal=_SEAL,
     )
-    if cache is not None:
-        cache.keep(verified)
-    return verified
 
 
 def _definition_as_signed(signed: SignedDefinition) -> TypeDefinition:

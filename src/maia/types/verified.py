@@ -9,7 +9,7 @@ moment asked about.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Final, NoReturn, final
@@ -20,7 +20,7 @@ from maia.credentials.names import NetworkName, TypeName
 from maia.credentials.principals import Principal
 from maia.credentials.quorum import VerifiedConstitution
 from maia.credentials.validity import Validity
-from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.types.changes import Change
 from maia.types.definition import SignedDefinition, TypeDefinition, type_id
 
@@ -112,52 +112,106 @@ class VerifiedType:
         return self.signed.definition.kinds
 
 
-class VerifiedTypeCache:
-    """The definitions found good most recently, by digest; the least recently used one goes first."""
+@dataclass(slots=True)
+class _Remembered:
+    """A proof, and what the usual question compares."""
 
-    __slots__ = ("_types", "certificates", "types_max")
+    signed: SignedDefinition
+    network: NetworkName | None
+    since: Instant
+    until: Instant
+    verified: VerifiedType
+    rests_on_quorums: bool
+    was_used: bool = False
+
+
+class VerifiedTypeCache:
+    """The definitions found good most recently, by digest.
+
+    A type that was used since its last turn gets a second chance before it is
+    forgotten. That keeps the types in use, as "least recently used" would, and
+    a hit costs no more than setting a flag.
+    """
+
+    __slots__ = ("_remembered", "_turns", "certificates", "types_max")
 
     def __init__(self, types_max: int = TYPES_MAX, certificates: VerificationCache | None = None) -> None:
         """Remember at most `types_max` types, and the certificates inside them in `certificates`."""
         self.types_max = types_max
         self.certificates = VerificationCache() if certificates is None else certificates
-        self._types: OrderedDict[bytes, VerifiedType] = OrderedDict()
+        self._remembered: dict[bytes, _Remembered] = {}
+        self._turns: deque[bytes] = deque()  # every digest once: who is asked next whether it may stay
 
     def __len__(self) -> int:
         """Return how many types are remembered."""
-        return len(self._types)
+        return len(self._remembered)
 
     def find(
         self,
         signed: SignedDefinition,
-        *,
         at: Instant,
-        previous: VerifiedType | None = None,
         network: NetworkName | None = None,
+        previous: VerifiedType | None = None,
         constitutions: tuple[VerifiedConstitution, ...] = (),
     ) -> VerifiedType | None:
-        """Return the proof for `signed` if it was made on these grounds and holds at `at`."""
-        known = self._types.get(signed.id)
-        if known is None or not known.validity.contains(at):
+        """Return the proof for `signed` if it was made on these grounds and holds at `at`.
+
+        Every subscription passes here. The usual question, the very same object
+        for the very same network, is answered by comparing identities.
+        """
+        known = self._remembered.get(signed.id)
+        if known is None or at < known.since or at > known.until:
             return None
-        if known.signed is not signed and not _same_signed(known.signed, signed):
+        if (
+            known.signed is not signed
+            or known.network is not network
+            or previous is not None
+            or known.rests_on_quorums
+        ) and not _same_grounds(known.verified, signed, network, previous, constitutions):
             return None
-        if known.network is not network and known.network != network:
-            return None
-        if previous is not None and previous.id != known.previous_id:
-            return None
-        # Members of a quorum are replaced: a proof that rests on those of yesterday is made again.
-        if known.constitutions and not all(one in constitutions for one in known.constitutions):
-            return None
-        self._types.move_to_end(signed.id)
-        return known
+        known.was_used = True
+        return known.verified
 
     def keep(self, verified: VerifiedType) -> None:
-        """Remember a proof, and forget the one that was not used for the longest time."""
-        self._types[verified.id] = verified
-        self._types.move_to_end(verified.id)
-        while len(self._types) > self.types_max:
-            self._types.popitem(last=False)
+        """Remember a proof, and forget one that was not used for long if there are too many."""
+        if verified.id not in self._remembered:
+            self._turns.append(verified.id)
+        since, until = verified.validity.not_before, verified.validity.not_after
+        self._remembered[verified.id] = _Remembered(
+            verified.signed,
+            verified.network,
+            Instant(INSTANT_MIN) if since is None else since,
+            Instant(INSTANT_MAX) if until is None else until,
+            verified,
+            rests_on_quorums=bool(verified.constitutions),
+        )
+        while len(self._remembered) > self.types_max:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Forget the type whose turn it is, or take away its second chance."""
+        digest = self._turns.popleft()
+        known = self._remembered[digest]
+        if known.was_used:
+            known.was_used = False
+            self._turns.append(digest)
+        else:
+            del self._remembered[digest]
+
+
+def _same_grounds(
+    known: VerifiedType,
+    signed: SignedDefinition,
+    network: NetworkName | None,
+    previous: VerifiedType | None,
+    constitutions: tuple[VerifiedConstitution, ...],
+) -> bool:
+    if not _same_signed(known.signed, signed) or known.network != network:
+        return False
+    if previous is not None and previous.id != known.previous_id:
+        return False
+    # Members of a quorum are replaced: a proof that rests on those of yesterday is made again.
+    return all(one in constitutions for one in known.constitutions)
 
 
 def _same_signed(known: SignedDefinition, offered: SignedDefinition) -> bool:
