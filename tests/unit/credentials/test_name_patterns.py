@@ -1,0 +1,125 @@
+"""Patterns mean what people write, and their intersection is exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials import ANY_NAME, BadPattern, PatternTooComplex, exact_name, parse_name_pattern
+from maia.credentials.name_patterns import INFIXES_MAX, pattern_of_parts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("uk.gov.pito.Numberplate", ["uk.gov.pito.Numberplate"], ["uk.gov.pito.Numberplates", "uk.gov.pito"]),
+        ("uk.gov.*", ["uk.gov.pito", "uk.gov."], ["uk.govern", "xuk.gov.a"]),
+        ("*plate", ["plate", "Numberplate"], ["plates", "Plate"]),
+        ("ab*ba", ["abba", "ab.ba"], ["aba", "ab", "abab"]),
+        ("*gov*", ["gov", "uk.gov.pito"], ["go.v", "GOV"]),
+        ("*", ["", "anything"], []),
+    ],
+)
+def test_the_six_forms(pattern, matching, other):
+    parsed = parse_name_pattern(pattern)
+    assert str(parsed) == pattern
+    assert [name for name in matching if not parsed.matches(name)] == []
+    assert [name for name in other if parsed.matches(name)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "**",
+        "a**",
+        "a*b*c",
+        "*a*b",
+        "a*b*",
+        "***",
+        "a?",
+        "a#",
+        "a+",
+        ">",
+        "a>",
+        "[a]",
+        "a\\*",
+        "a|b",
+        "a\n",
+        "a\n*",
+        "*\x00",
+        "é*",
+        "ａ*",
+        "a..b",
+        "a..*",
+        "*a//b",
+        "a%2a",
+        "(a)",
+        "^a",
+        "a$",
+        "a{1}",
+        "a,b",
+        "x" * 201,
+    ],
+)
+def test_other_wildcards_and_characters_are_refused(text):
+    with pytest.raises(BadPattern):
+        parse_name_pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("*", "a*", "a*"),
+        ("a*", "ab*", "ab*"),
+        ("a*", "b*", None),
+        ("*a", "*ba", "*ba"),
+        ("*a", "*b", None),
+        ("ab*", "*ba", "ab* & *ba"),
+        ("ab*ba", "a*", "ab*ba"),
+        ("abc*c", "a*bc", "abc*c & *bc"),
+        ("abc", "a*", "abc"),
+        ("abc", "*d*", None),
+        ("abc", "abd", None),
+        ("*b*", "*abc*", "*abc*"),
+        ("*x*", "a*", "a* & *x*"),
+        ("*y*", "*x*", "*x* & *y*"),
+        ("*b*", "abc*", "abc*"),
+    ],
+)
+def test_intersections_as_people_write_them(one, other, both):
+    found = parse_name_pattern(one).intersection(parse_name_pattern(other))
+    assert (None if found is None else str(found)) == both
+    assert parse_name_pattern(other).intersection(parse_name_pattern(one)) == found
+
+
+def test_prefix_and_suffix_of_two_patterns_may_overlap_in_a_name():
+    both = parse_name_pattern("ab*").intersection(parse_name_pattern("*ba"))
+    assert both is not None
+    assert both.matches("aba")
+    assert not parse_name_pattern("ab*ba").matches("aba")
+
+
+def test_infixes_add_up_to_a_limit():
+    pattern = ANY_NAME
+    infixes = [f"*x{number:02}*" for number in range(INFIXES_MAX)]
+    for text in infixes:
+        found = pattern.intersection(parse_name_pattern(text))
+        assert found is not None
+        pattern = found
+    assert pattern.parts() == tuple(infixes)
+    with pytest.raises(PatternTooComplex):
+        pattern.intersection(parse_name_pattern("*y*"))
+
+
+@pytest.mark.parametrize(
+    "parts", [[], ["*", "a*"], ["a*", "a*"], ["*b", "a*"], ["*y*", "*x*"], ["a", "b"], ["a*"] * 30]
+)
+def test_a_conjunction_is_written_in_one_way(parts):
+    with pytest.raises(BadPattern):
+        pattern_of_parts(parts)
+
+
+def test_an_exact_name_is_a_pattern():
+    assert exact_name("a.b") == parse_name_pattern("a.b")
+    with pytest.raises(BadPattern):
+        exact_name("a*")
