@@ -30,6 +30,16 @@ LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "tools" / "uv.lock.txt"
 BUILD_LOCK = ROOT / "tools" / "build.lock.txt"
 
+PIP_TO_UV = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+    "trusted-host": "UV_INSECURE_HOST",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
+
 NO_PIP = """\
 Python is here, but it has neither pip nor ensurepip, so nothing can be installed.
 On Debian and Ubuntu: apt install python3-venv
@@ -108,11 +118,12 @@ def find_uv(pip: list[str] | None) -> list[str] | None:
 
 def install_with_uv(uv: list[str], environment: Mapping[str, str]) -> bool:
     """Make the environment equal to the lock. Say whether that worked."""
+    fresh = ["-q", "--clear", "--python", sys.executable, str(VENV)]
     to_venv = ["--python", str(PYTHON)]
     hashed = ["--require-hashes", "--build-constraints", str(BUILD_LOCK)]
     editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     return (
-        (is_usable(PYTHON) or run([*uv, "venv", "-q", "--clear", "--python", sys.executable, str(VENV)]))
+        (is_usable(PYTHON) or run([*uv, "venv", *fresh], environment))
         and run([*uv, "pip", "sync", "-q", *to_venv, *hashed, str(LOCK)], environment)
         and run([*uv, "pip", "install", "-q", *to_venv, *editable], environment)
     )
@@ -126,19 +137,14 @@ def environment_for_uv(pip: list[str] | None) -> dict[str, str]:
     """
     given = dict(os.environ)
     settings = pip_settings(pip)
-    handed_on: dict[str, str] = {}
-    if "UV_INDEX_URL" not in given and "index-url" in settings:
-        handed_on["UV_DEFAULT_INDEX"] = settings["index-url"]
+    handed_on = {name: settings[option] for option, name in PIP_TO_UV.items() if option in settings}
+    if "UV_INDEX_URL" in given:  # the older name for the same thing
+        handed_on.pop("UV_DEFAULT_INDEX", None)
     remote = [url for url in settings.get("extra-index-url", "").split() if url.startswith("http")]
     if remote:
         handed_on |= {"UV_INDEX": " ".join(remote), "UV_INDEX_STRATEGY": "unsafe-best-match"}
-    if "cert" in settings:
-        handed_on["SSL_CERT_FILE"] = settings["cert"]
-    if "trusted-host" in settings:
-        handed_on["UV_INSECURE_HOST"] = settings["trusted-host"]
-    if not is_writable(
-        Path(given.get("XDG_CACHE_HOME") or Path(given.get("HOME") or "/nonexistent") / ".cache")
-    ):
+    home = Path(given.get("HOME") or "/nonexistent")
+    if not is_writable(Path(given.get("XDG_CACHE_HOME") or home / ".cache")):
         handed_on["UV_CACHE_DIR"] = str(BUILD / "uv-cache")
     return {**handed_on, **given}
 
