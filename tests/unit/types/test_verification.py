@@ -370,3 +370,32 @@ def test_the_cache_is_bounded_and_forgets_what_was_not_used_longest():
     assert len(cache) == 2
     assert verify_definition(one, at=NOON, cache=cache) is kept
     assert verify_definition(two, at=NOON, cache=cache) is not forgotten
+
+
+def test_a_flood_of_new_types_does_not_push_out_a_type_in_use():
+    cache = VerifiedTypeCache(types_max=4)
+    used = sign_definition(numberplate(), PITO)
+    kept = verify_definition(used, at=NOON, cache=cache)
+    for number in range(1, 20):
+        verify_definition(sign_definition(numberplate(number=number), PITO), at=NOON, cache=cache)
+        assert verify_definition(used, at=NOON, cache=cache) is kept
+    assert len(cache) == 4
+
+
+def test_the_longest_lived_of_several_chains_is_relied_on():
+    short, long = (manage(PITO, MANAGER, validity=valid(-1, hours)) for hours in (1, 5))
+    for credentials in ((short, long), (long, short)):
+        assert verify_definition(later(credentials=credentials), at=NOON).validity == valid(-1, 5)
+
+
+def test_rights_on_different_attributes_add_up():
+    credentials = tuple(
+        manage(PITO, MANAGER, Action.MANAGE_RENAME, attributes=frozenset({uid}))
+        for uid in (PLATE.uid, TIME.uid)
+    )
+    renamed = (attribute("plate", PLATE.uid), attribute("seen-at", TIME.uid, Kind.TIMESTAMP), LOCATION)
+    assert (
+        len(verify_definition(later(*renamed, credentials=credentials), at=NOON, previous=FIRST).changes) == 2
+    )
+    with pytest.raises(ChangeNotGranted):
+        verify_definition(later(*renamed, credentials=credentials[:1]), at=NOON, previous=FIRST)
