@@ -8,16 +8,15 @@ and one for all the rest. A `Place` holds all that its filter admits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
 from maia.events import AttributeUid, Kind, PresentValue, Value, kind_of
-from maia.predicates.constraints import Constraint, Constraints
 from maia.predicates.measure import Choices, Domain, Domains, Span, share_of
 from maia.predicates.order_codes import code_of
-from maia.predicates.sides import Side, holds_for, side_of
+from maia.predicates.sides import Asked, Side, holds_for
 
 __all__ = ["Geometry", "Interval", "Length", "Listing", "Place"]
 
@@ -25,7 +24,7 @@ Interval: TypeAlias = tuple[float, float]
 _NOWHERE: Final[Interval] = (1.0, 0.0)
 _EVERYWHERE: Final[Interval] = (0.0, 1.0)
 
-_Asked: TypeAlias = tuple[Constraint, ...]
+_Filter: TypeAlias = Mapping[AttributeUid, Asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,10 @@ class Length:
             return _NOWHERE
         if side.kind is not self.span.kind:
             return _EVERYWHERE
-        first, last = code_of(self.span.low), code_of(self.span.high)
-        low, high = (min(max(code, first), last) for code in (side.low, side.high))
-        width = 0.0 if self.span.kind is Kind.FLOAT or side.high < first or side.low > last else 1.0
-        return self.span.position(low) / self.span.size, (self.span.position(high) + width) / self.span.size
+        span = self.span
+        low, high = (min(max(code, span.first), span.last) for code in (side.low, side.high))
+        width = 0.0 if span.kind is Kind.FLOAT or side.high < span.first or side.low > span.last else 1.0
+        return span.position(low) / span.size, (span.position(high) + width) / span.size
 
     def is_filled_by(self, side: Side | None) -> bool:
         """Say whether a side admits everything in its interval."""
@@ -61,19 +60,21 @@ class Listing:
     weight: float
     rest: float
 
-    def bits(self, asked: _Asked | None, side: Side | None) -> int:
+    def bits(self, asked: Asked | None) -> int:
         """Return bits that hold all values that meet the constraints; None asks for nothing."""
         if asked is None:
             return (2 << len(self.values)) - 1
-        if side is None:
+        if asked.side is None:
             return 0
-        if side.members is not None:
-            places = (self.bit_of.get((kind_of(value), value)) for value in side.members)
+        if asked.side.members is not None:
+            places = (self.bit_of.get((kind_of(value), value)) for value in asked.side.members)
             return sum(1 << place for place in places if place is not None)
-        met = (
-            place for place, value in enumerate(self.values) if value is not None and holds_for(asked, value)
+        met = sum(
+            1 << place
+            for place, value in enumerate(self.values)
+            if value is not None and holds_for(asked.constraints, value)
         )
-        return sum(1 << place for place in met) | (1 << len(self.values))
+        return met | (1 << len(self.values))
 
     def share(self, bits: int) -> float:
         """Return the share of a set of bits."""
@@ -95,7 +96,7 @@ class Place:
 class Geometry:
     """The dimensions that some filters speak of, and where each of the filters lies."""
 
-    def __init__(self, originals: Sequence[Constraints], domains: Domains) -> None:
+    def __init__(self, originals: Sequence[_Filter], domains: Domains) -> None:
         self.originals = tuple(originals)
         self.domains = domains
         dimensions = [
@@ -106,18 +107,17 @@ class Geometry:
         self.listings = tuple(one for one in dimensions if isinstance(one, Listing))
         self.places = tuple(self.place(one) for one in originals)
 
-    def place(self, constraints: Constraints) -> Place:
+    def place(self, asked: _Filter) -> Place:
         """Return where a filter lies."""
-        sides = {uid: side_of(asked) for uid, asked in constraints.items()}
-        measured = [one for one in self.lengths if one.uid in sides]
+        measured = [one for one in self.lengths if one.uid in asked]
         return Place(
             intervals=tuple(
-                one.interval(sides[one.uid]) if one.uid in sides else _EVERYWHERE for one in self.lengths
+                one.interval(asked[one.uid].side) if one.uid in asked else _EVERYWHERE for one in self.lengths
             ),
-            bits=tuple(one.bits(constraints.get(one.uid), sides.get(one.uid)) for one in self.listings),
-            share=share_of(constraints, self.domains),
+            bits=tuple(one.bits(asked.get(one.uid)) for one in self.listings),
+            share=share_of(asked, self.domains),
             # Lists of originals are exact, so only lengths can leave a place unfilled.
-            is_full=all(one.is_filled_by(sides[one.uid]) for one in measured),
+            is_full=all(one.is_filled_by(asked[one.uid].side) for one in measured),
         )
 
     def shared(self, one: Place, other: Place) -> float:
@@ -130,21 +130,21 @@ class Geometry:
         return lengths * prod(listing.share(bits & other_bits) for listing, bits, other_bits in pairs)
 
 
-def _dimension(uid: AttributeUid, domain: Domain, asked: Sequence[_Asked]) -> Length | Listing:
+def _dimension(uid: AttributeUid, domain: Domain, asked: Sequence[Asked]) -> Length | Listing:
     if isinstance(domain, Choices):
         return _listing(uid, domain.values, weight=1 / len(domain.values), rest=0.0)
-    sides = [side for some in asked if (side := side_of(some)) is not None]
+    sides = [some.side for some in asked if some.side is not None]
     if any(side.members is None for side in sides):
         return Length(uid, domain)
     # Where every filter lists its values, a merged list lets nothing more through and a range would.
     values = _inside(domain, (value for side in sides for value in side.members or ()))
-    weight = domain.length(code_of(domain.low), code_of(domain.low)) / domain.size
+    weight = domain.length(domain.first, domain.first) / domain.size
     return _listing(uid, values, weight=weight, rest=1 - weight * len(values))
 
 
 def _inside(span: Span, values: Iterable[PresentValue]) -> tuple[PresentValue, ...]:
-    first, last = code_of(span.low), code_of(span.high)
-    found = {value for value in values if kind_of(value) is span.kind and first <= code_of(value) <= last}
+    same_kind = {value for value in values if kind_of(value) is span.kind}
+    found = {value for value in same_kind if span.first <= code_of(value) <= span.last}
     return tuple(sorted(found, key=code_of))
 
 

@@ -7,13 +7,13 @@ constraint where all agree, and `exists` or nothing where no better is known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maia.events import AttributeUid, Kind
-from maia.predicates.constraints import Constraint, Constraints
+from maia.predicates.constraints import Constraint
 from maia.predicates.order_codes import code_range, is_faithful, value_of
-from maia.predicates.sides import Side, side_of
+from maia.predicates.sides import Asked, Side
 from maia.predicates.syntax import Comparison, Exists, Membership, Operator
 
 __all__ = ["LISTED_MAX", "joined"]
@@ -21,38 +21,29 @@ __all__ = ["LISTED_MAX", "joined"]
 LISTED_MAX: Final = 64
 """A merged list with more literals than this becomes a range, or `exists`."""
 
-_Asked = tuple[Constraint, ...]
+_Constraints = tuple[Constraint, ...]
 
 
-def joined(filters: Sequence[Constraints]) -> dict[AttributeUid, _Asked]:
+def joined(filters: Sequence[Mapping[AttributeUid, Asked]]) -> dict[AttributeUid, _Constraints]:
     """Return constraints that cover every filter; at least one is given."""
     # A filter that visibly admits nothing is covered by anything, so it need not widen the others.
-    split = [(one, sides) for one in filters if (sides := _sides_of(one)) is not None]
-    if not split:
-        return dict(filters[0])
-    shared = [uid for uid in split[0][0] if all(uid in one for one, _ in split)]
-    return {
-        uid: _joined_on(uid, [one[uid] for one, _ in split], [sides[uid] for _, sides in split])
-        for uid in shared
-    }
+    some = [one for one in filters if all(asked.side is not None for asked in one.values())] or filters[:1]
+    shared = [uid for uid in some[0] if all(uid in one for one in some)]
+    return {uid: _joined_on(uid, [one[uid] for one in some]) for uid in shared}
 
 
-def _sides_of(constraints: Constraints) -> dict[AttributeUid, Side] | None:
-    sides = {uid: side_of(asked) for uid, asked in constraints.items()}
-    known = {uid: side for uid, side in sides.items() if side is not None}
-    return known if len(known) == len(sides) else None
-
-
-def _joined_on(uid: AttributeUid, asked: Sequence[_Asked], sides: Sequence[Side]) -> _Asked:
-    if all(set(some) == set(asked[0]) for some in asked):
-        return asked[0]
+def _joined_on(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints:
+    first = set(asked[0].constraints)
+    if all(set(one.constraints) == first for one in asked):
+        return asked[0].constraints
+    sides = [one.side for one in asked if one.side is not None]
     kind = sides[0].kind
     if kind is None or any(side.kind is not kind for side in sides):
         return (Exists(uid),)
     return _listed(uid, sides) or _ranged(uid, kind, sides) or (Exists(uid),)
 
 
-def _listed(uid: AttributeUid, sides: Sequence[Side]) -> _Asked | None:
+def _listed(uid: AttributeUid, sides: Sequence[Side]) -> _Constraints | None:
     members = frozenset(value for side in sides for value in side.members or ())
     if any(side.members is None for side in sides) or len(members) > LISTED_MAX:
         return None
@@ -61,7 +52,7 @@ def _listed(uid: AttributeUid, sides: Sequence[Side]) -> _Asked | None:
     return (Comparison(uid, Operator.EQ, next(iter(members))),)
 
 
-def _ranged(uid: AttributeUid, kind: Kind, sides: Sequence[Side]) -> _Asked | None:
+def _ranged(uid: AttributeUid, kind: Kind, sides: Sequence[Side]) -> _Constraints | None:
     if not is_faithful(kind) or not kind.is_ordered:
         return None
     low, high = min(side.low for side in sides), max(side.high for side in sides)

@@ -10,18 +10,19 @@ floats), because it is the product of the shares on its attributes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind, PresentValue, Value, kind_of
-from maia.predicates.constraints import Constraint, Constraints, unnegated
+from maia.predicates.constraints import Constraint, unnegated
 from maia.predicates.order_codes import code_of, code_range, value_of
-from maia.predicates.sides import Side, holds_for, side_of
+from maia.predicates.sides import Asked, Side, holds_for
 from maia.predicates.syntax import Comparison, Membership, TextMatch
 
-__all__ = ["BadDomain", "Choices", "Domain", "Domains", "Span", "derived_domains", "share_of", "share_on"]
+__all__ = ["BadDomain", "Choices", "Domain", "Domains", "Span", "derived_domains", "share_of"]
 
 CHOICES_MAX: Final = 100_000
 _NUMBERS: Final = (Kind.INT, Kind.TIMESTAMP, Kind.FLOAT)
@@ -39,27 +40,27 @@ class Span:
 
     low: PresentValue
     high: PresentValue
+    kind: Kind = field(init=False, repr=False)
+    first: int = field(init=False, repr=False)
+    last: int = field(init=False, repr=False)
+    """The codes of both ends."""
+    size: float = field(init=False, repr=False)
+    """The number of values, or the length for floats."""
 
     def __post_init__(self) -> None:
         """Refuse two ends of different kinds, in the wrong order, or without a length."""
-        if kind_of(self.low) is not kind_of(self.high) or self.kind not in _NUMBERS:
+        if kind_of(self.low) is not kind_of(self.high) or kind_of(self.low) not in _NUMBERS:
             raise BadDomain("a span runs between two ints, two floats or two timestamps")
+        object.__setattr__(self, "kind", kind_of(self.low))
+        object.__setattr__(self, "first", code_of(self.low))
+        object.__setattr__(self, "last", code_of(self.high))
+        object.__setattr__(self, "size", self.length(self.first, self.last))
         if not self.size > 0:
             raise BadDomain("a span needs its low end first, and some length")
 
-    @property
-    def kind(self) -> Kind:
-        """Return the kind of all values of the span."""
-        return kind_of(self.low)
-
-    @property
-    def size(self) -> float:
-        """Return the number of values, or the length for floats."""
-        return self.length(code_of(self.low), code_of(self.high))
-
     def length(self, low: int, high: int) -> float:
         """Return how much of the span lies between two codes of its kind, both included."""
-        low, high = max(low, code_of(self.low)), min(high, code_of(self.high))
+        low, high = max(low, self.first), min(high, self.last)
         if low > high:
             return 0.0
         start, end = self.position(low), self.position(high)
@@ -69,7 +70,7 @@ class Span:
         """Return where a code lies, in the unit in which the span is measured, from its low end."""
         if self.kind is Kind.FLOAT:
             return float(value_of(code, Kind.FLOAT)) - float(self.low)
-        return float(code - code_of(self.low))
+        return float(code - self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +91,16 @@ Domain: TypeAlias = Span | Choices
 Domains: TypeAlias = Mapping[AttributeUid, Domain]
 
 
-def share_of(constraints: Constraints, domains: Domains) -> float:
-    """Return the share of events that meet all constraints; every attribute has a domain."""
-    share = 1.0
-    for uid, asked in constraints.items():
-        share *= share_on(asked, domains[uid])
-    return share
+def share_of(asked: Mapping[AttributeUid, Asked], domains: Domains) -> float:
+    """Return the share of events that meet all that is asked; every attribute has a domain."""
+    return prod(_share_on(one, domains[uid]) for uid, one in asked.items())
 
 
-def share_on(asked: tuple[Constraint, ...], domain: Domain) -> float:
-    """Return the share of the values of one domain that meet all constraints on it."""
+def _share_on(asked: Asked, domain: Domain) -> float:
     if isinstance(domain, Choices):
-        met = sum(value is not None and holds_for(asked, value) for value in domain.values)
+        met = sum(value is not None and holds_for(asked.constraints, value) for value in domain.values)
         return met / len(domain.values)
-    side = side_of(asked)
-    return 0.0 if side is None else _spanned(side, asked, domain) / domain.size
+    return 0.0 if asked.side is None else _spanned(asked.side, asked.constraints, domain) / domain.size
 
 
 def _spanned(side: Side, asked: tuple[Constraint, ...], span: Span) -> float:
@@ -115,17 +111,11 @@ def _spanned(side: Side, asked: tuple[Constraint, ...], span: Span) -> float:
     if side.members is not None:
         codes = {code_of(value) for value in side.members}
         return sum(span.length(code, code) for code in codes)
-    holes = {code for code in _literal_codes(asked) if side.low <= code <= side.high}
-    left_out = {code for code in holes if not holds_for(asked, _restored(code, asked))}
-    return span.length(side.low, side.high) - sum(span.length(code, code) for code in left_out)
-
-
-def _restored(code: int, asked: tuple[Constraint, ...]) -> PresentValue:
-    return next(value for value in _literals(asked) if code_of(value) == code)
-
-
-def _literal_codes(asked: tuple[Constraint, ...]) -> set[int]:
-    return {code_of(value) for value in _literals(asked)}
+    whole = span.length(side.low, side.high)
+    if side.is_range:
+        return whole
+    holes = {code_of(value) for value in _literals(asked) if not holds_for(asked, value)}
+    return whole - sum(span.length(code, code) for code in holes if side.low <= code <= side.high)
 
 
 def _literals(asked: Iterable[Constraint]) -> list[PresentValue]:
@@ -143,22 +133,24 @@ def _literals(asked: Iterable[Constraint]) -> list[PresentValue]:
     return found
 
 
-def derived_domains(filters: Sequence[Constraints], given: Domains) -> dict[AttributeUid, Domain]:
+def derived_domains(
+    filters: Sequence[Mapping[AttributeUid, Asked]], given: Domains
+) -> dict[AttributeUid, Domain]:
     """Return a domain for every attribute that some filter speaks of, those given first.
 
     Numbers are taken to lie between the lowest and the highest literal that
     any filter mentions. Everything else is one of the mentioned literals, or
     one further value that stands for the rest.
     """
-    asked: dict[AttributeUid, list[tuple[Constraint, ...]]] = {}
-    for constraints in filters:
-        for uid, some in constraints.items():
+    asked: dict[AttributeUid, list[Asked]] = {}
+    for one in filters:
+        for uid, some in one.items():
             asked.setdefault(uid, []).append(some)
     return {uid: given.get(uid) or _derived(some) for uid, some in asked.items()}
 
 
-def _derived(asked: list[tuple[Constraint, ...]]) -> Domain:
-    literals = [value for some in asked for value in _literals(some)]
+def _derived(asked: list[Asked]) -> Domain:
+    literals = [value for some in asked for value in _literals(some.constraints)]
     kinds = {kind_of(value) for value in literals}
     if len(kinds) == 1 and (kind := kinds.pop()) in _NUMBERS and not _all_listed(asked):
         low, high = min(literals, key=code_of), max(literals, key=code_of)
@@ -167,9 +159,8 @@ def _derived(asked: list[tuple[Constraint, ...]]) -> Domain:
     return Choices((*list(unique.values())[: CHOICES_MAX - 1], _other_than(literals)))
 
 
-def _all_listed(asked: list[tuple[Constraint, ...]]) -> bool:
-    sides = [side_of(some) for some in asked]
-    return all(side is None or side.members is not None for side in sides)
+def _all_listed(asked: list[Asked]) -> bool:
+    return all(some.side is None or some.side.members is not None for some in asked)
 
 
 def _whole(kind: Kind) -> Span:

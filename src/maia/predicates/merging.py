@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid
-from maia.predicates.constraints import Constraints, constraints_of
+from maia.predicates.constraints import constraints_of
 from maia.predicates.geometry import Geometry
 from maia.predicates.joining import joined
 from maia.predicates.measure import Domains, derived_domains
 from maia.predicates.pairing import grouped
+from maia.predicates.sides import Asked, asked_of
 from maia.predicates.spill import boxes_of, spill_bound
 from maia.predicates.syntax import AllOf, Predicate
 
@@ -33,6 +34,8 @@ __all__ = ["MERGED_FROM_MAX", "BadMerge", "Merged", "merge"]
 
 MERGED_FROM_MAX: Final = 200_000
 _NO_DOMAINS: Final[Domains] = {}
+
+_Filter: TypeAlias = Mapping[AttributeUid, Asked]
 
 
 class BadMerge(BadInput):
@@ -59,12 +62,12 @@ def merge(filters: Sequence[Predicate], *, size_max: int, domains: Domains = _NO
     `derived_domains` says.
     """
     _check_sizes(len(filters), size_max)
-    originals = [constraints_of(one) for one in filters]
+    originals = [asked_of(constraints_of(one)) for one in filters]
     measured = derived_domains(originals, domains)
     geometry = Geometry(originals, measured)
     groups = grouped(boxes_of(geometry), size_max=size_max)
     merged = [_merged(filters, originals, group) for group in groups]
-    bound = spill_bound(geometry, groups, [constraints for _, constraints in merged])
+    bound = spill_bound(geometry, groups, [asked for _, asked in merged])
     return Merged(tuple(one for one, _ in merged), bound, tuple(tuple(group) for group in groups))
 
 
@@ -76,13 +79,13 @@ def _check_sizes(count: int, size_max: int) -> None:
 
 
 def _merged(
-    filters: Sequence[Predicate], originals: Sequence[Constraints], group: Sequence[int]
-) -> tuple[Predicate, Constraints]:
+    filters: Sequence[Predicate], originals: Sequence[_Filter], group: Sequence[int]
+) -> tuple[Predicate, _Filter]:
     """Return one filter that covers a group; a group of one keeps its filter as it was written."""
     if len(group) == 1:
         return filters[group[0]], originals[group[0]]
     constraints = joined([originals[number] for number in group])
-    return _written(constraints), constraints
+    return _written(constraints), asked_of(constraints)
 
 
 def _written(constraints: Mapping[AttributeUid, tuple[Predicate, ...]]) -> Predicate:

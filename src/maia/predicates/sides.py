@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from maia.events import Kind, PresentValue, kind_of
-from maia.predicates.constraints import Constraint, unnegated
+from maia.events import AttributeUid, Kind, PresentValue, kind_of
+from maia.predicates.constraints import Constraint, Constraints, unnegated
 from maia.predicates.meaning import atom_holds_for
 from maia.predicates.order_codes import CODE_MAX, CODE_MIN, code_of, code_range, is_faithful, value_of
 from maia.predicates.syntax import Comparison, Exists, Membership, Not, Operator, TextMatch, TextTest
 
-__all__ = ["ANYTHING", "Side", "holds_for", "side_of", "side_within"]
+__all__ = ["ANYTHING", "Asked", "Side", "asked_of", "holds_for", "side_of", "side_within"]
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -41,6 +41,19 @@ class Side:
 
 
 ANYTHING: Final = Side(kind=None, low=CODE_MIN, high=CODE_MAX, is_range=True, members=None, samples=())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Some constraints on one attribute, and the values that meet them; None if there are none."""
+
+    constraints: tuple[Constraint, ...]
+    side: Side | None
+
+
+def asked_of(constraints: Constraints) -> dict[AttributeUid, Asked]:
+    """Bracket what a filter asks of each of its attributes."""
+    return {uid: Asked(asked, side_of(asked)) for uid, asked in constraints.items()}
 
 
 def side_of(constraints: tuple[Constraint, ...]) -> Side | None:

@@ -7,18 +7,18 @@ Rounding is paid for by a slack that is far larger than all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from maia.predicates.constraints import Constraints
+from maia.events import AttributeUid
 from maia.predicates.geometry import Geometry, Place
 from maia.predicates.pairing import BITS, Boxes
-from maia.predicates.sides import side_of
+from maia.predicates.sides import Asked
 
 __all__ = ["boxes_of", "spill_bound"]
 
@@ -27,6 +27,7 @@ _CELLS_MAX: Final = 1 << 16
 _FULL_MAX: Final = 256
 _COMPARED_MAX: Final = 1024
 
+_Filter: TypeAlias = Mapping[AttributeUid, Asked]
 _Flags = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
@@ -46,7 +47,7 @@ def boxes_of(geometry: Geometry) -> Boxes:
     return Boxes(low, high, bits, in_use, filled)
 
 
-def spill_bound(geometry: Geometry, groups: Sequence[Sequence[int]], merged: Sequence[Constraints]) -> float:
+def spill_bound(geometry: Geometry, groups: Sequence[Sequence[int]], merged: Sequence[_Filter]) -> float:
     """Return a number that the true spill does not exceed."""
     is_tight = [_is_tight(geometry, *case) for case in zip(groups, merged, strict=True)]
     if all(is_tight):
@@ -70,7 +71,7 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 1.0
 
 
-def _is_tight(geometry: Geometry, group: Sequence[int], merged: Constraints) -> bool:
+def _is_tight(geometry: Geometry, group: Sequence[int], merged: _Filter) -> bool:
     """Say whether a merged filter is one of its originals, and lets nothing more through."""
     return len(group) == 1 or any(_same(geometry.originals[one], merged) for one in group)
 
@@ -82,15 +83,13 @@ def _wanted(geometry: Geometry, group: Sequence[int], place: Place) -> float:
     return min(at_least, place.share)
 
 
-def _same(one: Constraints, other: Constraints) -> bool:
-    if one.keys() != other.keys():
-        return False
-    for uid, asked in one.items():
-        side, other_side = side_of(asked), side_of(other[uid])
-        is_known = side is not None and (side.is_range or side.members is not None)
-        if set(asked) != set(other[uid]) and not (is_known and side == other_side):
-            return False
-    return True
+def _same(one: _Filter, other: _Filter) -> bool:
+    return one.keys() == other.keys() and all(_same_on(asked, other[uid]) for uid, asked in one.items())
+
+
+def _same_on(one: Asked, other: Asked) -> bool:
+    is_known = one.side is not None and (one.side.is_range or one.side.members is not None)
+    return (is_known and one.side == other.side) or set(one.constraints) == set(other.constraints)
 
 
 def _by_hull(geometry: Geometry, members: Sequence[Place]) -> float:
