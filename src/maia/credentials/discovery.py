@@ -290,7 +290,7 @@ _BENT_ONE_BY_ONE: Final = (
     _Bent(authority=True),
     _Bent(authority=True, right=True),
     _Bent(authority=True, signature=True),
-    _Bent(authority=True, length=True),
+    _Bent(authority=True, length=True, signature=True),
 )
 
 

@@ -207,23 +207,27 @@ class FlowSearch:
             for other, offered in enumerate(offers)
         ]
         offers[place].append(share)
-        tries = Tries(self.limits.tries_per_share_max)
+        tries, barren = Tries(self.limits.tries_per_share_max), 0
         for chosen in disjoint_choices(
             others, needed=threshold.needed - 1, besides=share.behind, tries=tries
         ):
             shares = tuple(offer for _, offer in sorted([*chosen, (place, share)], key=_place_of))
-            self._join_shares(threshold, shares)
+            barren = 0 if self._join_shares(threshold, shares) else barren + 1
+            # Of 10^18 ways to choose 32 of 64, nearly all grant what the first one grants.
+            if barren > self.limits.flows_per_subject_max:
+                break
         self.steps.spend(self.limits.tries_per_share_max - max(tries.left, 0))
 
-    def _join_shares(self, threshold: Threshold, shares: tuple[Flow, ...]) -> None:
+    def _join_shares(self, threshold: Threshold, shares: tuple[Flow, ...]) -> bool:
+        """Add the flow of a threshold whose shares are these; say whether it was worth keeping."""
         length = sum(share.length for share in shares)
         authority = None
         if self.rules.weighs_authority:
             authority = _common(share.authority for share in shares)
             if authority is None and any(share.authority is not None for share in shares):
-                return
+                return False
         if length > self.limits.certificates_max:
-            return
+            return False
         validity = UNBOUNDED
         for share in shares:
             validity = validity.intersection(share.validity)
@@ -231,26 +235,33 @@ class FlowSearch:
             authority=authority,
             validity=validity,
             may_delegate=all(share.may_delegate for share in shares),
-            behind=frozenset().union(*(share.behind for share in shares)),
+            behind=self._counted(threshold, shares),
             length=length,
             is_passed_on=any(share.is_passed_on for share in shares),
             onward=shares,
         )
-        self._add(threshold, joined)
+        return self._add(threshold, joined)
 
-    def _add(self, holder: Terminal, flow: Flow) -> None:
+    def _counted(self, threshold: Threshold, shares: tuple[Flow, ...]) -> frozenset[Principal]:
+        """Return who must not count again: it matters only where this threshold is a member itself."""
+        if threshold not in self._shares:
+            return frozenset()
+        return frozenset[Principal]().union(*(share.behind for share in shares))
+
+    def _add(self, holder: Terminal, flow: Flow) -> bool:
         """Keep a flow unless a kept one is at least as good, or the subject has enough of them."""
         kept = self.flows.setdefault(holder, [])
         self.steps.spend(1 + len(kept))
         if any(at_least_as_good(one, flow) for one in kept):
-            return
+            return False
         if len(kept) >= self.limits.flows_per_subject_max:
             worse = next((place for place, one in enumerate(kept) if at_least_as_good(flow, one)), None)
             if worse is None:
-                return
+                return False
             del kept[worse]
         kept.append(flow)
         self._waiting.append((holder, flow))
+        return True
 
 
 def flow_search(

@@ -32,10 +32,16 @@ from maia.credentials.broken_chains import (
     StaleConstitution,
     shown_id,
 )
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey, verify_signature
+from maia.credentials.keys import (
+    SIGNATURE_BYTES,
+    BadKey,
+    SignedKind,
+    SigningKey,
+    principal_from_bytes,
+    verify_signature,
+)
 from maia.credentials.principals import LocalName, Principal, QuorumId, Threshold
 from maia.credentials.subject_encoding import (
-    principal_from_expression,
     principal_to_expression,
     subject_from_expression,
     subject_to_expression,
@@ -283,9 +289,16 @@ def _signed_change(expression: SExpression) -> SignedChange:
 
 def _signature(expression: SExpression) -> tuple[Principal, bytes]:
     match expression:
-        case (b"signature", key, bytes(made)) if len(made) == SIGNATURE_BYTES:
-            return principal_from_expression(key), made
+        case (b"signature", (b"ed25519", bytes(key)), bytes(made)) if len(made) == SIGNATURE_BYTES:
+            return _signer(key), made
     raise BadQuorum(f"a signature must be written `(signature KEY BYTES)`, with {SIGNATURE_BYTES} bytes")
+
+
+def _signer(key: bytes) -> Principal:
+    try:
+        return principal_from_bytes(key)
+    except BadKey as problem:
+        raise BadQuorum(f"a signer of a change cannot be read: {problem.message}") from problem
 
 
 def _threshold_of_founding(data: bytes) -> Threshold:
@@ -318,7 +331,7 @@ def _threshold(expression: SExpression) -> Threshold:
         subject = subject_from_expression(expression)
         if isinstance(subject, Threshold):
             return _checked_members(subject)
-    except BadInput as problem:
+    except (BadInput, BrokenCredential) as problem:
         raise BadQuorum(f"the members of a quorum cannot be read: {problem.message}") from problem
     raise BadQuorum("a constitution must name its members with `k-of-n`")
 
@@ -339,7 +352,5 @@ def _number(digits: bytes) -> int:
 def _read(data: bytes) -> SExpression:
     try:
         return read_canonical(data, _LIMITS)
-    except BrokenCredential:
-        raise
     except BadInput as problem:
         raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
