@@ -1,0 +1,101 @@
+"""How does the demonstration look on a screen? One function for each table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+
+from maia.cli.grants import authority_record
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maia.scenarios.attempts import Attempt
+    from maia.scenarios.million import Comparison
+    from maia.scenarios.numberplate import NumberplateStory
+    from maia.scenarios.performance import Performance
+
+__all__ = ["NOBODY_MAY_SEE", "show_attempts", "show_comparisons", "show_performance", "show_story"]
+
+NOBODY_MAY_SEE: Final = (("billing office", "location"), ("statistics office", "numberplate"))
+"""Whom the demonstration watches: an office, and the attribute that must never reach it."""
+
+
+def show_story(screen: Console, story: NumberplateStory) -> None:
+    """Show who granted what to whom."""
+    from maia.credentials import AuthorisationCertificate, TypePattern
+    from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
+
+    names = {attribute.uid: attribute.name for attribute in NUMBERPLATE_ATTRIBUTES}
+    table = Table(title="Who granted what: certificates for uk.gov.pito.Numberplate", title_justify="left")
+    for heading in ("issuer", "subject", "actions", "attributes", "where", "may pass on"):
+        table.add_column(heading)
+    for signed in story.certificates:
+        certificate = signed.certificate
+        assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - the story issues no others
+        if not isinstance(certificate.authority.resources, TypePattern):
+            continue
+        record = authority_record(certificate.authority, names)
+        ends = certificate.comment.split(" to ")
+        granted = (_joined(record["actions"]), _joined(record["attributes"]), str(record.get("where", "")))
+        table.add_row(*ends, *granted, "yes" if certificate.may_delegate else "no")
+    screen.print(table)
+
+
+def show_performance(screen: Console, performance: Performance) -> None:
+    """Show what was written, what travelled and who saw what."""
+    table = Table(title="What the camera at Victoria wrote, and who saw what", title_justify="left")
+    for heading in ("camera wrote", "network carried", *(one.office for one in performance.received)):
+        table.add_column(heading)
+    inboxes = {
+        one.office: {str(event["timestamp"]): event for event in one.events} for one in performance.received
+    }
+    for written, sent in zip(performance.written, performance.sent, strict=True):
+        moment = str(sent["timestamp"])
+        cells = [_cell(inbox.get(moment)) for inbox in inboxes.values()]
+        table.add_row(_cell(written), _cell(sent), *cells)
+    screen.print(table)
+    for office, attribute in NOBODY_MAY_SEE:
+        received = next(one for one in performance.received if one.office == office)
+        values = received.values_of(attribute)
+        screen.print(
+            f"  {office}: {len(received.events)} events, {len(values)} values of `{attribute}` among them"
+        )
+    screen.print()
+
+
+def show_attempts(screen: Console, tried: list[Attempt]) -> None:
+    """Show who tried for more, and the answer."""
+    table = Table(title="Those who tried for more", title_justify="left")
+    for heading in ("attempt", "answer", "reason as the attacker reads it"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "answer")
+    for one in tried:
+        table.add_row(one.title, one.code or "SUCCEEDED", one.sentence)
+    screen.print(table)
+
+
+def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) -> None:
+    """Show what each office saw through Spark, and whether the kernel says the same."""
+    if not compared:
+        return
+    table = Table(title=f"The same Views as Spark jobs over {rows:,} sightings", title_justify="left")
+    for heading in ("office", "rows", "plates", "times", "places", "Spark", "kernel agrees"):
+        table.add_column(heading, justify="left" if heading == "office" else "right")
+    for one in compared:
+        counts = (f"{one.values_seen[name]:,}" for name in ("numberplate", "timestamp", "location"))
+        agrees = "on every row" if one.same else "NO"
+        table.add_row(one.office, f"{one.seen_by_spark:,}", *counts, f"{one.spark_s:.1f} s", agrees)
+    screen.print(table)
+
+
+def _cell(event: object) -> str:
+    if not isinstance(event, dict):
+        return "-"
+    return "\n".join(
+        str(event.get(name)) if event.get(name) is not None else "·" for name in ("numberplate", "location")
+    )
+
+
+def _joined(words: object) -> str:
+    return " ".join(words) if isinstance(words, list) else str(words)
