@@ -12,10 +12,12 @@ of "no", and `counterexample` shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from maia.events import AttributeUid, PresentValue
+from maia.predicates.independent_groups import Group, conjuncts, groups_of, product
 from maia.predicates.meaning import admits
 from maia.predicates.normal_form import (
     Clause,
@@ -32,6 +34,7 @@ from maia.predicates.syntax import (
     AllOf,
     AnyOf,
     Predicate,
+    attributes_of,
     checked_size,
 )
 
@@ -62,17 +65,15 @@ def may_overlap(one: Predicate, other: Predicate) -> bool:
 
 def counterexample(*, wide: Predicate, narrow: Predicate) -> dict[AttributeUid, PresentValue] | None:
     """Return an event that `narrow` admits and `wide` does not, or None where none was found."""
-    steps = Steps()
-    try:
-        wide_clauses = clauses_of(_formula(wide), steps)
-        for clause in clauses_of(_formula(narrow), steps):
-            for left in _left_over(clause, wide_clauses, steps):
-                event = _sample(left, steps)
-                # Asked again of the meaning itself: an example that is shown to people must be one.
-                if event is not None and admits(narrow, event) and not admits(wide, event):
-                    return event
-    except OutOfSteps:
-        return None
+    steps, groups = Steps(), groups_of(_formula(narrow))
+    for part in conjuncts(_formula(wide)):
+        try:
+            event = _event_outside(part, groups, steps)
+        except OutOfSteps:
+            return None
+        # Asked again of the meaning itself: an example that is shown to people must be one.
+        if event is not None and admits(narrow, event) and not admits(wide, event):
+            return event
     return None
 
 
@@ -81,7 +82,7 @@ def intersection(one: Predicate, other: Predicate) -> Predicate:
 
     Refused with `PredicateTooLarge` where the two together outgrow the limits.
     """
-    parts = tuple(dict.fromkeys((*_conjuncts(checked_size(one)), *_conjuncts(checked_size(other)))))
+    parts = tuple(dict.fromkeys((*conjuncts(checked_size(one)), *conjuncts(checked_size(other)))))
     if NEVER in parts:
         return NEVER
     return checked_size(parts[0] if len(parts) == 1 else AllOf(parts))
@@ -101,33 +102,55 @@ def _formula(predicate: Predicate) -> Predicate:
     return is_true_formula(checked_size(predicate))
 
 
-def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
-    if isinstance(predicate, AllOf):
-        for part in predicate.parts:
-            yield from _conjuncts(part)
-    else:
-        yield predicate
-
-
 # --- the proof: what do the wide filter's clauses leave of the narrow filter's? ---
 
 
 def _proved(wide: Predicate, narrow: Predicate) -> bool:
     if wide == narrow:
         return True
+    steps, groups = Steps(), groups_of(narrow)
+    if all(_covers_groups(part, groups, steps) for part in conjuncts(wide)):
+        return True
+    return any(_covers_groups(NEVER, [group], steps) for group in groups)
+
+
+def _covers_groups(part: Predicate, groups: list[Group], steps: Steps) -> bool:
+    """Say whether one part of the wide filter covers the groups that speak of its attributes."""
+    about = _about(part, groups)
     try:
-        steps = Steps()
-        return _covers_clauses(wide, clauses_of(narrow, steps), steps)
+        return _covers_clauses(part, product(about, steps), steps)
     except OutOfSteps:
-        return _visibly(wide, narrow)
+        return _visibly(part, AllOf(tuple(chain.from_iterable(group.parts for group in about))))
+
+
+def _about(part: Predicate, groups: list[Group]) -> list[Group]:
+    if len(groups) == 1:
+        return groups
+    attributes = attributes_of(part)
+    return [group for group in groups if not attributes.isdisjoint(group.attributes)]
 
 
 def _covers_clauses(wide: Predicate, narrow: list[Clause], steps: Steps) -> bool:
-    if isinstance(wide, AllOf):
-        # Part by part, so that a conjunction of alternatives need not be spread out.
-        return all(_covers_clauses(part, narrow, steps) for part in wide.parts)
     wide_clauses = clauses_of(wide, steps)
     return all(not _anything_left(clause, wide_clauses, steps) for clause in narrow)
+
+
+def _event_outside(
+    part: Predicate, groups: list[Group], steps: Steps
+) -> dict[AttributeUid, PresentValue] | None:
+    """Return an event of all groups that is outside one part of the wide filter."""
+    about, wide = _about(part, groups), clauses_of(part, steps)
+    outside = (left for clause in product(about, steps) for left in _left_over(clause, wide, steps))
+    event = _first_sample(outside, steps)
+    for group in groups:
+        if event is not None and group not in about:
+            rest = _first_sample(group.clauses(steps), steps)
+            event = None if rest is None else event | rest
+    return event
+
+
+def _first_sample(clauses: Iterable[Clause], steps: Steps) -> dict[AttributeUid, PresentValue] | None:
+    return next((found for clause in clauses if (found := _sample(clause, steps)) is not None), None)
 
 
 def _anything_left(clause: Clause, wide: list[Clause], steps: Steps) -> bool:
@@ -185,7 +208,7 @@ _STEPS_TO_COMPARE: Final = 50
 
 def _visibly(wide: Predicate, narrow: Predicate) -> bool:
     try:
-        return _visibly_covers(wide, narrow, Steps())
+        return wide in conjuncts(narrow) or _visibly_covers(wide, narrow, Steps())
     except OutOfSteps:
         return False
 
@@ -257,6 +280,6 @@ def _settles(decisive: Predicate, whole: Predicate, steps: Steps) -> bool:
 def _within_steps(*, wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
     try:
         steps.spend()
-        return _covers_clauses(wide, clauses_of(narrow, steps), steps)
+        return all(_covers_clauses(part, clauses_of(narrow, steps), steps) for part in conjuncts(wide))
     except OutOfSteps:
         return False

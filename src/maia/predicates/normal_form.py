@@ -86,7 +86,7 @@ def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
         case Not(inner):
             return is_true_formula(inner, negate=not negate)
         case AllOf(parts) | AnyOf(parts):
-            inner_parts = tuple(is_true_formula(part, negate=negate) for part in parts)
+            inner_parts = tuple([is_true_formula(part, negate=negate) for part in parts])
             return AllOf(inner_parts) if isinstance(predicate, AllOf) is not negate else AnyOf(inner_parts)
         case atom:
             return negated(atom) if negate else atom

@@ -199,12 +199,13 @@ def checked_size(
             case Not(inner):
                 pending.append((inner, depth + 1))
             case AllOf(parts) | AnyOf(parts):
-                pending.extend((part, depth + 1) for part in parts)
+                # Counted before they are visited: a million parts are refused, not walked.
+                pending.extend((part, depth + 1) for part in parts[: nodes_max + 1])
             case Membership(_, literals):
                 nodes += len(literals)
             case _:
                 pass
-        if nodes > nodes_max:
+        if nodes + len(pending) > nodes_max:
             raise PredicateTooLarge(f"the predicate has more than {nodes_max} parts")
     return predicate
 
