@@ -8,8 +8,8 @@ are Miklós's definitions, asked of every notification in a small universe.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
@@ -44,7 +44,7 @@ class World:
         """Every certificate of the list agrees, and together they lead from the owner to the requester."""
         certificates = [signed.certificate for signed in path]
         assert all(isinstance(one, AuthorisationCertificate) for one in certificates)
-        linked = all(one.subject == after.issuer for one, after in itertools.pairwise(certificates))
+        linked = all(one.subject == after.issuer for one, after in pairwise(certificates))
         return (
             certificates[0].issuer == self.resource.owner
             and certificates[-1].subject == self.requester

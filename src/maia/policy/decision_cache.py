@@ -8,7 +8,6 @@ only within the period in which time could not have changed it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
@@ -43,7 +42,7 @@ class DecisionCache:
     def __init__(self, decisions_max: int = DECISIONS_MAX) -> None:
         """Remember at most `decisions_max` decisions."""
         self.decisions_max = decisions_max
-        self._remembered: OrderedDict[Request, _Remembered] = OrderedDict()
+        self._remembered: dict[Request, _Remembered] = {}
 
     def __len__(self) -> int:
         """Return how many decisions are remembered."""
@@ -54,19 +53,22 @@ class DecisionCache:
         # INVARIANT: identity, not equality. Evidence and facts are immutable, so the same object says the
         # same thing; whoever learns something new builds a new object, and cannot forget to tell the cache.
         known = self._remembered.get(request)
-        if (
-            known is not None
-            and known[0] is evidence
-            and (known[1] is None or known[1] is facts)
-            and known[2] <= now <= known[3]
-        ):
-            return known[4]
+        if known is not None:
+            seen_evidence, seen_facts, since, until, decision = known
+            if (
+                seen_evidence is evidence
+                and (seen_facts is facts or seen_facts is None)
+                and since <= now <= until
+            ):
+                return decision
         return self._decide_anew(request, evidence, facts, now)
 
     def _decide_anew(self, request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
         decision = decide(request, evidence, facts, now)
         conditional = any(chain.authority.condition != ALWAYS for chain in evidence.chains)
         since, until = decision.stable.not_before, decision.stable.not_after
+        # Taken out first, so that what was decided last stands last and is forgotten last.
+        self._remembered.pop(request, None)
         self._remembered[request] = _Remembered(
             evidence,
             facts if conditional else None,
@@ -74,7 +76,6 @@ class DecisionCache:
             INSTANT_MAX if until is None else until,
             decision,
         )
-        self._remembered.move_to_end(request)
-        while len(self._remembered) > self.decisions_max:
-            self._remembered.popitem(last=False)
+        if len(self._remembered) > self.decisions_max:
+            del self._remembered[next(iter(self._remembered))]
         return decision

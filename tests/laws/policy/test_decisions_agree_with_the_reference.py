@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain as joined
 from itertools import pairwise
 
 import pytest
@@ -51,6 +50,7 @@ ON_DUTY = AttributeUid("on-duty")
 
 SECONDS = 1_000_000
 MOMENTS = tuple(Instant(second * SECONDS) for second in range(0, 40, 5))
+MOMENTS_AND_JUST_AFTER = (*MOMENTS, *(Instant(moment + 1) for moment in MOMENTS))
 
 literals = st.integers(LOW, HIGH)
 constraints = st.one_of(
@@ -120,6 +120,17 @@ def paths(draw):
     return tuple(path)
 
 
+class Drawn(tuple):
+    """A world with its request and evidence; prints what a person needs to see why it fails."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        world = self[0]
+        paths = [[one.certificate for one in path] for path in world.paths]
+        return f"{world.wanted=} {world.bounds=} {dict(world.facts)=} {world.now=} {paths=}"
+
+
 @st.composite
 def worlds(draw, action):
     """A world for the reference, and the request and evidence for `decide` that say the same."""
@@ -142,11 +153,8 @@ def worlds(draw, action):
         universe=UNIVERSE,
     )
     chains = [proof for path in some_paths if (proof := proof_of(path)) is not None]
-    return (
-        world,
-        Request(CLIENT.principal, action, TYPE.name, TYPE, world.wanted),
-        Evidence(tuple(chains), tuple(bounds)),
-    )
+    request = Request(CLIENT.principal, action, TYPE.name, TYPE, world.wanted)
+    return Drawn((world, request, Evidence(tuple(chains), tuple(bounds))))
 
 
 def proof_of(path):
@@ -275,7 +283,7 @@ def test_a_denial_always_has_a_reason_for_both_audiences(drawn):
 @pytest.mark.laws
 @given(
     worlds(Action.SUBSCRIBE),
-    st.lists(st.sampled_from(tuple(joined(*((m, Instant(m + 1)) for m in MOMENTS)))), max_size=8),
+    st.lists(st.sampled_from(MOMENTS_AND_JUST_AFTER), max_size=8),
 )
 def test_a_remembered_decision_is_the_decision(drawn, moments):
     world, request, evidence = drawn
