@@ -71,7 +71,7 @@ LABEL_PATTERNS = pattern_texts(NAMES).map(parse_name_pattern)
 PATH_PATTERNS = st.one_of(PATHS, PATHS.map(lambda path: f"{path}*"), st.just("*")).map(parse_name_pattern)
 OWNERS = st.sampled_from([None, KEYS[0].principal, KEYS[1].principal, QuorumId(b"q" * 32)])
 RESOURCES: st.SearchStrategy[ResourcePattern] = st.one_of(
-    st.just(AnyResource()),
+    st.builds(AnyResource, OWNERS),
     st.builds(TypePattern, OWNERS, LABEL_PATTERNS, st.sampled_from([None, "0", VERSION])),
     st.builds(NetworkPattern, OWNERS, LABEL_PATTERNS),
     st.builds(TopicPattern, OWNERS, PATH_PATTERNS),

@@ -89,17 +89,21 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
     """Return what both grants allow, or None where that is nothing."""
     if one is other:
         return one
-    resources = _both_resources(one.resources, other.resources)
+    # Parts of certificates are remembered, so the usual case is the same part twice: no call for that.
+    mine, yours = one.resources, other.resources
+    resources = yours if mine is yours else _both_resources(mine, yours)
     if resources is None:
         return None
     attributes = _both_attributes(one.attributes, other.attributes)
-    actions = _narrower(one.actions, other.actions)
+    actions = other.actions if one.actions is other.actions else _narrower(one.actions, other.actions)
     if not attributes:
         actions &= _WITHOUT_ATTRIBUTES
     if actions.isdisjoint(FITTING_ACTIONS[type(resources)]):
         return None
-    restriction = _both_terms(one.restriction, other.restriction)
-    condition = _both_terms(one.condition, other.condition)
+    restriction, condition = one.restriction, one.condition
+    if restriction is not other.restriction or condition is not other.condition:
+        restriction = _both_terms(restriction, other.restriction)
+        condition = _both_terms(condition, other.condition)
     for given in (other, one):
         if (
             resources is given.resources
@@ -146,8 +150,6 @@ _PATTERN_OF: Final[dict[type[ResourceName], type[ResourcePattern]]] = {
 
 
 def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
-    if one is other:
-        return one
     if isinstance(other, AnyResource):
         return _part_of_owner(one, other.owner)
     if isinstance(one, AnyResource):
@@ -165,9 +167,9 @@ def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePat
 
 
 def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    if isinstance(one, TypePattern) and isinstance(other, TypePattern):
+        return _both_types(one, other)
     match one, other:
-        case TypePattern(), TypePattern():
-            return _both_types(one, other)
         case NetworkPattern(), NetworkPattern():
             name = None if _apart(one.owner, other.owner) else one.name.intersection(other.name)
             return None if name is None else NetworkPattern(one.owner or other.owner, name)

@@ -11,6 +11,7 @@ the full reader, which alone decides and explains.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
@@ -60,22 +61,52 @@ _PROPAGATE: Final = b"(9:propagate)"
 _SIGNATURE: Final = b")(9:signature7:ed2551964:"
 _SIGNATURE_END: Final = b"))"
 _AFTER_BODY: Final = len(_SIGNATURE) - 1 + SIGNATURE_BYTES + len(_SIGNATURE_END)
-_KEY_SUBJECT: Final = b"(7:subject(7:ed2551932:"
-_KEY_SUBJECT_SIZE: Final = len(_KEY_SUBJECT) + KEY_BYTES + 2
+
+# There is one star in it, so a text that does not match is found out in one pass back from the end.
+_USUAL: Final = re.compile(
+    rb"\(6:signed"
+    rb"(\(4:cert\(7:version1:1\)"
+    rb"\(6:issuer\(7:ed2551932:(.{32})\)\)"
+    rb"\(7:subject\(7:ed2551932:(.{32})\)\)"
+    rb"(\(9:propagate\))?"
+    rb"(\(3:tag.*\))"
+    rb"(\(5:valid\(10:not-before(?:19:.{19}|9:unbounded)\)\(9:not-after(?:19:.{19}|9:unbounded)\)\))\))"
+    rb"\(9:signature7:ed2551964:(.{64})\)\)",
+    re.DOTALL,
+)
 
 _Part = TypeVar("_Part")
 
 
 def certificate_of_known_parts(data: bytes) -> SignedCertificate | None:
     """Return the certificate that `data` is, or None to leave it to the full reader."""
-    body_end = len(data) - _AFTER_BODY
-    framed = data.startswith(_SIGNATURE, body_end - 1) and data.endswith(_SIGNATURE_END)
-    if not framed or len(data) > _SIZE_MAX:
+    if len(data) > _SIZE_MAX:
         return None
     try:
-        certificate = _certificate(data, body_end - 1)
+        usual = _USUAL.fullmatch(data)
+        return _unusual(data) if usual is None else _from_groups(usual)
     except (BadInput, BrokenCredential):
         return None
+
+
+def _from_groups(usual: re.Match[bytes]) -> SignedCertificate:
+    """Read a grant from key to key without a comment, which most certificates are."""
+    body, issuer, subject, propagate, tag, ending, signature = usual.groups()
+    certificate = AuthorisationCertificate(
+        principal_from_bytes(issuer),
+        principal_from_bytes(subject),
+        propagate is not None,
+        _authority(tag),
+        *_ending(ending),
+    )
+    return SignedCertificate(certificate, body, signature, sha256(body).digest())
+
+
+def _unusual(data: bytes) -> SignedCertificate | None:
+    """Cut a certificate with a name, a threshold or a comment in it."""
+    body_end = len(data) - _AFTER_BODY
+    framed = data.startswith(_SIGNATURE, body_end - 1) and data.endswith(_SIGNATURE_END)
+    certificate = _certificate(data, body_end - 1) if framed else None
     if certificate is None:
         return None
     body = data[len(_SIGNED) : body_end]
@@ -114,15 +145,8 @@ def _issuer(data: bytes, at: int) -> tuple[Principal, int]:
     return principal_from_bytes(data[at:end]), end + 2
 
 
-def _subject(piece: bytes) -> Subject:
-    # New keys come in all the time, and their one form needs no reader.
-    if len(piece) == _KEY_SUBJECT_SIZE and piece.startswith(_KEY_SUBJECT) and piece.endswith(b"))"):
-        return principal_from_bytes(piece[len(_KEY_SUBJECT) : -2])
-    return _other_subject(piece)
-
-
 @lru_cache(maxsize=_REMEMBERED)
-def _other_subject(piece: bytes) -> Subject:
+def _subject(piece: bytes) -> Subject:
     return _read_field(piece, b"subject", subject_from_expression, subject_to_expression)
 
 
