@@ -1,0 +1,91 @@
+"""What a broker remembers of certificates, and what it never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import (
+    BadSignature,
+    CertificateExpired,
+    LoopNotClosed,
+    VerificationCache,
+    WrongRoot,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    reduce_chain,
+    verify_chain,
+)
+from maia.events import Instant
+from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
+
+CHAIN = (grant(OWNER, ALICE, validity=TODAY), grant(ALICE, DAVE))
+
+
+def test_a_checked_signature_is_remembered_and_a_bad_one_is_not() -> None:
+    cache = VerificationCache()
+    verify_chain(CHAIN, root=OWNER, subject=DAVE, at=NOON, cache=cache)
+    assert all(cache.knows(signed) for signed in CHAIN)
+    bad = replace(CHAIN[0], signature=bytes(64))
+    with pytest.raises(BadSignature):
+        cache.check(bad)
+    assert not cache.knows(bad)
+    assert len(cache) == 2
+
+
+def test_the_same_certificate_read_again_is_known() -> None:
+    cache = VerificationCache()
+    cache.check(CHAIN[0])
+    assert cache.knows(certificate_from_bytes(certificate_to_bytes(CHAIN[0])))
+
+
+def test_a_remembered_chain_still_expires() -> None:
+    cache = VerificationCache()
+    first = verify_chain(CHAIN, root=OWNER, subject=DAVE, at=NOON, cache=cache)
+    assert verify_chain(CHAIN, root=OWNER, subject=DAVE, at=NOON, cache=cache) is first
+    with pytest.raises(CertificateExpired):
+        verify_chain(CHAIN, root=OWNER, subject=DAVE, at=Instant(TODAY.not_after + 1), cache=cache)
+
+
+def test_a_remembered_chain_serves_its_own_root_and_subject_only() -> None:
+    cache = VerificationCache()
+    verify_chain(CHAIN, root=OWNER, subject=DAVE, at=NOON, cache=cache)
+    with pytest.raises(LoopNotClosed):
+        verify_chain(CHAIN, root=OWNER, subject=BOB, at=NOON, cache=cache)
+    with pytest.raises(WrongRoot):
+        verify_chain(CHAIN, root=CAROL, subject=DAVE, at=NOON, cache=cache)
+
+
+def test_memory_is_bounded_and_the_least_recently_used_goes_first() -> None:
+    cache = VerificationCache(certificates_max=2, reductions_max=2)
+    one, two, three = (grant(OWNER, who) for who in (ALICE, BOB, CAROL))
+    cache.check(one)
+    cache.check(two)
+    cache.check(one)
+    cache.check(three)
+    assert [cache.knows(signed) for signed in (one, two, three)] == [True, False, True]
+
+
+def test_a_reduction_is_worked_out_once_for_the_same_tuple() -> None:
+    cache = VerificationCache(reductions_max=2)
+    links = tuple(signed.certificate for signed in CHAIN)
+    assert cache.reduce(links) is cache.reduce(links)
+    assert cache.reduce(links) == reduce_chain(links)
+    for other in range(5):
+        cache.reduce((replace(links[0], comment=str(other)), links[1]))
+    assert cache.reduce(links) == reduce_chain(links)
+
+
+def test_a_cache_from_disk_is_checked_again_and_not_believed() -> None:
+    cache = VerificationCache()
+    for signed in CHAIN:
+        cache.check(signed)
+    written = [certificate_to_bytes(signed) for signed in cache.exported()]
+    read = [certificate_from_bytes(data) for data in written]
+    wide = grant(OWNER, ALICE, about(types_of(None)))
+    tampered = replace(wide, signature=CHAIN[0].signature)
+    again = VerificationCache.reloaded([*read, tampered, replace(read[0], id=bytes(32))])
+    assert len(again) == 2
+    assert all(again.knows(signed) for signed in CHAIN)
+    assert not again.knows(tampered)
