@@ -1,0 +1,253 @@
+"""The command line: what a person or a program gets for what it types."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from maia.cli import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def record(self) -> dict[str, object]:
+        return json.loads(self.out)
+
+
+Maia = Callable[..., Answer]
+
+
+@pytest.fixture
+def maia(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Maia:
+    """Run commands in a fresh folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAIA_PASSPHRASE", raising=False)
+
+    def run(*words: str) -> Answer:
+        status = main(words)
+        captured = capsys.readouterr()
+        return Answer(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def city(maia: Maia) -> Maia:
+    """PITO's type, CCS's right to it, and the billing office's part of that right."""
+    for who in ("pito", "ccs", "billing", "smith"):
+        assert maia("key", "new", f"{who}.key").status == 0
+    attributes = (
+        "-a",
+        "numberplate:string:3265",
+        "-a",
+        "timestamp:timestamp:9058",
+        "-a",
+        "location:string:3467",
+    )
+    maia(
+        "type", "define", "-k", "pito.key", "--name", "uk.gov.pito.Numberplate", *attributes, "-o", "np.type"
+    )
+    Path("certs").mkdir()
+    issue = ("cert", "issue", "-d", "np.type", "--days", "30", "--action", "subscribe")
+    maia(*issue, "-k", "pito.key", "--subject", "ccs.pub", "--may-delegate", "-o", "certs/1.cert")
+    granted = ("--attribute", "numberplate", "--attribute", "timestamp", "--where", 'location != "Soho"')
+    maia(*issue, "-k", "ccs.key", "--subject", "billing.pub", *granted, "-o", "certs/2.cert")
+    return maia
+
+
+def test_a_new_key_is_readable_by_its_owner_alone_and_never_shown(maia: Maia) -> None:
+    made = maia("key", "new", "pito.key", "--json")
+    assert made.status == 0
+    assert stat.S_IMODE(Path("pito.key").stat().st_mode) == 0o600
+    shown = maia("key", "show", "pito.key", "--json")
+    assert shown.record["principal"] == made.record["principal"] == Path("pito.pub").read_text().strip()
+    seed = Path("pito.key").read_text().split("seed")[1].strip(" #)\n")
+    assert seed not in made.out + shown.out
+
+
+def test_a_key_file_is_never_overwritten(maia: Maia) -> None:
+    maia("key", "new", "pito.key")
+    before = Path("pito.key").read_bytes()
+    assert maia("key", "new", "pito.key").status == 2
+    Path("pito.pub").unlink()
+    assert "INPUT-KEY-FILE-EXISTS" in maia("key", "new", "pito.key").err
+    assert Path("pito.key").read_bytes() == before
+
+
+def test_a_passphrase_from_the_environment_opens_the_key(maia: Maia, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIA_PASSPHRASE", "correct horse")
+    assert maia("key", "new", "k.key", "--passphrase").status == 0
+    define = ("type", "define", "-k", "k.key", "--name", "T", "-a", "x:int", "--force", "-o", "t.type")
+    assert maia(*define).status == 0
+    monkeypatch.setenv("MAIA_PASSPHRASE", "wrong horse")
+    refused = maia(*define)
+    assert refused.status == 4
+    assert "CREDENTIAL-PASSPHRASE" in refused.err
+    assert "horse" not in refused.err
+
+
+def test_a_chain_verifies_reduces_and_is_found_in_a_folder(city: Maia) -> None:
+    ends = ("--root", "pito.pub", "--subject", "billing.pub")
+    verified = city("cert", "verify", "certs/1.cert", "certs/2.cert", *ends, "--json")
+    reduced = city("cert", "reduce", "certs/1.cert", "certs/2.cert", "--json")
+    wanted = ("--action", "subscribe", "--type", "uk.gov.pito.Numberplate")
+    found = city("cert", "find", "certs", *ends, *wanted, "--json")
+    assert verified.record == reduced.record == found.record
+    assert verified.record["grants"]["attributes"] == ["3265", "9058"]
+    assert verified.record["grants"]["where"] == '3467 != "Soho"'
+
+
+def test_a_chain_in_the_wrong_order_is_refused_with_a_code(city: Maia) -> None:
+    refused = city(
+        "cert", "verify", "certs/2.cert", "certs/1.cert", "--root", "pito.pub", "--subject", "billing.pub"
+    )
+    assert refused.status == 4
+    assert "[CREDENTIAL-" in refused.err
+
+
+def test_explain_says_yes_with_the_window_and_no_with_a_code(city: Maia) -> None:
+    ask = ("explain", "--principal", "billing.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
+    permitted = city(*ask, "--filter", 'prefix(numberplate, "AE")')
+    assert permitted.status == 0
+    assert 'numberplate timestamp  where location != "Soho"' in permitted.out
+    denied = city(*ask, "--filter", 'location == "Victoria"', "--json")
+    assert denied.status == 1
+    assert denied.record["code"] == "POLICY-ATTRIBUTE-NOT-READABLE"
+
+
+def test_explain_to_the_requester_keeps_the_restriction_secret(city: Maia) -> None:
+    ask = ("explain", "--principal", "billing.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
+    told = city(*ask, "--audience", "requester")
+    assert told.status == 0
+    assert "Soho" not in told.out
+    assert "Soho" in city(*ask, "--audience", "owner").out
+
+
+def test_a_stranger_is_told_no(city: Maia) -> None:
+    ask = (
+        "explain",
+        "--principal",
+        "smith.pub",
+        "--action",
+        "subscribe",
+        "-d",
+        "np.type",
+        "-c",
+        "certs",
+        "--json",
+    )
+    assert city(*ask).record["code"] == "POLICY-NO-CHAIN"
+
+
+def test_a_type_changes_and_the_change_is_verified_and_told(city: Maia) -> None:
+    change = ("type", "change", "np.type", "--rename", "location=place", "--add", "lane:int:77")
+    assert city(*change, "-k", "pito.key", "-o", "v2.type").status == 0
+    assert city("type", "diff", "np.type", "v2.type", "--json").record["changes"] == [
+        "rename `location` to `place` (uid 3467)",
+        "add `lane` (uid 77, int)",
+    ]
+    assert city("type", "verify", "v2.type", "--previous", "np.type").status == 0
+    city(*change, "-k", "ccs.key", "-o", "bad.type")
+    assert city("type", "verify", "bad.type", "--previous", "np.type").status == 4
+
+
+def test_a_group_name_lets_its_members_in(city: Maia) -> None:
+    ccs = Path("ccs.pub").read_text().strip()
+    issue = ("cert", "issue", "-k", "ccs.key", "-d", "np.type", "--action", "subscribe", "--days", "9")
+    city(*issue, "--subject", f"{ccs}#Auditors", "-o", "certs/3.cert")
+    city(
+        "cert",
+        "name",
+        "-k",
+        "ccs.key",
+        "--name",
+        "Auditors",
+        "--subject",
+        "smith.pub",
+        "--days",
+        "1",
+        "-o",
+        "certs/4.cert",
+    )
+    wanted = ("--action", "subscribe", "--type", "uk.gov.pito.Numberplate", "--json")
+    found = city("cert", "find", "certs", "--root", "pito.pub", "--subject", "smith.pub", *wanted)
+    assert found.status == 0
+    assert len(found.record["certificates"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("filter", "check", "x =="), "INPUT-PREDICATE"),
+        (("cert", "show", "missing.cert"), "INPUT-FILE"),
+        (
+            (
+                "cert",
+                "find",
+                ".",
+                "--root",
+                "ed25519:00",
+                "--subject",
+                "x",
+                "--action",
+                "publish",
+                "--type",
+                "T",
+            ),
+            "CREDENTIAL-KEY",
+        ),
+        (
+            ("type", "define", "-k", "none.key", "--name", "T", "-a", "x:int", "-o", "t"),
+            "UNAVAILABLE-KEY-FILE",
+        ),
+        (("key", "show", "missing.key"), "UNAVAILABLE-KEY-FILE"),
+    ],
+)
+def test_a_mistake_ends_in_one_line_with_a_code(maia: Maia, words: tuple[str, ...], code: str) -> None:
+    answer = maia(*words)
+    assert answer.status not in (0, 1)
+    assert code in answer.err
+    assert "Traceback" not in answer.err
+    as_json = maia(*words, "--json")
+    assert json.loads(as_json.err)["error"]["code"].startswith(code)
+
+
+@pytest.mark.parametrize("noise", [b"", b"(", b"\xff\xfe", b"(signed)", b"(" * 100_000, b"9999999999:x"])
+def test_a_file_that_is_no_certificate_is_named_in_the_error(maia: Maia, noise: bytes) -> None:
+    Path("x.cert").write_bytes(noise)
+    answer = maia("cert", "show", "x.cert")
+    assert answer.status == 2
+    assert "x.cert" in answer.err
+
+
+def test_covers_answers_by_its_exit_status(maia: Maia) -> None:
+    assert maia("filter", "covers", "price < 10", "price < 5").status == 0
+    assert maia("filter", "covers", "price < 5", "price < 10").status == 1
+
+
+def test_merge_says_what_is_let_through_beyond(maia: Maia) -> None:
+    merged = maia("filter", "merge", "x == 1", "x == 3", "--size", "1", "--json")
+    assert len(merged.record["filters"]) == 1
+    assert 0 < merged.record["spill_bound"] <= 1
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("cert", "issue", "--help"), ("explain", "--help")])
+def test_help_is_there(maia: Maia, words: tuple[str, ...]) -> None:
+    answer = maia(*words)
+    assert "Usage" in answer.out + answer.err
+
+
+def test_a_wrong_option_shows_the_usage(maia: Maia) -> None:
+    answer = maia("key", "new", "--nope")
+    assert answer.status == 2
+    assert "--nope" in answer.err
