@@ -21,10 +21,12 @@ from maia.predicates.independent_groups import Group, conjuncts, groups_of, prod
 from maia.predicates.meaning import admits
 from maia.predicates.normal_form import (
     Clause,
+    Literal,
     clauses_of,
     intersected,
     is_true_formula,
     literal_of,
+    literals_of,
     values_in,
 )
 from maia.predicates.steps import OutOfSteps, Steps
@@ -37,6 +39,7 @@ from maia.predicates.syntax import (
     attributes_of,
     checked_size,
 )
+from maia.predicates.value_sets import ANYTHING, ValueSet
 
 __all__ = [
     "counterexample",
@@ -108,10 +111,28 @@ def _formula(predicate: Predicate) -> Predicate:
 def _proved(wide: Predicate, narrow: Predicate) -> bool:
     if wide == narrow:
         return True
+    outer, inner = literals_of(wide), literals_of(narrow)
+    if outer is not None and inner is not None:
+        return _literals_cover(outer, inner)
     steps, groups = Steps(), groups_of(narrow)
     if all(_covers_groups(part, groups, steps) for part in conjuncts(wide)):
         return True
     return any(_covers_groups(NEVER, [group], steps) for group in groups)
+
+
+def _literals_cover(wide: list[Literal], narrow: list[Literal]) -> bool:
+    """Answer for two conjunctions of literals, attribute by attribute: what most filters are."""
+    found: dict[AttributeUid, ValueSet] = {}
+    for literal in narrow:
+        known = found.get(literal.atom.uid)
+        found[literal.atom.uid] = literal.values if known is None else known.intersection(literal.values)
+    steps = Steps()
+    try:
+        if all(one.values.proved_contains(found.get(one.atom.uid, ANYTHING), steps) for one in wide):
+            return True
+        return any(values.proved_empty(steps) for values in found.values())
+    except OutOfSteps:
+        return False
 
 
 def _covers_groups(part: Predicate, groups: list[Group], steps: Steps) -> bool:

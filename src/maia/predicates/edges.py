@@ -24,6 +24,7 @@ __all__ = [
     "NONE",
     "Edges",
     "edge_at_or_above",
+    "edge_below",
     "edges_of",
     "edges_with_prefix",
     "intersected",
@@ -80,6 +81,14 @@ def successor(value: PresentValue) -> PresentValue | None:
 def edge_at_or_above(first: PresentValue | None) -> Edges:
     """Return the edges of `x >= first`; of nothing for None, which stands beyond the last value."""
     return NONE if first is None else (first,)
+
+
+def edge_below(kind: Kind, after_last: PresentValue | None) -> Edges:
+    """Return the edges of `x < after_last`; of the whole kind for None."""
+    lowest = FULL[kind][0]
+    if after_last is None:
+        return FULL[kind]
+    return NONE if after_last == lowest else (lowest, after_last)
 
 
 def edges_of(values: Iterable[PresentValue]) -> Edges:

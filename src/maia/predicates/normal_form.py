@@ -38,6 +38,7 @@ __all__ = [
     "intersected",
     "is_true_formula",
     "literal_of",
+    "literals_of",
     "negated",
     "satisfies",
     "values_in",
@@ -114,6 +115,17 @@ def clauses_of(formula: Predicate, steps: Steps) -> list[Clause]:
             assert literal is not None  # noqa: S101 - a formula holds `not` before atoms only
             steps.spend(literal.values.size)
             return [{literal.atom.uid: literal.values}]
+
+
+def literals_of(formula: Predicate) -> list[Literal] | None:
+    """Return a conjunction of literals as those literals; None for anything that holds an alternative."""
+    literals: list[Literal] = []
+    for part in formula.parts if isinstance(formula, AllOf) else (formula,):
+        literal = literal_of(part)
+        if literal is None:
+            return None
+        literals.append(literal)
+    return literals
 
 
 def _product(parts: Iterable[Predicate], steps: Steps) -> list[Clause]:

@@ -15,7 +15,7 @@ from maia.errors import BadInput
 
 __all__ = ["BadPredicateText", "Scanner"]
 
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_SPACES: Final = frozenset(" \t\r\n")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]+)[ \t\r\n]*\(")
 _SIGN: Final = re.compile(r"[=!<>]+")
@@ -65,8 +65,8 @@ class Scanner:
 
     def mark(self) -> int:
         """Skip spaces and return the position, for a later complaint."""
-        if found := _SPACE.match(self._text, self._position):
-            self._position = found.end()
+        while self._text[self._position : self._position + 1] in _SPACES:
+            self._position += 1
         return self._position
 
     def at_end(self) -> bool:

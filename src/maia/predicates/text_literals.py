@@ -82,6 +82,8 @@ def read_literal(scanner: Scanner, kind: Kind | None) -> PresentValue:
 
 def _take(scanner: Scanner) -> _Written:
     """Take one literal in the form in which it is written."""
+    if (number := scanner.take_match(_NUMBER)) is not None:
+        return _Form.NUMBER, number
     if scanner.sees('"'):
         return _Form.QUOTED, _quoted(scanner)
     if scanner.take_match(_BYTES_MARK) is not None:
@@ -93,8 +95,6 @@ def _take(scanner: Scanner) -> _Written:
     for word, value in (("true", True), ("false", False)):
         if scanner.take_word(word):
             return _Form.BOOL, value
-    if (number := scanner.take_match(_NUMBER)) is not None:
-        return _Form.NUMBER, number
     if scanner.sees("'"):
         raise scanner.refused('strings stand in double quotes: `"…"`')
     raise scanner.expected("a literal: a number, a quoted string, `true` or `false`")

@@ -24,6 +24,7 @@ from maia.predicates.edges import (
     NONE,
     Edges,
     edge_at_or_above,
+    edge_below,
     edges_of,
     edges_with_prefix,
     intersected,
@@ -176,12 +177,16 @@ class ValueSet:
         """Say whether every member of `other` is in this set; exact, or `OutOfSteps`."""
         if other.absent and not self.absent:
             return False
-        for kind, edges in other.edges.items():
-            within = is_subset(narrow=edges, wide=self.edges.get(kind, NONE))
-            if not within and (kind is not Kind.STRING or not other.claims):
-                return False
-        if not self.claims and not other.claims:
+        outside = [
+            kind
+            for kind, edges in other.edges.items()
+            if not is_subset(narrow=edges, wide=self.edges.get(kind, NONE))
+        ]
+        if not outside and not self.claims:
             return True
+        # Only strings with claims can be fewer than their edges say.
+        if any(kind is not Kind.STRING or not other.claims for kind in outside):
+            return False
         return all(piece.proved_empty(steps) for piece in _strings_of(other).minus(self))
 
     @property
@@ -280,8 +285,8 @@ def _edges_of_comparison(kind: Kind, operator: Operator, literal: PresentValue) 
         case Operator.GT:
             return edge_at_or_above(successor(literal))
         case Operator.LT:
-            return minus(FULL[kind], edge_at_or_above(literal))
+            return edge_below(kind, literal)
         case Operator.LE:
-            return minus(FULL[kind], edge_at_or_above(successor(literal)))
+            return edge_below(kind, successor(literal))
         case _:
             assert_never(operator)
