@@ -6,6 +6,7 @@
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
+PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list
@@ -37,7 +38,7 @@ bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--qu
 
 docs: environment ## Write the generated pages, the API reference in site/, and try every example
 	@$(BIN)/python tools/write_docs.py
-	@$(BIN)/pdoc --docformat markdown --output-directory site maia
+	@$(BIN)/pdoc --docformat markdown --output-directory site $(PUBLIC)
 	@$(BIN)/python -m pytest -q tests/unit/project/test_documents.py
 	@echo "open site/index.html"
 
