@@ -94,6 +94,11 @@ def test_a_filter_on_a_hidden_attribute_and_on_a_missing_one_get_the_same_answer
     assert answers[0] == answers[1]
 
 
+def test_a_filter_on_an_attribute_that_the_type_lacks_is_refused_even_with_every_right():
+    refused = denial(ask(SMITH, "subscribe", chains=[to_smith()], filter=Exists(AttributeUid("4711"))))
+    assert refused.code == "POLICY-ATTRIBUTE-NOT-READABLE"
+
+
 def test_a_filter_of_the_wrong_kind_is_a_clear_error_to_its_author():
     refused = denial(ask(SMITH, "subscribe", chains=[to_smith()], filter=parse_predicate(f"#{PLATE} = 5")))
     assert refused.code == "POLICY-FILTER-MISTYPED"
@@ -269,3 +274,9 @@ def test_the_restrictions_of_every_level_apply_to_a_publication():
     assert shape(view, sighting("AE05", "Victoria")) == {PLATE: "AE05", PLACE: "Soho"}
     with pytest.raises(PublicationRefused):
         shape(view, sighting("KT52", "Soho"))
+
+
+def test_an_attribute_that_one_level_hides_is_not_published():
+    chains = [on_topic("publish", "/", attributes=[PLATE]), on_topic("publish", "/traffic*")]
+    view = permit(ask(SMITH, "publish", LONDON, chains=chains)).view
+    assert shape(view, sighting("AE05", "Victoria")) == {PLATE: "AE05"}
