@@ -8,13 +8,14 @@ bytes, and the signature over exactly those bytes, are in `encoding.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TypeAlias
 
 from maia.credentials.authority import Authority
 from maia.credentials.principals import Principal, Subject
 from maia.credentials.validity import Validity
 
-__all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate"]
+__all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate", "as_signed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +59,13 @@ class SignedCertificate:
     # True only where `encoding.py` made `certificate`, `body` and `id` of one another. A copy with a field
     # replaced starts at False, and the verifier compares its parts before it believes them.
     is_as_signed: bool = field(default=False, init=False, repr=False, compare=False)
+
+
+def as_signed(certificate: Certificate, body: bytes, signature: bytes) -> SignedCertificate:
+    """Put together what `certificate` says, its signed bytes and the signature.
+
+    For those who have just read or written `body`, and know that it says this.
+    """
+    signed = SignedCertificate(certificate, body, signature, sha256(body).digest())
+    object.__setattr__(signed, "is_as_signed", True)
+    return signed

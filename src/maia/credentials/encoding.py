@@ -16,7 +16,6 @@ the issuer signed is asked of `verify_signature`, by whoever builds a chain.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
@@ -27,6 +26,7 @@ from maia.credentials.certificate import (
     Certificate,
     NameCertificate,
     SignedCertificate,
+    as_signed,
 )
 from maia.credentials.comments import comment_from_expressions, comment_to_expressions
 from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
@@ -91,7 +91,7 @@ def issue(certificate: Certificate, key: SigningKey) -> SignedCertificate:
         raise BadCertificate(f"the certificate cannot be written: {problem.message}") from problem
     if understood != certificate:
         raise BadCertificate("the certificate would not be read back as it was meant")
-    return _signed(certificate, body, key.sign(signed_kind(certificate), body))
+    return as_signed(certificate, body, key.sign(signed_kind(certificate), body))
 
 
 def certificate_body(certificate: Certificate) -> bytes:
@@ -157,14 +157,8 @@ def _from_expression(expression: SExpression, data: bytes) -> SignedCertificate:
             # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
             if write_canonical(_body_to_expression(certificate)) != body:
                 raise BadCertificate("the certificate is not written in its one canonical form")
-            return _signed(certificate, body, signature)
+            return as_signed(certificate, body, signature)
     raise BadCertificate("a certificate must be written `(signed BODY (signature ed25519 BYTES))`")
-
-
-def _signed(certificate: Certificate, body: bytes, signature: bytes) -> SignedCertificate:
-    signed = SignedCertificate(certificate, body, signature, sha256(body).digest())
-    object.__setattr__(signed, "is_as_signed", True)
-    return signed
 
 
 def _body_to_expression(certificate: Certificate) -> SExpression:

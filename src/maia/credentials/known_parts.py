@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
 from typing import Final, TypeVar
 
 from maia.canonical import SExpression, read_canonical, write_canonical
@@ -36,6 +35,7 @@ from maia.credentials.certificate import (
     Certificate,
     NameCertificate,
     SignedCertificate,
+    as_signed,
 )
 from maia.credentials.comments import comment_from_expressions, comment_to_expressions
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, principal_from_bytes
@@ -99,7 +99,7 @@ def _from_groups(usual: re.Match[bytes]) -> SignedCertificate:
         _authority(tag),
         *_ending(ending),
     )
-    return SignedCertificate(certificate, body, signature, sha256(body).digest())
+    return as_signed(certificate, body, signature)
 
 
 def _unusual(data: bytes) -> SignedCertificate | None:
@@ -111,7 +111,7 @@ def _unusual(data: bytes) -> SignedCertificate | None:
         return None
     body = data[len(_SIGNED) : body_end]
     signature = data[body_end + len(_SIGNATURE) - 1 : -len(_SIGNATURE_END)]
-    return SignedCertificate(certificate, body, signature, sha256(body).digest())
+    return as_signed(certificate, body, signature)
 
 
 def _certificate(data: bytes, end: int) -> Certificate | None:

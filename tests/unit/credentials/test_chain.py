@@ -135,7 +135,7 @@ def test_periods_that_never_meet_are_refused_without_a_clock() -> None:
     links = [FiveTuple(OWNER, ALICE, True, about(), early), FiveTuple(ALICE, BOB, True, about(), late)]
     with pytest.raises(ValiditiesDisjoint, match="certificate 2"):
         reduce_chain(links)
-    touching = [links[0], dataclasses.replace(links[1], validity=Validity(Instant(5), None))]
+    touching = [links[0], links[1]._replace(validity=Validity(Instant(5), None))]
     assert reduce_chain(touching).validity == Validity(Instant(5), Instant(5))
 
 
