@@ -36,7 +36,8 @@ Version: TypeAlias = str
 
 FIRST_VERSION: Final[Version] = "0"
 
-# Segments between dots; inner spaces and hyphens only. No empty segment, no `..`, no wildcard, no control character.
+# Segments between dots; inner spaces and hyphens only. No empty segment, no `..`, no wildcard, no control
+# character.
 _SEGMENT: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_ -]*[A-Za-z0-9_])?"
 _LABEL: Final = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*", re.ASCII)
 _TOPIC: Final = re.compile(rf"/(?:{_SEGMENT}(?:/{_SEGMENT})*)?", re.ASCII)
@@ -52,8 +53,8 @@ def checked_label(text: str) -> str:
     """Return `text` as the readable part of a name, such as `uk.gov.pito.Numberplate`."""
     if len(text) > NAME_MAX or not _LABEL.fullmatch(text):
         raise BadName(
-            f"`{text[:64].encode('unicode_escape').decode()}` is not a name: use ASCII letters, digits, `_`, inner spaces "
-            f"and hyphens, in segments joined by single dots, at most {NAME_MAX} characters"
+            f"`{_shown(text)}` is not a name: use ASCII letters, digits, `_`, inner spaces and hyphens, "
+            f"in segments joined by single dots, at most {NAME_MAX} characters"
         )
     return text
 
@@ -61,7 +62,7 @@ def checked_label(text: str) -> str:
 def checked_topic_path(text: str) -> str:
     """Return `text` as a topic path, such as `/traffic/london`; `/` is the root."""
     if len(text) > NAME_MAX or not _TOPIC.fullmatch(text):
-        raise BadName(f"`{text[:64].encode('unicode_escape').decode()}` is not a topic path such as `/traffic/london`")
+        raise BadName(f"`{_shown(text)}` is not a topic path such as `/traffic/london`")
     return text
 
 
@@ -74,7 +75,7 @@ def checked_version(text: str) -> Version:
     except ValueError:
         canonical = None  # and not "", which an empty version would equal
     if canonical != text:
-        raise BadName(f"`{text[:64].encode('unicode_escape').decode()}` is not a version: `0`, or a lower-case UUID")
+        raise BadName(f"`{_shown(text)}` is not a version: `0`, or a lower-case UUID")
     return text
 
 
@@ -118,3 +119,7 @@ class TopicName:
 
 ResourceName: TypeAlias = NetworkName | TypeName | TopicName
 """Something a right can be about."""
+
+
+def _shown(text: str) -> str:
+    return text[:64].encode("unicode_escape").decode()

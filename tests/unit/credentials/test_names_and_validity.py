@@ -1,0 +1,64 @@
+"""Names at their edges, and periods that include both ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maia.credentials import UNBOUNDED, BadName, NetworkName, TopicName, TypeName, Validity
+from maia.credentials.names import NAME_MAX
+from maia.events import Instant
+from support.certificates import KEYS, VERSION
+
+OWNER = KEYS[0].principal
+BOUNDS = st.one_of(st.none(), st.integers(0, 6).map(Instant))
+VALIDITIES = st.builds(Validity, BOUNDS, BOUNDS)
+EVERY_MOMENT = [Instant(moment) for moment in range(-1, 9)]
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "_", "uk.gov.pito.Numberplate", "UK Police Network", "a-b.c_d", "x" * NAME_MAX]
+)
+def test_ordinary_names_are_accepted(name):
+    assert TypeName(OWNER, name, "0").name == name
+    assert NetworkName(OWNER, name).name == name
+
+
+@pytest.mark.parametrize("path", ["/", "/traffic", "/traffic/london", "/a b/c-d", "/" + "x" * (NAME_MAX - 1)])
+def test_ordinary_paths_are_accepted(path):
+    assert TopicName(OWNER, path).path == path
+
+
+@pytest.mark.parametrize("path", ["", "a", "//", "/a/", "/a//b", "/a.b", "/..", "/ a", "/" + "x" * NAME_MAX])
+def test_other_paths_are_refused(path):
+    with pytest.raises(BadName):
+        TopicName(OWNER, path)
+
+
+@pytest.mark.parametrize("version", ["0", VERSION])
+def test_versions_are_zero_or_a_uuid(version):
+    assert TypeName(OWNER, "a", version).version == version
+    with pytest.raises(BadName):
+        TypeName(OWNER, "a", "")
+
+
+@given(VALIDITIES, VALIDITIES)
+def test_an_intersection_holds_exactly_when_both_hold(one, other):
+    both = one.intersection(other)
+    for moment in EVERY_MOMENT:
+        assert both.contains(moment) == (one.contains(moment) and other.contains(moment))
+
+
+@given(VALIDITIES)
+def test_an_empty_period_contains_no_moment(validity):
+    if validity.is_empty:
+        assert not any(validity.contains(moment) for moment in EVERY_MOMENT)
+    else:
+        assert any(validity.contains(moment) for moment in EVERY_MOMENT)
+    assert validity.intersection(UNBOUNDED) == validity
+
+
+def test_both_ends_are_included():
+    validity = Validity(Instant(1), Instant(3))
+    assert [moment for moment in range(6) if validity.contains(Instant(moment))] == [1, 2, 3]
