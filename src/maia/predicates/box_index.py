@@ -9,7 +9,7 @@ hold, and some for which it does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ _Rows = npt.NDArray[np.intp]
 _Signature = frozenset[AttributeUid]
 
 _FIRST_ROWS: Final = 4
-_FIELDS: Final = ("kind", "low", "high", "only", "inner_low", "inner_high", "inner")
+_KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER = range(len(Edge.FIELDS))
 
 
 class BoxIndex:
@@ -136,7 +136,8 @@ class _Group:
         self._rows: dict[int, int] = {}
         self._numbers: _Numbers = np.zeros(_FIRST_ROWS, np.int64)
         self._exact: npt.NDArray[np.bool_] = np.zeros(_FIRST_ROWS, np.bool_)
-        self._bounds: _Numbers = np.zeros((len(uids), len(_FIELDS), _FIRST_ROWS), np.int64)
+        self._bounds: _Numbers = np.zeros((len(uids), len(Edge.FIELDS), _FIRST_ROWS), np.int64)
+        self._single_valued = [0] * len(uids)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -149,20 +150,14 @@ class _Group:
         self._numbers[row] = number
         self._exact[row] = exact
         for position, uid in enumerate(self.uids):
-            edge = edges[uid]
-            self._bounds[position, :, row] = (
-                edge.kind,
-                edge.low,
-                edge.high,
-                edge.only,
-                edge.inner_low,
-                edge.inner_high,
-                edge.inner,
-            )
+            self._bounds[position, :, row] = edges[uid].numbers()
+            self._single_valued[position] += edges[uid].only != 0
 
     def discard(self, number: int) -> None:
         """Move the last row into the gap, so that the rows stay dense."""
         row, last = self._rows.pop(number), len(self._rows)
+        for position in range(len(self.uids)):
+            self._single_valued[position] -= int(self._bounds[position, _ONLY, row] != 0)
         if row != last:
             moved = int(self._numbers[last])
             self._rows[moved] = row
@@ -170,50 +165,61 @@ class _Group:
             self._bounds[:, :, row] = self._bounds[:, :, last]
 
     def could_cover(self, box: Box) -> list[tuple[int, bool]]:
-        rows: _Rows | None = None
-        for position, uid in enumerate(self.uids):
-            edge = box.edges.get(uid) if box.edges else None
-            if edge is not None:
-                rows = self._rows_around(position, edge, rows)
-        return self._answer(rows, exact=box.exact)
+        """Return the rows whose outer edges hold the inner edges of `box`."""
+        if not box.edges or not self.uids:
+            return self._answer(slice(len(self._rows)), exact=box.exact)
+        edges = [box.edges[uid] for uid in self.uids]
+        rows = self._first_around(edges)
+        if not rows.size:
+            return []
+        asked = np.array([edge.numbers() for edge in edges], np.int64)[:, :, None]
+        bounds = self._bounds[:, :, rows]
+        fits = (bounds[:, _LOW] <= asked[:, _INNER_LOW]) & (bounds[:, _HIGH] >= asked[:, _INNER_HIGH])
+        fits &= (bounds[:, _KIND] == ANY_KIND) | (bounds[:, _KIND] == asked[:, _KIND])
+        only, inner = bounds[:, _ONLY], asked[:, _INNER]
+        fits &= (only == 0) | (inner == 0) | (only == inner)
+        return self._answer(rows[fits.all(axis=0)], exact=box.exact)
 
     def could_be_covered_by(self, box: Box) -> list[tuple[int, bool]]:
-        rows: _Rows | None = None
-        for position, uid in enumerate(self.uids):
-            edge = box.edges.get(uid) if box.edges else None
-            if edge is not None:
-                rows = self._rows_within(position, edge, rows)
-        return self._answer(rows, exact=box.exact)
+        """Return the rows whose inner edges lie within the outer edges of `box`."""
+        closed = [
+            (position, edge)
+            for position, uid in enumerate(self.uids)
+            if box.edges and (edge := box.edges.get(uid)) is not None and edge.kind != ANY_KIND
+        ]
+        if not closed:
+            return self._answer(slice(len(self._rows)), exact=box.exact)
+        rows = self._first_within(closed)
+        if not rows.size:
+            return []
+        asked = np.array([edge.numbers() for _, edge in closed], np.int64)[:, :, None]
+        bounds = self._bounds[:, :, rows][[position for position, _ in closed]]
+        fits = (bounds[:, _INNER_LOW] >= asked[:, _LOW]) & (bounds[:, _INNER_HIGH] <= asked[:, _HIGH])
+        fits &= bounds[:, _KIND] == asked[:, _KIND]
+        inner, only = bounds[:, _INNER], asked[:, _ONLY]
+        fits &= (only == 0) | (inner == 0) | (inner == only)
+        return self._answer(rows[fits.all(axis=0)], exact=box.exact)
 
-    def _rows_around(self, position: int, inner: Edge, rows: _Rows | None) -> _Rows:
-        """Keep the rows whose outer edges hold the inner edges of a box."""
-        kind, low, high, only = self._columns(position, rows, 0, 1, 2, 3)
-        fits = (low <= inner.inner_low) & (high >= inner.inner_high)
-        fits &= (kind == ANY_KIND) | (kind == inner.kind)
-        if inner.inner:
-            fits &= (only == 0) | (only == inner.inner)
-        return _kept(fits, rows)
-
-    def _rows_within(self, position: int, outer: Edge, rows: _Rows | None) -> _Rows | None:
-        """Keep the rows whose inner edges lie within the outer edges of a box."""
-        if outer.kind == ANY_KIND:
-            return rows
-        kind, low, high, inner = self._columns(position, rows, 0, 4, 5, 6)
-        fits = (low >= outer.low) & (high <= outer.high) & (kind == outer.kind)
-        if outer.only:
-            fits &= (inner == 0) | (inner == outer.only)
-        return _kept(fits, rows)
-
-    def _columns(self, position: int, rows: _Rows | None, *fields: int) -> list[_Numbers]:
-        columns = self._bounds[position]
-        if rows is None:
-            return [columns[field, : len(self._rows)] for field in fields]
-        return [columns[field][rows] for field in fields]
-
-    def _answer(self, rows: _Rows | None, *, exact: bool) -> list[tuple[int, bool]]:
+    def _first_around(self, edges: Sequence[Edge]) -> _Rows:
+        """Cut the rows down by the one column that promises most."""
         count = len(self._rows)
-        numbers = self._numbers[:count] if rows is None else self._numbers[rows]
-        proofs = (self._exact[:count] if rows is None else self._exact[rows]) & exact
+        position = max(range(len(edges)), key=lambda at: (edges[at].inner != 0) * self._single_valued[at])
+        edge, columns = edges[position], self._bounds[position, :, :count]
+        if edge.inner and self._single_valued[position] * 2 > count:
+            return np.flatnonzero((columns[_ONLY] == edge.inner) | (columns[_ONLY] == 0))
+        return np.flatnonzero((columns[_LOW] <= edge.inner_low) & (columns[_HIGH] >= edge.inner_high))
+
+    def _first_within(self, closed: Sequence[tuple[int, Edge]]) -> _Rows:
+        """Cut the rows down by the one column that promises most."""
+        count = len(self._rows)
+        position, edge = max(closed, key=lambda one: (one[1].only != 0, one[1].low - one[1].high))
+        columns = self._bounds[position, :, :count]
+        if edge.only:
+            return np.flatnonzero((columns[_INNER] == edge.only) | (columns[_INNER] == 0))
+        return np.flatnonzero((columns[_INNER_LOW] >= edge.low) & (columns[_INNER_HIGH] <= edge.high))
+
+    def _answer(self, rows: _Rows | slice, *, exact: bool) -> list[tuple[int, bool]]:
+        numbers, proofs = self._numbers[rows], self._exact[rows] & exact
         return list(zip(numbers.tolist(), proofs.tolist(), strict=True))
 
     def _grow(self) -> None:
@@ -221,10 +227,6 @@ class _Group:
         self._numbers = _resized(self._numbers, size)
         self._exact = np.concatenate([self._exact, np.zeros(size - len(self._exact), np.bool_)])
         self._bounds = _resized(self._bounds, size)
-
-
-def _kept(fits: npt.NDArray[np.bool_], rows: _Rows | None) -> _Rows:
-    return np.flatnonzero(fits) if rows is None else rows[fits]
 
 
 def _resized(numbers: _Numbers, size: int) -> _Numbers:

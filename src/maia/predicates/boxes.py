@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final
+from typing import ClassVar, Final
 
 from maia.events import AttributeUid, Kind, PresentValue
 from maia.predicates.constraints import Constraint, Constraints, direct_constraint, unnegated
@@ -45,6 +45,12 @@ class Edge:
     inner_high: int
     inner: int
     """The fingerprint of an admitted value, or 0 where none is known."""
+
+    FIELDS: ClassVar = ("kind", "low", "high", "only", "inner_low", "inner_high", "inner")
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the bounds in the order of `FIELDS`."""
+        return self.kind, self.low, self.high, self.only, self.inner_low, self.inner_high, self.inner
 
 
 _OPEN_EDGE: Final = Edge(ANY_KIND, CODE_MIN, CODE_MAX, 0, CODE_MIN, CODE_MAX, 0)
