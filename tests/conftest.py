@@ -33,6 +33,6 @@ UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "p
 settings.register_profile("ci", **UNTIMED, max_examples=60, derandomize=True, database=None)
 settings.register_profile("dev", **UNTIMED, max_examples=200)
 settings.register_profile(
-    "laws", **UNTIMED, max_examples=int(os.environ.get("MAIA_LAWS_EXAMPLES", "4000")), database=None
+    "laws", **UNTIMED, max_examples=int(os.environ.get("MAIA_LAWS_EXAMPLES", "1000")), database=None
 )
 settings.load_profile("laws" if os.environ.get("MAIA_LAWS") else os.environ.get("MAIA_HYPOTHESIS", "ci"))
