@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind
 from maia.policy.view import View, Window
-from maia.predicates.syntax import AnyOf, Comparison, Exists, Membership, Operator, TextMatch, TextTest
+from maia.predicates.syntax import AnyOf, Comparison, Exists, Operator, TextMatch, TextTest
 from maia.views import BadIdentifier, to_arrow, to_python, to_sql
 from maia.views.to_python import see_source
 from maia.views.to_spark import to_spark
@@ -23,8 +23,9 @@ STORED = {ROW: Kind.INT, X: Kind.STRING}
 DELIVERED = (Attribute("row", ROW, Kind.INT), Attribute("x", X, Kind.STRING))
 
 HOSTILE = [
-    "' OR '1'='1", "'; DROP TABLE events; --", '"; SELECT 1; --', "` OR true OR `", "${spark.app.name}", "${env:HOME}",
-    "%", "%%", "%s", "_", "\\", "\\'", "$1", ":x", "?", "/*", "{0}", "__import__('os')", "x'00'", "\n) OR (TRUE", "${x}%",
+    "' OR '1'='1", "'; DROP TABLE events; --", '"; SELECT 1; --', "` OR true OR `", "\n) OR (TRUE",
+    "${spark.app.name}", "${env:HOME}", "${x}%", "{0}", "$1", ":x", "?", "/*", "__import__('os')", "x'00'",
+    "%", "%%", "%s", "_", "\\", "\\'",
 ]  # fmt: skip
 
 
@@ -53,10 +54,8 @@ def test_a_hostile_operand_matches_itself_and_nothing_else(executors: Sequence[E
 def test_wildcards_are_not_special_in_any_question_about_text(executors: Sequence[Executor]):
     """A72: `%`, `_`, `.` and a backslash match themselves alone."""
     values = ["a%b", "axb", "a_b", "a\\b", "a.b", "%", "\\%", "b", "a% b", "a*"]
-    atoms = [
-        *(TextMatch(X, test, text) for test in TextTest for text in ("a%", "%b", "%", "_", "\\", ".", "a_b", "*")),
-        Membership(X, frozenset({"%", "_", "a%b"})),
-    ]  # fmt: skip
+    operands = ("a%", "%b", "%", "_", "\\", ".", "a_b", "*")
+    atoms = [TextMatch(X, test, operand) for test in TextTest for operand in operands]
     batch = Batch(
         tuple(View((Window(atom, ALL_ATTRIBUTES),)) for atom in atoms),
         tuple({ROW: i, X: value} for i, value in enumerate(values)),

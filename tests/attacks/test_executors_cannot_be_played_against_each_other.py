@@ -129,7 +129,7 @@ def test_a_truth_value_never_meets_a_number(
 
 
 def test_a_missing_value_passes_no_question_and_no_denial(executors: Sequence[Executor]):
-    """A59: `not (class == "secret")` does not admit the event whose class is missing; empty is not missing."""
+    """A59: `not (class == "secret")` does not admit an event without a class; empty is not missing."""
     secret = Comparison(X, EQ, "secret")
     answers = admitted(
         executors, Kind.STRING, [None, "", "secret", "open"],
