@@ -21,6 +21,7 @@ from typing import Final, NoReturn, final
 
 from maia.credentials.authority import Authority
 from maia.credentials.broken_chains import (
+    BrokenChain,
     CertificateExpired,
     CertificateNotYetValid,
     ChainTooLong,
@@ -50,7 +51,7 @@ from maia.credentials.reduction import (
 from maia.credentials.validity import UNBOUNDED, Validity
 from maia.events import Instant
 
-__all__ = ["VerifiedChain", "check_valid_at", "owner_chain", "root_terminal", "verify_chain"]
+__all__ = ["VerifiedChain", "owner_chain", "root_terminal", "verify_chain"]
 
 _SEAL: Final = object()
 
@@ -128,10 +129,13 @@ def verify_chain(
         return owner_chain(subject, at)
     _check_set(given, limits)
     for signed in given:
-        check_valid_at(signed, at)
+        validity = signed.certificate.validity
+        if validity is not UNBOUNDED and not validity.contains(at):
+            raise out_of_time(signed, at)
+    check = check_signature if cache is None else cache.check
     for signed in given:
-        check_signature(signed) if cache is None else cache.check(signed)
-    if isinstance(root, QuorumId) or any(_is_shared(signed) for signed in given):
+        check(signed)
+    if isinstance(root, QuorumId) or Threshold in {signed.certificate.subject.__class__ for signed in given}:
         return _shared_chain(given, root_terminal(root, constitutions), root, subject, limits)
     chain = _plain_chain(given, root, subject, limits)
     if cache is not None:
@@ -149,22 +153,20 @@ def root_terminal(root: Owner, constitutions: Iterable[VerifiedConstitution]) ->
     raise UnknownQuorum(f"the constitution of `{root}` was not shown")
 
 
-def check_valid_at(signed: SignedCertificate, at: Instant) -> None:
-    """Return if the certificate is valid at this moment; both ends count as inside."""
-    validity = signed.certificate.validity
-    start, end = validity.not_before, validity.not_after
+def out_of_time(signed: SignedCertificate, at: Instant) -> BrokenChain:
+    """Return the refusal of a certificate that is not valid at this moment."""
+    start, end = signed.certificate.validity.not_before, signed.certificate.validity.not_after
     if start is not None and at < start:
-        raise CertificateNotYetValid(
+        return CertificateNotYetValid(
             f"certificate {shown_id(signed.id)} is valid from {start} on, and it is {at}",
             certificate=signed.id,
             field="validity",
         )
-    if end is not None and end < at:
-        raise CertificateExpired(
-            f"certificate {shown_id(signed.id)} expired at {end}, and it is {at}",
-            certificate=signed.id,
-            field="validity",
-        )
+    return CertificateExpired(
+        f"certificate {shown_id(signed.id)} expired at {end}, and it is {at}",
+        certificate=signed.id,
+        field="validity",
+    )
 
 
 def _remembered(
@@ -183,17 +185,10 @@ def _check_set(given: Sequence[SignedCertificate], limits: FlowLimits) -> None:
         raise ChainTooLong(
             f"a chain has at most {limits.certificates_max} certificates, and {len(given)} were shown"
         )
-    seen: set[bytes] = set()
-    for signed in given:
-        if signed.id in seen:
-            raise DuplicateCertificate(
-                f"certificate {shown_id(signed.id)} was shown twice", certificate=signed.id
-            )
-        seen.add(signed.id)
-
-
-def _is_shared(signed: SignedCertificate) -> bool:
-    return signed.certificate.subject.__class__ is Threshold
+    ids = [signed.id for signed in given]
+    if len(set(ids)) < len(ids):
+        twice = next(one for one in ids if ids.count(one) > 1)
+        raise DuplicateCertificate(f"certificate {shown_id(twice)} was shown twice", certificate=twice)
 
 
 # ---------------------------------------------------------------- chains without thresholds
@@ -205,22 +200,39 @@ def _plain_chain(
     steps = [signed for signed in given if signed.certificate.__class__ is AuthorisationCertificate]
     if not steps or steps[0].certificate.issuer != root:
         raise _wrong_root(given, root)
-    links: list[Reducible] = []
-    used: list[SignedCertificate] = []
-    book = _book_of(given) if len(steps) < len(given) else None
-    budget = Steps(limits.steps_max)
-    for place, signed in enumerate(steps):
-        holder = steps[place + 1].certificate.issuer if place + 1 < len(steps) else subject
-        link, names = _resolved(signed, holder, book, budget)
-        links.append(link)
-        used.append(signed)
-        used.extend(names)
     ids = [signed.id for signed in steps]
+    links, used = _resolved_links(given, steps, subject, limits)
     links[0] = _owned_by(root, links[0], ids[0])
     result = reduce_chain(links, ids)
-    if result.subject != subject:
+    if result.subject is not subject and result.subject != subject:
         raise _loop_not_closed(steps[-1], subject)
-    return _proof(root, subject, result, _all_used(given, used))
+    return _proof(root, subject, result, used)
+
+
+def _resolved_links(
+    given: tuple[SignedCertificate, ...],
+    steps: list[SignedCertificate],
+    subject: Principal,
+    limits: FlowLimits,
+) -> tuple[list[Reducible], tuple[SignedCertificate, ...]]:
+    """Return the 5-tuples of a chain with every name replaced by a key, and the certificates in order."""
+    keyed: list[Reducible] = [
+        signed.certificate
+        for signed in given
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and signed.certificate.subject.__class__ is Principal
+    ]
+    if len(keyed) == len(given):
+        return keyed, given
+    book, budget = name_book(given, lambda _signed: True), Steps(limits.steps_max)
+    holders = [*(step.certificate.issuer for step in steps[1:]), subject]
+    links: list[Reducible] = []
+    used: list[SignedCertificate] = []
+    for signed, holder in zip(steps, holders, strict=True):
+        link, names = _resolved(signed, holder, book, budget)
+        links.append(link)
+        used += (signed, *names)
+    return links, _all_used(given, used)
 
 
 def _owned_by(root: Owner, link: Reducible, identifier: bytes) -> Reducible:
@@ -232,7 +244,7 @@ def _owned_by(root: Owner, link: Reducible, identifier: bytes) -> Reducible:
 
 
 def _resolved(
-    signed: SignedCertificate, holder: Principal, book: NameBook | None, budget: Steps
+    signed: SignedCertificate, holder: Principal, book: NameBook, budget: Steps
 ) -> tuple[Reducible, tuple[SignedCertificate, ...]]:
     """Return a certificate with its subject's name replaced by the key that comes next."""
     certificate = signed.certificate
@@ -240,7 +252,7 @@ def _resolved(
     named = certificate.subject
     if not isinstance(named, LocalName):
         return certificate, ()
-    meanings = book.meanings(named, budget) if book is not None else ()
+    meanings = book.meanings(named, budget)
     meaning = next((one for one in meanings if one.subject == holder), None)
     if meaning is None:
         raise NameUnresolved(
@@ -260,11 +272,6 @@ def _renamed(certificate: AuthorisationCertificate, meaning: Meaning) -> FiveTup
         certificate.authority,
         certificate.validity.intersection(meaning.validity),
     )
-
-
-def _book_of(given: Iterable[SignedCertificate]) -> NameBook:
-    """File name certificates whose signatures and validity were checked before."""
-    return name_book(given, lambda _signed: True)
 
 
 # ---------------------------------------------------------------- chains in which thresholds take part
@@ -315,8 +322,6 @@ def _all_used(
     given: tuple[SignedCertificate, ...], used: list[SignedCertificate]
 ) -> tuple[SignedCertificate, ...]:
     """Return the certificates in the order of their use, each once; refuse one that had none."""
-    if len(given) == 1 or used == list(given):
-        return given
     once = tuple({signed.id: signed for signed in used}.values())
     leftover = _left_over(given, once)
     if leftover is not None:

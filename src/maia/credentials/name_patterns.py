@@ -136,6 +136,8 @@ def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
 
 
 def _both(one: NamePattern, other: NamePattern) -> NamePattern | None:
+    if one is ANY_NAME:
+        return other
     if other in (one, ANY_NAME):
         return one
     prefix = _longer_prefix(one.prefix, other.prefix)
