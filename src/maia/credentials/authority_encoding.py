@@ -17,6 +17,7 @@ so that nobody believes to have granted it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -36,7 +37,7 @@ from maia.credentials.authority import (
 from maia.credentials.authority_algebra import EVENT_ACTIONS, FITTING_ACTIONS
 from maia.credentials.broken_certificates import BadAuthority
 from maia.credentials.name_patterns import NamePattern, pattern_of_parts
-from maia.credentials.names import checked_label, checked_topic_path, checked_version
+from maia.credentials.names import NAME_MAX, checked_label, checked_topic_path, checked_version
 from maia.credentials.principals import Owner
 from maia.credentials.subject_encoding import owner_from_expression, owner_to_expression, text_from_atom
 from maia.events import ATTRIBUTES_MAX, AttributeUid, attribute_uid
@@ -58,6 +59,7 @@ __all__ = [
 ]
 
 _ANY: Final = b"*"
+_REMEMBERED_PATTERNS: Final = 1024
 _ACTIONS: Final = {action.value.encode(): action for action in Action}
 
 
@@ -156,13 +158,21 @@ def _owner(expression: SExpression) -> Owner | None:
     return None if expression == _ANY else owner_from_expression(expression)
 
 
+# The same few names stand below many owners, in certificate after certificate.
+@lru_cache(maxsize=_REMEMBERED_PATTERNS)
 def _pattern_field(field: bytes, pattern: NamePattern, checked_exact: Callable[[str], str]) -> SExpression:
     checked = _checked_pattern(pattern, checked_exact)
     return (field, *(part.encode("ascii") for part in checked.parts()))
 
 
 def _pattern(parts: list[SExpression], checked_exact: Callable[[str], str]) -> NamePattern:
-    return _checked_pattern(pattern_of_parts(map(text_from_atom, parts)), checked_exact)
+    # Only strings of a bounded length are remembered.
+    return _pattern_of_texts(tuple(text_from_atom(part, NAME_MAX) for part in parts), checked_exact)
+
+
+@lru_cache(maxsize=_REMEMBERED_PATTERNS)
+def _pattern_of_texts(texts: tuple[str, ...], checked_exact: Callable[[str], str]) -> NamePattern:
+    return _checked_pattern(pattern_of_parts(texts), checked_exact)
 
 
 def _checked_pattern(pattern: NamePattern, checked_exact: Callable[[str], str]) -> NamePattern:

@@ -23,6 +23,7 @@ from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, S
 __all__ = [
     "LINKED_NAMES_MAX",
     "MEMBERS_MAX",
+    "TEXT_MAX",
     "THRESHOLD_DEPTH_MAX",
     "owner_from_expression",
     "owner_to_expression",
@@ -36,6 +37,7 @@ __all__ = [
 MEMBERS_MAX: Final = 64
 THRESHOLD_DEPTH_MAX: Final = 4
 LINKED_NAMES_MAX: Final = 16
+TEXT_MAX: Final = 1024
 
 _COUNT: Final = re.compile(rb"[1-9][0-9]?")
 
@@ -102,10 +104,10 @@ def subject_from_expression(expression: SExpression, depth: int = 0) -> Subject:
     raise BadCertificate("a subject must be a key, a `name` or a `k-of-n`")
 
 
-def text_from_atom(expression: SExpression) -> str:
+def text_from_atom(expression: SExpression, length_max: int = TEXT_MAX) -> str:
     """Return a string as ASCII text; every text in a certificate but its comment is ASCII."""
-    if not isinstance(expression, bytes) or not expression.isascii():
-        raise BadCertificate("plain ASCII text was expected")
+    if not isinstance(expression, bytes) or not expression.isascii() or len(expression) > length_max:
+        raise BadCertificate(f"plain ASCII text of at most {length_max} characters was expected")
     return expression.decode("ascii")
 
 

@@ -45,11 +45,13 @@ def validity_from_expression(expression: SExpression) -> Validity:
     raise BadValidity("a validity must state both bounds: `(valid (not-before …) (not-after …))`")
 
 
+@lru_cache(maxsize=_REMEMBERED_DATES)
 def instant_to_bytes(instant: Instant) -> bytes:
     """Write an instant in the date form of RFC 2693, which has whole seconds only."""
     if instant % _SECOND:
         raise BadValidity(f"`{instant}` has a fraction of a second, which a certificate cannot say")
-    return instant.to_datetime().strftime("%Y-%m-%d_%H:%M:%S").zfill(19).encode("ascii")
+    moment = instant.to_datetime().replace(tzinfo=None)
+    return moment.isoformat(sep="_", timespec="seconds").encode("ascii")
 
 
 @lru_cache(maxsize=_REMEMBERED_DATES)
