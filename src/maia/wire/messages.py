@@ -1,0 +1,337 @@
+"""What do nodes say to each other?
+
+Each message is a MessagePack array that begins with its number. A field more
+or less, another type, or an unknown number is a protocol violation. Sizes are
+bounded before anything is decoded (`framing.py`). Requests that grant or ask
+for rights carry the signed bytes themselves, and what was signed is what is
+decided upon (`requests.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "Accepted",
+    "Advertise",
+    "Announce",
+    "Bye",
+    "Carried",
+    "Column",
+    "Deliver",
+    "Ended",
+    "Failed",
+    "FindClosest",
+    "Greeting",
+    "Hello",
+    "Interest",
+    "Message",
+    "Nodes",
+    "NodeRecord",
+    "Offer",
+    "Ping",
+    "Pong",
+    "Publish",
+    "Published",
+    "Renew",
+    "Replica",
+    "Resync",
+    "Subscribe",
+    "TypeQuery",
+    "TypeReply",
+    "Unadvertise",
+    "Unsubscribe",
+    "Wanted",
+    "Welcome",
+]
+
+PROTOCOL_VERSION: Final = 1
+
+Digest: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Token: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Small: TypeAlias = Annotated[bytes, Meta(max_length=1 << 16)]
+Text: TypeAlias = Annotated[str, Meta(max_length=1024)]
+Address: TypeAlias = Annotated[str, Meta(max_length=256)]
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Rows: TypeAlias = Annotated[int, Meta(ge=1, le=65_536)]
+Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
+Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """What all messages share: arrays, frozen, nothing unknown."""
+
+
+# ------------------------------------------------------------ handshake: server speaks first
+
+
+class Greeting(_Message, tag=1, frozen=True):
+    """The accepting node: who it is for, and all of its credentials (C12: a broker discloses all)."""
+
+    version: int
+    network: Small
+    credentials: Credentials
+    instance: Token
+
+
+class Hello(_Message, tag=2, frozen=True):
+    """The dialling node, once it has verified the greeting. A client's `address` is null."""
+
+    version: int
+    network: Small
+    credentials: Credentials
+    instance: Token
+    address: Address | None
+
+
+class Welcome(_Message, tag=3, frozen=True):
+    """The accepting node has verified the hello; everything else may now be said."""
+
+    lease_s: Number
+
+
+class Bye(_Message, tag=4, frozen=True):
+    """The sender closes the link, and says why."""
+
+    code: Text
+    message: Text
+
+
+class Ping(_Message, tag=5, frozen=True):
+    """Are you there?"""
+
+    nonce: Number
+
+
+class Pong(_Message, tag=6, frozen=True):
+    """Yes."""
+
+    nonce: Number
+
+
+# ------------------------------------------------------------ a client and its broker
+
+
+class Advertise(_Message, tag=10, frozen=True):
+    """`request` is a signed request to publish; it names type, filter, stream, moment, network."""
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+
+
+class Subscribe(_Message, tag=11, frozen=True):
+    """`request` is a signed request to subscribe."""
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+
+
+class Unadvertise(_Message, tag=12, frozen=True):
+    """The publisher is done with what it advertised under `ref`."""
+
+    id: Number
+    ref: Number
+
+
+class Unsubscribe(_Message, tag=13, frozen=True):
+    """The subscriber is done with what it subscribed under `ref`."""
+
+    id: Number
+    ref: Number
+
+
+class Accepted(_Message, tag=14, frozen=True):
+    """The request `id` stands; it must be renewed within the lease. `until` is null for ever."""
+
+    id: Number
+    until: int | None
+
+
+class Failed(_Message, tag=15, frozen=True):
+    """The request `id` was refused or is broken."""
+
+    id: Number
+    code: Text
+    message: Text
+
+
+class Ended(_Message, tag=16, frozen=True):
+    """What was accepted under `ref` has ended: expired, revoked, too slow."""
+
+    ref: Number
+    code: Text
+    message: Text
+
+
+class Column(_Message, frozen=True):
+    """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
+
+    uid: Uid
+    kind: Annotated[int, Meta(ge=0, le=15)]
+    data: bytes
+
+
+class Publish(_Message, tag=20, frozen=True):
+    """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
+
+    ref: Number
+    sequence: Number
+    published_at: int
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class Published(_Message, tag=21, frozen=True):
+    """Every frame of `ref` up to `sequence` was taken on; rows that were refused are counted."""
+
+    ref: Number
+    sequence: Number
+    refused_rows: Number
+
+
+class Deliver(_Message, tag=22, frozen=True):
+    """A frame for one or more subscriptions of this client, as they may see it."""
+
+    refs: Annotated[list[Number], Meta(max_length=65_536)]
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: int
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+# ------------------------------------------------------------ between brokers: publications
+
+
+class Carried(_Message, tag=30, frozen=True):
+    """A frame on its way: by type id and attribute uids, never by name or version.
+
+    `kept` numbers the rows of the publisher's frame that are still here, or is
+    empty when all of them are.
+    """
+
+    type_id: Digest
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: int
+    rows: Rows
+    kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+# ------------------------------------------------------------ between brokers: overlay
+
+
+class NodeRecord(_Message, frozen=True):
+    """A broker and where it listens."""
+
+    key: Key
+    address: Address
+
+
+class FindClosest(_Message, tag=40, frozen=True):
+    """Which brokers do you know near this point of the id space?"""
+
+    id: Number
+    target: Token
+
+
+class Nodes(_Message, tag=41, frozen=True):
+    """Those, and those of the routing table's row that the asker shares with me."""
+
+    id: Number
+    nodes: Annotated[list[NodeRecord], Meta(max_length=512)]
+
+
+class Announce(_Message, tag=42, frozen=True):
+    """This broker has joined, or left, or was found dead."""
+
+    node: NodeRecord
+    alive: bool
+
+
+# ------------------------------------------------------------ between brokers: interests and offers
+
+
+class Wanted(_Message, frozen=True):
+    """One filter that somebody behind the sender is interested in, with the request that proves it."""
+
+    id: Token
+    filter: Small
+    proof: Small | None
+    credentials: Credentials
+
+
+class Interest(_Message, tag=50, frozen=True):
+    """Changes to what the sender wants of a type through this link."""
+
+    type_id: Digest
+    add: Annotated[list[Wanted], Meta(max_length=4096)]
+    remove: Annotated[list[Token], Meta(max_length=4096)]
+
+
+class Offer(_Message, tag=51, frozen=True):
+    """Whether publications of a type may come from the sender's side of this link, with the proof."""
+
+    type_id: Digest
+    stands: bool
+    proof: Small | None
+    credentials: Credentials
+
+
+class Renew(_Message, tag=52, frozen=True):
+    """All that I told you through this link still stands: so many entries, with this digest of them."""
+
+    entries: Number
+    digest: Digest
+
+
+class Resync(_Message, tag=53, frozen=True):
+    """Our books differ: tell me everything again."""
+
+
+class Replica(_Message, tag=54, frozen=True):
+    """The rendezvous node's book for a type, for the brokers that would follow it."""
+
+    type_id: Digest
+    holder: NodeRecord
+    wanted: Annotated[list[Wanted], Meta(max_length=4096)]
+    offers: bool
+
+
+# ------------------------------------------------------------ type registry
+
+
+class TypeQuery(_Message, tag=60, frozen=True):
+    """Who has this version of this type? Owner and name are inside `name`, a canonical expression."""
+
+    id: Number
+    name: Small
+
+
+class TypeReply(_Message, tag=61, frozen=True):
+    """Here are signed definitions, oldest first; none if I have none. Verify them yourself."""
+
+    id: Number
+    definitions: Credentials
+
+
+Message: TypeAlias = (
+    Greeting | Hello | Welcome | Bye | Ping | Pong
+    | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended
+    | Publish | Published | Deliver | Carried
+    | FindClosest | Nodes | Announce
+    | Interest | Offer | Renew | Resync | Replica
+    | TypeQuery | TypeReply
+)  # fmt: skip
