@@ -152,7 +152,9 @@ class _Parser:
         if hint := _FOREIGN.get(function.lower()):
             raise self._scanner.refused(hint, back=len(function) + 1)
         known = ", ".join(("exists", *_TESTS, "all", "any"))
-        raise self._scanner.refused(f"there is no `{function}`: use one of {known}", back=len(function) + 1)
+        raise self._scanner.refused(
+            f"there is no `{function[:32]}`: use one of {known}", back=len(function) + 1
+        )
 
     def _argument_attribute(self, *, and_then: str) -> tuple[AttributeUid, Kind | None]:
         found = self._attribute()
