@@ -17,7 +17,7 @@ from maia.credentials.names import TypeName
 from maia.events import AttributeUid, Event, Instant, Kinds
 from maia.policy import Bound, BoundRule, Facts
 from maia.predicates.meaning import verdict
-from maia.predicates.syntax import AllOf, Comparison, Membership, Operator, Predicate, attributes_of
+from maia.predicates.syntax import AllOf, AnyOf, Comparison, Membership, Operator, Predicate, attributes_of
 from reference import miklos
 
 Path = Sequence[SignedCertificate]
@@ -181,6 +181,8 @@ def equalities(restriction: Predicate) -> dict[AttributeUid, object]:
             return {uid: literal}
         case Membership(uid, literals) if len(literals) == 1:
             return {uid: next(iter(literals))}
+        case AnyOf((only,)):
+            return equalities(only)
         case AllOf(parts):
             found: dict[AttributeUid, object] = {}
             for part in parts:
