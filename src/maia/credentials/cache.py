@@ -3,8 +3,8 @@
 An Ed25519 check costs a hundred times what everything else about a
 certificate costs, and its answer never changes; so brokers remember it
 (dissertation 5.3.3). What does change with time, validity and revocation, is
-never remembered here: a cached certificate still expires. Memory is bounded,
-the least recently used goes first.
+never remembered here: a cached certificate still expires. Memory is bounded:
+of the signatures, the least recently used is forgotten first.
 
 A signature is remembered under the id, the signature bytes and the content
 that was checked. None of the three alone is enough: a second signature, or a
@@ -14,10 +14,9 @@ certificate object altered beside its signed bytes, is a new question.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from maia.credentials.broken_chains import shown_id
 from maia.credentials.certificate import SignedCertificate
@@ -31,58 +30,23 @@ __all__ = ["CERTIFICATES_MAX", "REDUCTIONS_MAX", "VerificationCache", "check_sig
 CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 8_192
 
-_Key = TypeVar("_Key", bound=Hashable)
-_Kept = TypeVar("_Kept")
-
-
-class _Recent(Generic[_Key, _Kept]):
-    """A dictionary that forgets what was not asked for longest."""
-
-    __slots__ = ("_entries", "size_max")
-
-    def __init__(self, size_max: int) -> None:
-        self.size_max = size_max
-        self._entries: OrderedDict[_Key, _Kept] = OrderedDict()
-
-    def get(self, key: _Key) -> _Kept | None:
-        kept = self._entries.get(key)
-        if kept is not None:
-            self._entries.move_to_end(key)
-        return kept
-
-    def put(self, key: _Key, kept: _Kept) -> None:
-        self._entries[key] = kept
-        self._entries.move_to_end(key)
-        if len(self._entries) > self.size_max:
-            self._entries.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def items(self) -> tuple[_Kept, ...]:
-        return tuple(self._entries.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Reduction:
-    """A chain that was reduced, kept alive so that its identity is not given to another object."""
-
-    links: tuple[Reducible, ...]
-    result: FiveTuple
+_Entry = TypeVar("_Entry")
 
 
 class VerificationCache:
     """Signatures that were found good, and reductions that were worked out. Never validity."""
 
-    __slots__ = ("_certificates", "_chains", "_reductions")
+    __slots__ = ("_certificates", "_certificates_max", "_chains", "_reductions", "_reductions_max")
 
     def __init__(
         self, *, certificates_max: int = CERTIFICATES_MAX, reductions_max: int = REDUCTIONS_MAX
     ) -> None:
         """Make an empty cache of bounded size."""
-        self._certificates: _Recent[tuple[bytes, bytes], SignedCertificate] = _Recent(certificates_max)
-        self._reductions: _Recent[int, _Reduction] = _Recent(reductions_max)
-        self._chains: _Recent[int, tuple[tuple[SignedCertificate, ...], object]] = _Recent(reductions_max)
+        self._certificates_max, self._reductions_max = certificates_max, reductions_max
+        self._certificates: OrderedDict[tuple[bytes, bytes], SignedCertificate] = OrderedDict()
+        # Both by the identity of a tuple. It is a key only while the tuple lives, so the tuple is kept too.
+        self._reductions: dict[int, tuple[tuple[Reducible, ...], FiveTuple]] = {}
+        self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""
@@ -90,25 +54,30 @@ class VerificationCache:
 
     def knows(self, signed: SignedCertificate) -> bool:
         """Say whether the signature of exactly this certificate was found good before."""
-        kept = self._certificates.get((signed.id, signed.signature))
-        if kept is None:
+        key = (signed.id, signed.signature)
+        kept = self._certificates.get(key)
+        if kept is None or not (kept is signed or _is_same(kept, signed)):
             return False
-        return kept is signed or (kept.body == signed.body and kept.certificate == signed.certificate)
+        self._certificates.move_to_end(key)
+        return True
 
     def check(self, signed: SignedCertificate) -> None:
         """Check a signature, or remember that it was checked."""
         if not self.knows(signed):
             check_signature(signed)
-            self._certificates.put((signed.id, signed.signature), signed)
+            self._certificates[(signed.id, signed.signature)] = signed
+            if len(self._certificates) > self._certificates_max:
+                self._certificates.popitem(last=False)
 
     def reduce(self, links: tuple[Reducible, ...]) -> FiveTuple:
         """Return what `links` amount to, at once if the same tuple was reduced before."""
-        # The identity of a tuple is a key only while the tuple lives, which the entry sees to.
         known = self._reductions.get(id(links))
-        if known is None or known.links is not links:
-            known = _Reduction(links, reduce_chain(links))
-            self._reductions.put(id(links), known)
-        return known.result
+        if known is not None and known[0] is links:
+            return known[1]
+        result = reduce_chain(links)
+        _make_room(self._reductions, self._reductions_max)
+        self._reductions[id(links)] = (links, result)
+        return result
 
     def chain_of(self, certificates: tuple[SignedCertificate, ...]) -> object | None:
         """Return what the verifier remembered for exactly this tuple of certificates."""
@@ -116,12 +85,13 @@ class VerificationCache:
         return known[1] if known is not None and known[0] is certificates else None
 
     def remember_chain(self, certificates: tuple[SignedCertificate, ...], chain: object) -> None:
-        """Keep what the verifier found; the verifier checks roots, subjects and time again."""
-        self._chains.put(id(certificates), (certificates, chain))
+        """Keep what the verifier found; the verifier checks root, subject and time again."""
+        _make_room(self._chains, self._reductions_max)
+        self._chains[id(certificates)] = (certificates, chain)
 
     def exported(self) -> tuple[SignedCertificate, ...]:
         """Return the remembered certificates, the least recently used first, to be written to disk."""
-        return self._certificates.items()
+        return tuple(self._certificates.values())
 
     @classmethod
     def reloaded(
@@ -154,6 +124,20 @@ def check_signature(signed: SignedCertificate) -> None:
         verify_signature(certificate.issuer, signed_kind(certificate), signed.body, signed.signature)
     except BadSignature as problem:
         raise BadSignature(f"certificate {shown_id(signed.id)}: {problem.message}") from problem
+
+
+def _is_same(kept: SignedCertificate, signed: SignedCertificate) -> bool:
+    """Compare what was checked with what is shown: bytes with bytes, and content with content."""
+    if kept.body != signed.body:
+        return False
+    # What was read from equal bytes is equal; anything else is compared field by field.
+    return (kept.is_as_signed and signed.is_as_signed) or kept.certificate == signed.certificate
+
+
+def _make_room(kept: dict[int, _Entry], size_max: int) -> None:
+    """Forget everything when a memo is full: it fills again at once with what is in use."""
+    if len(kept) >= size_max:
+        kept.clear()
 
 
 def _says_what_was_signed(signed: SignedCertificate) -> bool:

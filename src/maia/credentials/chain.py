@@ -122,8 +122,8 @@ def verify_chain(
     root needs its constitution among `constitutions`.
     """
     given = tuple(certificates)
-    known = _remembered(given, root, subject, cache)
-    if known is not None and known.validity.contains(at):
+    known = None if cache is None else cache.chain_of(given)
+    if isinstance(known, VerifiedChain) and _still_proves(known, root, subject, at):
         return known
     if not given and root == subject:
         return owner_chain(subject, at)
@@ -169,13 +169,9 @@ def out_of_time(signed: SignedCertificate, at: Instant) -> BrokenChain:
     )
 
 
-def _remembered(
-    given: tuple[SignedCertificate, ...], root: Owner, subject: Principal, cache: VerificationCache | None
-) -> VerifiedChain | None:
-    known = None if cache is None else cache.chain_of(given)
-    if isinstance(known, VerifiedChain) and known.root == root and known.subject == subject:
-        return known
-    return None
+def _still_proves(known: VerifiedChain, root: Owner, subject: Principal, at: Instant) -> bool:
+    same_ends = known.subject == subject and (known.root is root or known.root == root)
+    return same_ends and known.validity.contains(at)
 
 
 def _check_set(given: Sequence[SignedCertificate], limits: FlowLimits) -> None:
