@@ -176,6 +176,18 @@ def test_text_equals_itself_alone_everywhere(executors: Sequence[Executor]):
     assert answers == [[text] for text in TEXTS]
 
 
+def test_letters_of_several_bytes_are_single_letters_in_every_question(executors: Sequence[Executor]):
+    """A60: the end of a text is counted in letters, and half a letter is never matched."""
+    values = ["aé", "é", "aé\U00010000", "e\u0301", "\U00010000é", "é a"]
+    answers = admitted(
+        executors, Kind.STRING, values,
+        TextMatch(X, TextTest.SUFFIX, "é"), TextMatch(X, TextTest.SUFFIX, "é\U00010000"),
+        TextMatch(X, TextTest.PREFIX, "é"), TextMatch(X, TextTest.CONTAINS, "\u0301"),
+        TextMatch(X, TextTest.TOKEN, "é"),
+    )  # fmt: skip
+    assert answers == [["aé", "é", "\U00010000é"], ["aé\U00010000"], ["é", "é a"], ["e\u0301"], ["é", "é a"]]
+
+
 def test_a_database_that_ignores_case_does_not_widen_a_view(postgres: psycopg.Connection):
     """A60: the collation of a PostgreSQL column does not reach a View's comparisons."""
     if not postgres.execute("SELECT 1 FROM pg_collation WHERE collprovider = 'i'").fetchall():
