@@ -18,7 +18,7 @@ from maia.policy.evidence import Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
 from maia.policy.grants import Miss, grants_of, miss_of
-from maia.policy.openings import Opening, opening_of
+from maia.policy.openings import Allowances, Opening, opening_of
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.publication import publisher_view, unmeetable_miss, widest
 from maia.policy.request import Request, resources_needed
@@ -79,11 +79,12 @@ def _tried(
     request: Request, resource: ResourceName, evidence: Evidence, facts: Facts, now: Instant
 ) -> tuple[list[Opening], list[Miss]]:
     """Ask every grant at hand, then the bounds on it; sort what opens from what misses."""
+    allowances = Allowances(evidence.bounds, request.filter)
     openings: list[Opening] = []
     misses: list[Miss] = []
     for grant in grants_of(request, evidence):
         outcome = miss_of(grant, request=request, resource=resource, facts=facts, now=now) or opening_of(
-            grant, request, evidence.bounds
+            grant, request, allowances
         )
         if isinstance(outcome, Miss):
             misses.append(outcome)

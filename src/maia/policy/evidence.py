@@ -17,8 +17,8 @@ from maia.policy.bounds import BoundRule
 
 __all__ = ["BOUNDS_MAX", "CHAINS_MAX", "NO_EVIDENCE", "Evidence", "TooMuchEvidence"]
 
-CHAINS_MAX: Final = 256
-BOUNDS_MAX: Final = 256
+CHAINS_MAX: Final = 64
+BOUNDS_MAX: Final = 64
 
 
 class TooMuchEvidence(BadInput):

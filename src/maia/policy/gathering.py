@@ -9,17 +9,19 @@ nearest miss, for the owner to read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from maia.credentials.broken_chains import CertificateExpired, CertificateNotYetValid, NoChain
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chain import VerifiedChain
 from maia.credentials.discovery import find_chains
+from maia.credentials.flows import DEFAULT_LIMITS
 from maia.credentials.quorum import VerifiedConstitution
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.policy.bounds import BoundRule
-from maia.policy.evidence import Evidence
+from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.request import Request, resources_needed
 
 __all__ = ["gather_evidence"]
@@ -37,7 +39,11 @@ def gather_evidence(
     """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more."""
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
     broken: list[BrokenCredential] = []
-    for resource in resources_needed(request):
+    resources = resources_needed(request)
+    # All levels of a topic share what one decision looks at.
+    share = max(1, CHAINS_MAX // len(resources))
+    limits = replace(DEFAULT_LIMITS, chains_max=min(DEFAULT_LIMITS.chains_max, share))
+    for resource in resources:
         try:
             found = find_chains(
                 pool,
@@ -48,6 +54,7 @@ def gather_evidence(
                 at=at,
                 cache=cache,
                 constitutions=constitutions,
+                limits=limits,
             )
         except BrokenCredential as problem:
             broken.append(_about_time(problem, pool, at))

@@ -22,34 +22,65 @@ from maia.policy.refusals import (
     SubscriptionTooWide,
 )
 from maia.policy.request import Request
+from maia.policy.restrictions import conjuncts
 from maia.policy.view import Window
-from maia.predicates.covering import covers
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
 from maia.predicates.text import format_predicate
 
-__all__ = ["Opening", "common_attributes", "conjoined", "includes", "kinds_of", "names_of", "opening_of"]
+__all__ = [
+    "Allowances",
+    "Opening",
+    "common_attributes",
+    "conjoined",
+    "includes",
+    "kinds_of",
+    "names_of",
+    "opening_of",
+]
+
+
+class Allowances:
+    """Which bounds allow the filter of one request; each bound is asked once, for however many chains."""
+
+    __slots__ = ("_answers", "_filter", "bounds")
+
+    def __init__(self, bounds: tuple[BoundRule, ...], requested: Predicate) -> None:
+        """Remember the bounds and the filter; nothing is asked yet."""
+        self.bounds = bounds
+        self._filter = requested
+        self._answers: dict[int, bool] = {}
+
+    def permits(self, rule: BoundRule) -> bool:
+        """Say whether one of the bounds allows the filter."""
+        # By identity: the rules live as long as the tuple does, and a deep predicate is slow to hash.
+        answer = self._answers.get(id(rule))
+        if answer is None:
+            answer = self._answers[id(rule)] = permits(rule, self._filter)
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One window, the grant that opens it, and the bounds that were applied."""
+    """One window, the terms that its events satisfy, the grant that opens it, and the bounds applied."""
 
     window: Window
+    terms: frozenset[Predicate]
     grant: Grant
     bounds: tuple[BoundRule, ...]
 
 
-def opening_of(grant: Grant, request: Request, bounds: Iterable[BoundRule]) -> Opening | Miss:
-    """Return what `grant` opens under those of `bounds` that apply to it, or the bound that forbids it."""
+def opening_of(grant: Grant, request: Request, allowances: Allowances) -> Opening | Miss:
+    """Return what `grant` opens under the bounds that apply to it, or the bound that forbids it."""
     rules = tuple(
         rule
-        for rule in bounds
+        for rule in allowances.bounds
         if rule.applies_to(request.principal, grant.ids, request.action, request.resource)
     )
     for rule in rules:
-        if not permits(rule, request.filter):
+        if not allowances.permits(rule):
             return _outside(rule, request)
-    return Opening(_window(grant, request, rules), grant, rules)
+    window = _window(grant, request, rules)
+    return Opening(window, frozenset(conjuncts(window.admits)), grant, rules)
 
 
 def common_attributes(one: AttributeSet, other: AttributeSet) -> AttributeSet:
@@ -77,14 +108,19 @@ def names_of(request: Request) -> dict[AttributeUid, str]:
 
 
 def includes(wide: Opening, narrow: Opening) -> bool:
-    """Say whether one opening shows all that another shows, for at least as long; no if not proved."""
+    """Say whether one opening visibly shows all that another shows, for at least as long.
+
+    Visibly: every term of the wide restriction is also a term of the narrow
+    one. `covers` would find more, at a price that whoever shows many
+    certificates could drive up; a window too many does no harm.
+    """
     wide_end, narrow_end = wide.grant.validity.not_after, narrow.grant.validity.not_after
     lives_on = wide_end is None or (narrow_end is not None and narrow_end <= wide_end)
-    return lives_on and _window_includes(wide.window, narrow.window)
-
-
-def _window_includes(wide: Window, narrow: Window) -> bool:
-    return _shows_all(wide.attributes, narrow.attributes) and covers(wide=wide.admits, narrow=narrow.admits)
+    return (
+        lives_on
+        and _shows_all(wide.window.attributes, narrow.window.attributes)
+        and wide.terms <= narrow.terms
+    )
 
 
 def _shows_all(wide: AttributeSet, narrow: AttributeSet) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.authority import ALL_ATTRIBUTES
+from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.names import TopicName
 from maia.credentials.validity import Validity
 from maia.events import AttributeUid
-from maia.policy import Audience, Facts, PublicationRefused, Window, see, shape
+from maia.policy import Audience, Bound, BoundRule, Facts, PublicationRefused, Window, openings, see, shape
+from maia.policy.evidence import CHAINS_MAX
 from maia.predicates.syntax import ALWAYS, Exists
 from maia.predicates.text import parse_predicate
 from maia.types import TypeDefinition, sign_definition, verify_definition
@@ -280,3 +281,16 @@ def test_an_attribute_that_one_level_hides_is_not_published():
     chains = [on_topic("publish", "/", attributes=[PLATE]), on_topic("publish", "/traffic*")]
     view = permit(ask(SMITH, "publish", LONDON, chains=chains)).view
     assert shape(view, sighting("AE05", "Victoria")) == {PLATE: "AE05"}
+
+
+def test_many_chains_and_many_bounds_ask_the_prover_once_for_each_bound(monkeypatch):
+    """Limits count steps: what costs much is asked once per bound, however many chains there are."""
+    asked = []
+    real = openings.permits
+    monkeypatch.setattr(openings, "permits", lambda rule, wanted: asked.append(rule) or real(rule, wanted))
+    chains = [to_smith(restriction=f'location != "{number}"') for number in range(CHAINS_MAX)]
+    bounds = [BoundRule(SMITH.principal, Action.SUBSCRIBE, Bound.UPPER, Exists(TIME))] * 3
+    bounds[1] = BoundRule(SMITH.principal, Action.SUBSCRIBE, Bound.LOWER, Exists(TIME))
+    view = permit(ask(SMITH, "subscribe", chains=chains, bounds=bounds, filter=Exists(TIME))).view
+    assert len(view.windows) == CHAINS_MAX
+    assert len(asked) == 2

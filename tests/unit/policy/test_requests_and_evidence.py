@@ -20,7 +20,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.evidence import CHAINS_MAX
+from maia.policy.evidence import BOUNDS_MAX, CHAINS_MAX
 from maia.policy.request import resources_needed
 from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator
@@ -39,6 +39,7 @@ from support.policy import (
     later,
     permit,
     request,
+    topic_pattern,
 )
 
 SMITHS = SMITH.principal
@@ -117,7 +118,7 @@ def test_more_chains_than_a_decision_looks_at_are_refused():
         Evidence((one,) * (CHAINS_MAX + 1))
     rule = BoundRule(SMITHS, Action.SUBSCRIBE, Bound.UPPER, ALWAYS)
     with pytest.raises(TooMuchEvidence):
-        Evidence((), (rule,) * 257)
+        Evidence((), (rule,) * (BOUNDS_MAX + 1))
 
 
 def test_a_bound_is_on_a_filter_and_made_of_constraints():
@@ -177,3 +178,15 @@ def test_a_certificate_that_may_not_be_passed_on_explains_the_denial_to_the_owne
 def test_an_empty_pool_is_a_denial_and_not_an_error():
     wanted = request(MALLORY, "subscribe")
     assert refusal_from(wanted, []).code == "POLICY-NO-CHAIN"
+
+
+def test_evidence_for_a_publication_on_a_topic_is_gathered_level_by_level():
+    topic = TopicName(PITO.principal, "/traffic/london")
+    pool = [
+        granted(PITO, SMITH, "publish", topic_pattern(path)) for path in ("/", "/traffic", "/traffic/london")
+    ]
+    wanted = request(SMITH, "publish", topic)
+    evidence = gather_evidence(wanted, pool, at=NOON)
+    assert len(evidence.chains) == 3
+    permit(decide(wanted, evidence, NO_FACTS, NOON))
+    assert refusal_from(wanted, pool[:2]).code == "POLICY-NO-CHAIN"
