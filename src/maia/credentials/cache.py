@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from maia.credentials.broken_chains import shown_id
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.encoding import certificate_body, signed_kind
+from maia.credentials.encoding import certificate_body, certificate_from_bytes, signed_kind
 from maia.credentials.keys import BadSignature, verify_signature
 from maia.credentials.reduction import FiveTuple, Reducible, reduce_chain
 from maia.errors import BrokenCredential
@@ -30,13 +30,14 @@ __all__ = ["CERTIFICATES_MAX", "REDUCTIONS_MAX", "VerificationCache", "check_sig
 CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 8_192
 
+_Key = TypeVar("_Key", int, bytes)
 _Entry = TypeVar("_Entry")
 
 
 class VerificationCache:
     """Signatures that were found good, and reductions that were worked out. Never validity."""
 
-    __slots__ = ("_certificates", "_certificates_max", "_chains", "_reductions", "_reductions_max")
+    __slots__ = ("_certificates", "_certificates_max", "_chains", "_read", "_reductions", "_reductions_max")
 
     def __init__(
         self, *, certificates_max: int = CERTIFICATES_MAX, reductions_max: int = REDUCTIONS_MAX
@@ -47,10 +48,23 @@ class VerificationCache:
         # Both by the identity of a tuple. It is a key only while the tuple lives, so the tuple is kept too.
         self._reductions: dict[int, tuple[tuple[Reducible, ...], FiveTuple]] = {}
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
+        self._read: dict[bytes, SignedCertificate] = {}
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""
         return len(self._certificates)
+
+    def read(self, data: bytes) -> SignedCertificate:
+        """Read a certificate as strictly as ever, at once if the same bytes were read before.
+
+        Nothing is said about its signature: that is asked with `check`.
+        """
+        known = self._read.get(data)
+        if known is None:
+            known = certificate_from_bytes(data)
+            _make_room(self._read, self._reductions_max)
+            self._read[data] = known
+        return known
 
     def knows(self, signed: SignedCertificate) -> bool:
         """Say whether the signature of exactly this certificate was found good before."""
@@ -134,7 +148,7 @@ def _is_same(kept: SignedCertificate, signed: SignedCertificate) -> bool:
     return (kept.is_as_signed and signed.is_as_signed) or kept.certificate == signed.certificate
 
 
-def _make_room(kept: dict[int, _Entry], size_max: int) -> None:
+def _make_room(kept: dict[_Key, _Entry], size_max: int) -> None:
     """Forget everything when a memo is full: it fills again at once with what is in use."""
     if len(kept) >= size_max:
         kept.clear()

@@ -60,6 +60,8 @@ class FiveTuple(NamedTuple):
     validity: Validity
 
 
+_new_tuple = tuple.__new__
+
 Reducible: TypeAlias = FiveTuple | AuthorisationCertificate
 """Anything with the five fields; the signed text of a certificate is one such thing."""
 
@@ -89,27 +91,26 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
     """
     if not links:
         raise ChainGap("a chain needs at least one certificate")
-    first = links[0]
+    rest = iter(links)
+    first = next(rest)
     subject, may_delegate = first.subject, first.may_delegate
     authority, validity = first.authority, first.validity
-    for place in range(1, len(links)):
-        link = links[place]
+    for link in rest:
         issuer = link.issuer
-        if issuer is not subject and issuer != subject:
-            raise _gap(links, ids, place)
-        if not may_delegate:
-            raise _not_delegable(links, ids, place)
+        if not may_delegate or (issuer is not subject and issuer != subject):
+            raise _broken_link(links, ids)
         if link.authority is not authority:
             common = intersect(authority, link.authority)
             if common is None:
-                raise _nothing_in_common(ids, place)
+                raise _nothing_in_common(links, ids)
             authority = common
         if link.validity is not validity:
             validity = _both_periods(validity, link.validity)
             if validity.is_empty:
-                raise _never_valid(ids, place)
+                raise _never_valid(links, ids)
         subject, may_delegate = link.subject, link.may_delegate
-    return FiveTuple(first.issuer, subject, may_delegate, authority, validity)
+    # The constructor of a named tuple is Python code; this is the same without it.
+    return _new_tuple(FiveTuple, (first.issuer, subject, may_delegate, authority, validity))
 
 
 def _both_periods(one: Validity, other: Validity) -> Validity:
@@ -196,6 +197,16 @@ def _called(ids: Sequence[bytes], place: int) -> tuple[str, bytes | None]:
     return f"certificate {place + 1} of the chain", None
 
 
+def _broken_link(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    """Look again, with places, for the first link that does not follow from the one before."""
+    for place in range(1, len(links)):
+        if links[place].issuer != links[place - 1].subject:
+            return _gap(links, ids, place)
+        if not links[place - 1].may_delegate:
+            return _not_delegable(links, ids, place)
+    raise AssertionError("a chain without a broken link was refused for one")
+
+
 def _gap(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
     name, identifier = _called(ids, place)
     return ChainGap(
@@ -214,14 +225,24 @@ def _not_delegable(links: Sequence[Reducible], ids: Sequence[bytes], place: int)
     )
 
 
-def _nothing_in_common(ids: Sequence[bytes], place: int) -> BrokenChain:
+def _nothing_in_common(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    common: Authority | None = links[0].authority
+    place = 0
+    while common is not None:
+        place += 1
+        common = intersect(common, links[place].authority)
     name, identifier = _called(ids, place)
     return NothingInCommon(
         f"{name} grants nothing that the chain before it grants", certificate=identifier, field="authority"
     )
 
 
-def _never_valid(ids: Sequence[bytes], place: int) -> BrokenChain:
+def _never_valid(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    common = links[0].validity
+    place = 0
+    while not common.is_empty:
+        place += 1
+        common = common.intersection(links[place].validity)
     name, identifier = _called(ids, place)
     return ValiditiesDisjoint(
         f"{name} is valid at no moment at which the chain before it is",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import (
+    BadCertificate,
     BadSignature,
     CertificateExpired,
     LoopNotClosed,
@@ -75,6 +76,18 @@ def test_a_reduction_is_worked_out_once_for_the_same_tuple() -> None:
     for other in range(5):
         cache.reduce((replace(links[0], comment=str(other)), links[1]))
     assert cache.reduce(links) == reduce_chain(links)
+
+
+def test_the_same_bytes_are_read_once_and_say_nothing_about_the_signature() -> None:
+    cache = VerificationCache(reductions_max=2)
+    data = certificate_to_bytes(replace(CHAIN[0], signature=bytes(64)))
+    assert cache.read(data) is cache.read(data)
+    assert not cache.knows(cache.read(data))
+    with pytest.raises(BadCertificate):
+        cache.read(data + b" ")
+    for who in (ALICE, BOB, CAROL):
+        assert cache.read(certificate_to_bytes(grant(OWNER, who))).certificate.subject == who
+    assert cache.read(data) == certificate_from_bytes(data)
 
 
 def test_a_cache_from_disk_is_checked_again_and_not_believed() -> None:
