@@ -10,7 +10,7 @@ meet often.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol
 
@@ -122,12 +122,7 @@ class Batch:
     views: tuple[View, ...]
     events: tuple[dict[AttributeUid, PresentValue], ...]
     delivered: tuple[Attribute, ...] = DELIVERED
-    stored: Mapping[AttributeUid, Kind] = None  # type: ignore[assignment]  # set below: a dict is no default
-
-    def __post_init__(self) -> None:
-        """Store what all batches store, unless told otherwise."""
-        if self.stored is None:
-            object.__setattr__(self, "stored", STORED)
+    stored: Mapping[AttributeUid, Kind] = field(default_factory=lambda: STORED)
 
     @property
     def cases(self) -> int:

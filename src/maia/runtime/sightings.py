@@ -9,13 +9,13 @@ for, and on however many cores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.errors import BadInput
 from maia.events import INT_MAX, INT_MIN, AttributeUid, Instant
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["CAMERAS", "ROWS_MAX", "BadSightings", "generated_sightings"]
 
@@ -56,8 +56,6 @@ def generated_sightings(
     watched: str = "AE05 XYZ",
 ) -> DataFrame:
     """Return sightings with columns called by the given uids; `watched` is among the rarer plates."""
-    from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
-
     if not 0 <= rows <= ROWS_MAX or not INT_MIN <= seed <= INT_MAX:
         raise BadSightings(f"sightings number 0 to {ROWS_MAX}, and a seed fits into 64 bits")
     who, when = _hash(F.col("id"), seed, 1), _hash(F.col("id"), seed, 2)
@@ -77,14 +75,11 @@ def generated_sightings(
 
 def _vehicle(bits: Column) -> Column:
     """Pick one of 262,144 vehicles: a product of three chances is small more often than not."""
-    from pyspark.sql import functions as F  # noqa: N812 - as above
-
     return F.shiftrightunsigned(_bits(bits, 0, 18) * _bits(bits, 18, 18) * _bits(bits, 36, 18), 36)
 
 
 def _plate(bits: Column) -> Column:
     """Spell a plate, such as `LB07 KTE`."""
-    from pyspark.sql import functions as F  # noqa: N812 - as above
 
     def letter(place: int) -> Column:
         position = _bits(bits, 6 + 5 * place, 5).cast("int") + F.lit(1)
@@ -96,8 +91,6 @@ def _plate(bits: Column) -> Column:
 
 def _moment(bits: Column) -> Column:
     """Pick one of 32 days, and mostly a busy hour of it."""
-    from pyspark.sql import functions as F  # noqa: N812 - as above
-
     day, part_of_day = _bits(bits, 0, 5), _bits(bits, 5, 4)
     early, late = _bits(bits, 15, 24) * F.lit(_TICK_US), _bits(bits, 39, 24) * F.lit(_TICK_US)
     # The sum of two chances peaks in the middle, which is bell enough for traffic.
@@ -112,19 +105,13 @@ def _moment(bits: Column) -> Column:
 
 def _camera(bits: Column) -> Column:
     """Pick a camera; the first of them see the most."""
-    from pyspark.sql import functions as F  # noqa: N812 - as above
-
     places = [CAMERAS[place * place * len(CAMERAS) // (64 * 64)] for place in range(64)]
     return F.element_at(F.array(*map(F.lit, places)), _bits(bits, 9, 6).cast("int") + F.lit(1))
 
 
 def _bits(of: Column, start: int, width: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - as above
-
     return F.shiftrightunsigned(of, start).bitwiseAND(F.lit((1 << width) - 1).cast("bigint"))
 
 
 def _hash(of: Column, seed: int, purpose: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - as above
-
     return F.xxhash64(F.lit(seed).cast("bigint"), F.lit(purpose), of)
