@@ -27,6 +27,7 @@ DECISIONS_MAX: Final = 65_536
 class _Remembered(NamedTuple):
     """A decision, what it was made from, and the first and last moment at which it stands."""
 
+    request: Request
     evidence: Evidence
     facts: Facts | None  # None: no certificate at hand has a condition, so facts do not matter
     since: int
@@ -42,7 +43,8 @@ class DecisionCache:
     def __init__(self, decisions_max: int = DECISIONS_MAX) -> None:
         """Remember at most `decisions_max` decisions."""
         self.decisions_max = decisions_max
-        self._remembered: dict[Request, _Remembered] = {}
+        # By the hash of the request, an int that is quick to look up; the request is compared as well.
+        self._remembered: dict[int, _Remembered] = {}
 
     def __len__(self) -> int:
         """Return how many decisions are remembered."""
@@ -52,13 +54,14 @@ class DecisionCache:
         """Return what `maia.policy.decide` returns for the same arguments."""
         # INVARIANT: identity, not equality. Evidence and facts are immutable, so the same object says the
         # same thing; whoever learns something new builds a new object, and cannot forget to tell the cache.
-        known = self._remembered.get(request)
+        known = self._remembered.get(request.fingerprint)
         if known is not None:
-            seen_evidence, seen_facts, since, until, decision = known
+            asked, seen_evidence, seen_facts, since, until, decision = known
             if (
                 seen_evidence is evidence
                 and (seen_facts is facts or seen_facts is None)
                 and since <= now <= until
+                and (asked is request or asked == request)
             ):
                 return decision
         return self._decide_anew(request, evidence, facts, now)
@@ -68,8 +71,9 @@ class DecisionCache:
         conditional = any(chain.authority.condition != ALWAYS for chain in evidence.chains)
         since, until = decision.stable.not_before, decision.stable.not_after
         # Taken out first, so that what was decided last stands last and is forgotten last.
-        self._remembered.pop(request, None)
-        self._remembered[request] = _Remembered(
+        self._remembered.pop(request.fingerprint, None)
+        self._remembered[request.fingerprint] = _Remembered(
+            request,
             evidence,
             facts if conditional else None,
             INSTANT_MIN if since is None else since,

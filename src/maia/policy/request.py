@@ -49,9 +49,9 @@ class Request:
     resource: ResourceName
     event_type: VerifiedType | None = None
     filter: Predicate = ALWAYS
-    # Decisions are remembered by request, so the hash is worked out once.
+    # Decisions are remembered by request, so the hash is worked out once. It differs from run to run.
     _key: Hashable = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
+    fingerprint: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked."""
@@ -65,7 +65,7 @@ class Request:
         validity = None if self.event_type is None else self.event_type.validity
         key = (self.principal, self.action, self.resource, type_id, validity, self.filter)
         object.__setattr__(self, "_key", key)
-        object.__setattr__(self, "_hash", hash(key))
+        object.__setattr__(self, "fingerprint", hash(key))
 
     def __eq__(self, other: object) -> bool:
         """Say whether both ask for the same thing."""
@@ -73,7 +73,7 @@ class Request:
 
     def __hash__(self) -> int:
         """Return a hash of what is asked."""
-        return self._hash
+        return self.fingerprint
 
 
 def resources_needed(request: Request) -> tuple[ResourceName, ...]:

@@ -102,3 +102,13 @@ def test_the_cache_forgets_the_oldest_answer_first():
     again = cache.decide(request(SMITH, "subscribe", filter=filters[0]), evidence, NO_FACTS, NOON)
     assert again == first
     assert again is not first
+
+
+def test_two_requests_with_one_hash_are_still_two_requests(cache):
+    """A76: a collision costs a decision made anew and never mixes two answers up."""
+    evidence = evidence_of()
+    one, other = request(SMITH, "subscribe"), request(MET, "subscribe")
+    object.__setattr__(other, "fingerprint", one.fingerprint)
+    for _ in range(2):
+        permit(cache.decide(one, evidence, NO_FACTS, NOON))
+        denial(cache.decide(other, evidence, NO_FACTS, NOON))

@@ -189,4 +189,4 @@ def test_evidence_for_a_publication_on_a_topic_is_gathered_level_by_level():
     evidence = gather_evidence(wanted, pool, at=NOON)
     assert len(evidence.chains) == 3
     permit(decide(wanted, evidence, NO_FACTS, NOON))
-    assert refusal_from(wanted, pool[:2]).code == "POLICY-NO-CHAIN"
+    assert refusal_from(wanted, pool[:2]).code == "POLICY-RESOURCE-NOT-GRANTED"
