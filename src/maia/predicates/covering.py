@@ -22,6 +22,7 @@ from maia.predicates.meaning import admits
 from maia.predicates.normal_form import (
     Clause,
     Literal,
+    clause_of,
     clauses_of,
     intersected,
     is_true_formula,
@@ -39,7 +40,7 @@ from maia.predicates.syntax import (
     attributes_of,
     checked_size,
 )
-from maia.predicates.value_sets import ANYTHING, ValueSet
+from maia.predicates.value_sets import ANYTHING
 
 __all__ = [
     "counterexample",
@@ -114,34 +115,46 @@ def _proved(wide: Predicate, narrow: Predicate) -> bool:
     outer, inner = literals_of(wide), literals_of(narrow)
     if outer is not None and inner is not None:
         return _literals_cover(outer, inner)
-    steps, groups = Steps(), groups_of(narrow)
-    if all(_covers_groups(part, groups, steps) for part in conjuncts(wide)):
+    question = _Question(narrow)
+    if all(question.is_covered_by(part) for part in conjuncts(wide)):
         return True
-    return any(_covers_groups(NEVER, [group], steps) for group in groups)
+    return any(_covers_groups(NEVER, [group], question) for group in question.groups)
 
 
 def _literals_cover(wide: list[Literal], narrow: list[Literal]) -> bool:
     """Answer for two conjunctions of literals, attribute by attribute: what most filters are."""
-    found: dict[AttributeUid, ValueSet] = {}
-    for literal in narrow:
-        known = found.get(literal.atom.uid)
-        found[literal.atom.uid] = literal.values if known is None else known.intersection(literal.values)
     steps = Steps()
     try:
+        found = clause_of(narrow, steps)
         if all(one.values.proved_contains(found.get(one.atom.uid, ANYTHING), steps) for one in wide):
             return True
         return any(values.proved_empty(steps) for values in found.values())
     except OutOfSteps:
-        return False
+        repeated = {(literal.atom, literal.is_negated) for literal in narrow}
+        return all((literal.atom, literal.is_negated) in repeated for literal in wide)
 
 
-def _covers_groups(part: Predicate, groups: list[Group], steps: Steps) -> bool:
+class _Question:
+    """A narrow filter about which many parts of a wide one are asked, and the steps for all of them."""
+
+    __slots__ = ("_parts", "groups", "steps", "steps_to_look")
+
+    def __init__(self, narrow: Predicate) -> None:
+        self.groups = groups_of(narrow)
+        self._parts = frozenset(conjuncts(narrow))
+        self.steps, self.steps_to_look = Steps(), Steps()
+
+    def is_covered_by(self, part: Predicate) -> bool:
+        return part in self._parts or _covers_groups(part, _about(part, self.groups), self)
+
+
+def _covers_groups(part: Predicate, groups: list[Group], question: _Question) -> bool:
     """Say whether one part of the wide filter covers the groups that speak of its attributes."""
-    about = _about(part, groups)
     try:
-        return _covers_clauses(part, product(about, steps), steps)
+        return _covers_clauses(part, product(groups, question.steps), question.steps)
     except OutOfSteps:
-        return _visibly(part, AllOf(tuple(chain.from_iterable(group.parts for group in about))))
+        narrow = AllOf(tuple(chain.from_iterable(group.parts for group in groups)))
+        return _visibly(part, narrow, question.steps_to_look)
 
 
 def _about(part: Predicate, groups: list[Group]) -> list[Group]:
@@ -227,9 +240,9 @@ def _sample(clause: Clause, steps: Steps) -> dict[AttributeUid, PresentValue] | 
 _STEPS_TO_COMPARE: Final = 50
 
 
-def _visibly(wide: Predicate, narrow: Predicate) -> bool:
+def _visibly(wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
     try:
-        return wide in conjuncts(narrow) or _visibly_covers(wide, narrow, Steps())
+        return _visibly_covers(wide, narrow, steps)
     except OutOfSteps:
         return False
 
@@ -282,25 +295,32 @@ def _simplified(formula: Predicate, steps: Steps) -> Predicate:
 def _without_idle_parts(parts: list[Predicate], joins: type[AllOf | AnyOf], steps: Steps) -> list[Predicate]:
     kept: list[Predicate] = []
     for index, part in enumerate(parts):
-        others = kept + parts[index + 1 :]
-        if joins is AllOf:
-            idle = any(_within_steps(wide=part, narrow=other, steps=steps) for other in others)
-        else:
-            idle = any(_within_steps(wide=other, narrow=part, steps=steps) for other in others)
+        try:
+            idle = any(_is_idle(part, other, joins, steps) for other in chain(kept, parts[index + 1 :]))
+        except OutOfSteps:
+            return kept + parts[index:]
         kept += [] if idle else [part]
     return kept
 
 
+def _is_idle(part: Predicate, beside: Predicate, joins: type[AllOf | AnyOf], steps: Steps) -> bool:
+    """Say whether a part adds nothing beside another: a wider one under `and`, a narrower one under `or`."""
+    if joins is AllOf:
+        return _covers_with(steps, wide=part, narrow=beside)
+    return _covers_with(steps, wide=beside, narrow=part)
+
+
 def _settles(decisive: Predicate, whole: Predicate, steps: Steps) -> bool:
     """Say whether a conjunction is never true, or a disjunction always."""
-    if decisive == NEVER:
-        return _within_steps(wide=NEVER, narrow=whole, steps=steps)
-    return _within_steps(wide=whole, narrow=ALWAYS, steps=steps)
-
-
-def _within_steps(*, wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
     try:
-        steps.spend()
-        return all(_covers_clauses(part, clauses_of(narrow, steps), steps) for part in conjuncts(wide))
+        if decisive == NEVER:
+            return _covers_with(steps, wide=NEVER, narrow=whole)
+        return _covers_with(steps, wide=whole, narrow=ALWAYS)
     except OutOfSteps:
         return False
+
+
+def _covers_with(steps: Steps, *, wide: Predicate, narrow: Predicate) -> bool:
+    steps.spend()
+    clauses = clauses_of(narrow, steps)
+    return all(_covers_clauses(part, clauses, steps) for part in conjuncts(wide))

@@ -11,8 +11,9 @@ explode, so it counts steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from maia.events import AttributeUid, Event
@@ -29,11 +30,13 @@ from maia.predicates.syntax import (
     Predicate,
     TextMatch,
 )
+from maia.predicates.text_automata import TextClaim
 from maia.predicates.value_sets import ANYTHING, ValueSet
 
 __all__ = [
     "Clause",
     "Literal",
+    "clause_of",
     "clauses_of",
     "intersected",
     "is_true_formula",
@@ -128,10 +131,36 @@ def literals_of(formula: Predicate) -> list[Literal] | None:
     return literals
 
 
+def clause_of(literals: Iterable[Literal], steps: Steps) -> dict[AttributeUid, ValueSet]:
+    """Return the one clause of a conjunction of literals."""
+    by_uid: dict[AttributeUid, list[ValueSet]] = {}
+    for literal in literals:
+        by_uid.setdefault(literal.atom.uid, []).append(literal.values)
+    return {uid: _in_all(sets, steps) for uid, sets in by_uid.items()}
+
+
+def _in_all(sets: list[ValueSet], steps: Steps) -> ValueSet:
+    return _in_pairs(sets, ValueSet.intersection, steps)
+
+
+def _in_pairs(
+    sets: list[ValueSet], combined: Callable[[ValueSet, ValueSet], ValueSet], steps: Steps
+) -> ValueSet:
+    # Pairs, and pairs of pairs: one after the other would be quadratic for thousands of `x != …`.
+    while len(sets) > 1:
+        steps.spend(len(sets))
+        paired = [combined(one, other) for one, other in zip(sets[::2], sets[1::2], strict=False)]
+        sets = paired + sets[len(paired) * 2 :]
+    steps.spend(sets[0].size)
+    return sets[0]
+
+
 def _product(parts: Iterable[Predicate], steps: Steps) -> list[Clause]:
-    clauses: list[Clause] = [{}]
     # Single literals first: they shrink every clause before the wide parts multiply them.
-    for part in sorted(parts, key=lambda part: isinstance(part, AllOf | AnyOf)):
+    known = {part: literal_of(part) for part in parts}
+    start = clause_of((literal for literal in known.values() if literal is not None), steps)
+    clauses: list[Clause] = [] if any(map(_is_visibly_empty, start.values())) else [start]
+    for part in (part for part, literal in known.items() if literal is None):
         factors = clauses_of(part, steps)
         clauses = [
             both
@@ -149,38 +178,34 @@ def intersected(one: Clause, other: Clause, steps: Steps) -> Clause | None:
         known = both.get(uid)
         found = values if known is None else known.intersection(values)
         steps.spend(found.size)
-        if not found.absent and not found.edges:
+        if _is_visibly_empty(found):
             return None
         both[uid] = found
     steps.spend(len(one))
     return both
 
 
+def _is_visibly_empty(values: ValueSet) -> bool:
+    return not values.absent and not values.edges
+
+
 def _joined(alternatives: Iterable[list[Clause]], steps: Steps) -> list[Clause]:
     """Put clauses side by side; those about one and the same attribute become one where that is exact."""
-    alone: dict[AttributeUid, list[ValueSet]] = {}
+    alone: dict[tuple[AttributeUid, frozenset[TextClaim]], list[ValueSet]] = {}
     joined: list[Clause] = []
-    for clauses in alternatives:
-        for clause in clauses:
-            steps.spend()
-            if len(clause) == 1:
-                ((uid, values),) = clause.items()
-                _add(alone.setdefault(uid, []), values, steps)
-            else:
-                joined.append(clause)
-    joined.extend({uid: values} for uid, sets in alone.items() for values in sets)
+    for clause in chain.from_iterable(alternatives):
+        steps.spend()
+        if len(clause) == 1:
+            ((uid, values),) = clause.items()
+            alone.setdefault((uid, values.claims), []).append(values)
+        else:
+            joined.append(clause)
+    joined.extend({uid: _in_any(sets, steps)} for (uid, _), sets in alone.items())
     return joined
 
 
-def _add(sets: list[ValueSet], values: ValueSet, steps: Steps) -> None:
-    for index, known in enumerate(sets):
-        if known.claims == values.claims:
-            union = known.union(values)
-            assert union is not None  # noqa: S101 - equal claims unite exactly
-            steps.spend(union.size)
-            sets[index] = union
-            return
-    sets.append(values)
+def _in_any(sets: list[ValueSet], steps: Steps) -> ValueSet:
+    return _in_pairs(sets, ValueSet.union_under_equal_claims, steps)
 
 
 def satisfies(event: Event, clause: Clause) -> bool:

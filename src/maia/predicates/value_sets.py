@@ -14,7 +14,7 @@ steps run out, the answer is no.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _SINGLES_MAX: Final = 1024
+_COMPARED_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,11 @@ class ValueSet:
         if self.claims != other.claims:
             # A claim on strings that are not there (or a string part that is swallowed whole) does no harm.
             return _union_of_different_claims(self, other)
+        return self.union_under_equal_claims(other)
+
+    def union_under_equal_claims(self, other: ValueSet) -> ValueSet:
+        """Return the union with a set whose claims are the same; exact, and always possible."""
+        assert self.claims == other.claims  # noqa: S101 - promised by the caller
         edges = {
             kind: united(self.edges.get(kind, NONE), other.edges.get(kind, NONE))
             for kind in {**self.edges, **other.edges}
@@ -127,7 +133,7 @@ class ValueSet:
         strings = intersected(self.edges.get(Kind.STRING, NONE), other.edges.get(Kind.STRING, NONE))
         claims = self.claims
         for claim in sorted(other.claims, key=lambda claim: (claim.test.value, claim.text)):
-            if not strings or any(implies(given, claim) for given in claims):
+            if not strings or _is_implied(claim, claims):
                 continue
             yield _with_claims(absent=False, edges={Kind.STRING: strings}, claims=claims | {claim.negated()})
             claims |= {claim}
@@ -253,11 +259,18 @@ def _strings_of(values: ValueSet) -> ValueSet:
     return ValueSet(False, {Kind.STRING: strings}, values.claims) if strings else NOTHING
 
 
-def _strongest(claims: frozenset[TextClaim]) -> list[TextClaim]:
+def _is_implied(claim: TextClaim, given: Collection[TextClaim]) -> bool:
+    # Beyond a few claims, comparing each with each costs more than the automata's step limit allows.
+    return claim in given or (len(given) <= _COMPARED_MAX and any(implies(one, claim) for one in given))
+
+
+def _strongest(claims: frozenset[TextClaim]) -> Collection[TextClaim]:
     """Leave out claims that another one visibly implies: each one costs a machine in the product."""
+    if len(claims) > _COMPARED_MAX:
+        return claims
     kept: list[TextClaim] = []
     for claim in sorted(claims, key=lambda claim: -len(claim.text) if claim.holds else len(claim.text)):
-        if not any(implies(given, claim) for given in kept):
+        if not _is_implied(claim, kept):
             kept.append(claim)
     return kept
 

@@ -16,6 +16,8 @@ from maia.predicates import (
     Not,
     Operator,
     PredicateTooLarge,
+    TextMatch,
+    TextTest,
     counterexample,
     covers,
     format_predicate,
@@ -200,6 +202,25 @@ def test_long_lists_cover_each_other():
     assert covers(wide=wide, narrow=narrow)
     assert not covers(wide=narrow, narrow=wide)
     assert covers(wide=Not(wide), narrow=Comparison("x", Operator.GE, 5000))
+
+
+def test_thousands_of_conjuncts_and_alternatives_about_one_attribute():
+    unequal = AllOf(tuple(Comparison("x", Operator.NE, number) for number in range(0, 6000, 2)))
+    equal = AnyOf(tuple(Comparison("x", Operator.EQ, number) for number in range(0, 6000, 2)))
+    assert covers(wide=Comparison("x", Operator.NE, 500), narrow=unequal)
+    assert not covers(wide=Comparison("x", Operator.NE, 501), narrow=unequal)
+    assert covers(wide=equal, narrow=Comparison("x", Operator.EQ, 500))
+    assert not covers(wide=equal, narrow=Comparison("x", Operator.EQ, 501))
+    assert covers(wide=unequal, narrow=Comparison("x", Operator.GT, 6000))
+    assert not may_overlap(equal, unequal)
+
+
+def test_thousands_of_demands_on_one_string_are_compared_by_their_looks():
+    infixes = AllOf(tuple(TextMatch("n", TextTest.CONTAINS, f"{number:04d}") for number in range(3000)))
+    assert covers(wide=TextMatch("n", TextTest.CONTAINS, "0042"), narrow=infixes)
+    assert covers(wide=infixes, narrow=AllOf((*infixes.parts, Exists("x"))))
+    assert not covers(wide=TextMatch("n", TextTest.CONTAINS, "word"), narrow=infixes)
+    assert len(simplified(infixes).parts) == 3000
 
 
 def test_questions_about_predicates_that_are_too_large_are_refused():
