@@ -14,7 +14,9 @@ certificate object altered beside its signed bytes, is a new question.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -25,7 +27,7 @@ from maia.credentials.keys import BadSignature, verify_signature
 from maia.credentials.reduction import FiveTuple, Reducible, reduce_chain
 from maia.errors import BrokenCredential
 
-__all__ = ["CERTIFICATES_MAX", "REDUCTIONS_MAX", "VerificationCache", "check_signature"]
+__all__ = ["CERTIFICATES_MAX", "REDUCTIONS_MAX", "Links", "VerificationCache", "check_signature"]
 
 CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 8_192
@@ -34,10 +36,25 @@ _Key = TypeVar("_Key", int, bytes)
 _Entry = TypeVar("_Entry")
 
 
-class VerificationCache:
-    """Signatures that were found good, and reductions that were worked out. Never validity."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """A chain to be reduced again and again: equal to itself alone, so no memo looks inside."""
 
-    __slots__ = ("_certificates", "_certificates_max", "_chains", "_read", "_reductions", "_reductions_max")
+    certificates: tuple[Reducible, ...]
+
+
+def _reduced_links(links: Links) -> FiveTuple:
+    return reduce_chain(links.certificates)
+
+
+class VerificationCache:
+    """Signatures that were found good, and reductions that were worked out. Never validity.
+
+    `cache.reduce(links)` returns what a chain amounts to, at once if the same
+    `Links` were reduced before.
+    """
+
+    __slots__ = ("_certificates", "_certificates_max", "_chains", "_read", "_reductions_max", "reduce")
 
     def __init__(
         self, *, certificates_max: int = CERTIFICATES_MAX, reductions_max: int = REDUCTIONS_MAX
@@ -45,8 +62,9 @@ class VerificationCache:
         """Make an empty cache of bounded size."""
         self._certificates_max, self._reductions_max = certificates_max, reductions_max
         self._certificates: OrderedDict[tuple[bytes, bytes], SignedCertificate] = OrderedDict()
-        # Both by the identity of a tuple. It is a key only while the tuple lives, so the tuple is kept too.
-        self._reductions: dict[int, tuple[tuple[Reducible, ...], FiveTuple]] = {}
+        # A method of ours would cost more than the lookup, so the memo itself is what is called.
+        self.reduce: Callable[[Links], FiveTuple] = lru_cache(reductions_max)(_reduced_links)
+        # By the identity of a tuple, which is a key only while the tuple lives; so the tuple is kept too.
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
         self._read: dict[bytes, SignedCertificate] = {}
 
@@ -82,16 +100,6 @@ class VerificationCache:
             self._certificates[(signed.id, signed.signature)] = signed
             if len(self._certificates) > self._certificates_max:
                 self._certificates.popitem(last=False)
-
-    def reduce(self, links: tuple[Reducible, ...]) -> FiveTuple:
-        """Return what `links` amount to, at once if the same tuple was reduced before."""
-        known = self._reductions.get(id(links))
-        if known is not None and known[0] is links:
-            return known[1]
-        result = reduce_chain(links)
-        _make_room(self._reductions, self._reductions_max)
-        self._reductions[id(links)] = (links, result)
-        return result
 
     def chain_of(self, certificates: tuple[SignedCertificate, ...]) -> object | None:
         """Return what the verifier remembered for exactly this tuple of certificates."""

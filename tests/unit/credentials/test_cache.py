@@ -9,6 +9,7 @@ import pytest
 from maia.credentials import (
     BadCertificate,
     BadSignature,
+    BrokenChain,
     CertificateExpired,
     LoopNotClosed,
     VerificationCache,
@@ -18,6 +19,7 @@ from maia.credentials import (
     reduce_chain,
     verify_chain,
 )
+from maia.credentials.cache import Links
 from maia.events import Instant
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
 
@@ -68,14 +70,22 @@ def test_memory_is_bounded_and_the_least_recently_used_goes_first() -> None:
     assert [cache.knows(signed) for signed in (one, two, three)] == [True, False, True]
 
 
-def test_a_reduction_is_worked_out_once_for_the_same_tuple() -> None:
+def test_a_reduction_is_worked_out_once_for_the_same_links() -> None:
     cache = VerificationCache(reductions_max=2)
-    links = tuple(signed.certificate for signed in CHAIN)
+    certificates = tuple(signed.certificate for signed in CHAIN)
+    links = Links(certificates)
     assert cache.reduce(links) is cache.reduce(links)
-    assert cache.reduce(links) == reduce_chain(links)
+    assert cache.reduce(links) == reduce_chain(certificates)
     for other in range(5):
-        cache.reduce((replace(links[0], comment=str(other)), links[1]))
-    assert cache.reduce(links) == reduce_chain(links)
+        cache.reduce(Links((replace(certificates[0], comment=str(other)), certificates[1])))
+    assert cache.reduce(links) == reduce_chain(certificates)
+
+
+def test_a_chain_that_does_not_reduce_is_not_remembered_as_one_that_does() -> None:
+    cache, broken = VerificationCache(), Links(tuple(signed.certificate for signed in reversed(CHAIN)))
+    for _ in range(2):
+        with pytest.raises(BrokenChain):
+            cache.reduce(broken)
 
 
 def test_the_same_bytes_are_read_once_and_say_nothing_about_the_signature() -> None:
