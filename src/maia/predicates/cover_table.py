@@ -192,13 +192,13 @@ class CoverTable:
         return displaced
 
     def _keeper_for(self, entry: _Entry) -> _Entry | None:
-        """Return the earliest maximal entry that covers this one, and is not a later equal of it."""
-        for number in self._covering(self._maximal, entry.box):
-            keeper = self._entries[number]
-            is_later = number > entry.number
-            if not (is_later and proved_to_cover(wide=entry.box, narrow=keeper.box)):
-                return keeper
-        return None
+        """Return the earliest maximal entry that covers this one.
+
+        It is never a later equal of this one: while both were kept they had
+        the same coverers, and orphans are placed in the order of insertion.
+        """
+        number = next(self._covering(self._maximal, entry.box), None)
+        return None if number is None else self._entries[number]
 
     def _demote(self, entry: _Entry, *, under: _Entry) -> None:
         self._maximal.discard(entry.number)
