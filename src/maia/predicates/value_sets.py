@@ -48,7 +48,7 @@ __all__ = [
     "union_contains_all",
 ]
 
-_SINGLES_MAX: Final = 1024
+_ANSWERS_MAX: Final = 16_384
 _COMPARED_MAX: Final = 64
 
 
@@ -232,7 +232,7 @@ def _with_claims(*, absent: bool, edges: Mapping[Kind, Edges], claims: Iterable[
     strings = edges.get(Kind.STRING)
     if not claims or not strings:
         return ValueSet(absent, edges)
-    singles = single_values(strings, _SINGLES_MAX)
+    singles = single_values(strings, _ANSWERS_MAX // len(claims))
     if singles is None:
         return ValueSet(absent, edges, claims)
     kept = edges_of(text for text in singles if all(claim_holds(claim, str(text)) for claim in claims))
