@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import numpy as np
 
@@ -152,13 +153,15 @@ def _race_of_leaving(many: Subscriptions) -> Race:
     chosen = [name for name in some if len(many.table.covered_under(name)) in range(1, 4)][:5]
     assert leave_and_return_by_table(many, chosen[0]) == leave_by_prepared_pairs(many, chosen[0])
 
+    turns = cycle(chosen)
+
     def leavers(count: int) -> list[str]:
-        return [chosen[at % len(chosen)] for at in range(count)]
+        return [next(turns) for _ in range(count)]
 
     return Race(
         f"a maximal filter leaves {len(many.table):,} and returns, against prepared pairs",
-        ours=Side(run=lambda name: leave_and_return_by_table(many, name), prepare=leavers, calls=5),
-        peer=Side(run=lambda name: leave_by_prepared_pairs(many, name), prepare=leavers, calls=5),
+        ours=Side(run=lambda name: leave_and_return_by_table(many, name), prepare=leavers),
+        peer=Side(run=lambda name: leave_by_prepared_pairs(many, name), prepare=leavers, calls=1),
         ratio=Ratio.PEER_OVER_OURS,
         target=at_least(200),
     )
