@@ -107,7 +107,7 @@ def _why(opening: Opening, request: Request) -> Explanation:
     if grant.chain is None or not grant.certificates:
         return told(Reason("owner", "the requester owns the resource"))
     length = len(grant.certificates)
-    granted = f"`{request.action.value}` is granted by a chain of {length} from {grant.chain.root}"
+    granted = f"`{request.action.value}` is granted by {_counted(length)} from {grant.chain.root}"
     explanation = told(Reason("chain", granted, grant.certificates[-1].id, "authority.actions"))
     return explanation + Explanation(owner=(*_terms(grant, request), *_bounds(opening, request)))
 
@@ -140,9 +140,7 @@ def _bounds(opening: Opening, request: Request) -> Iterator[Reason]:
 def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> Explanation:
     explanation = Explanation()
     if view.windows and request.event_type is not None:
-        shown = [attribute.uid for attribute in request.event_type.attributes]
-        listed = _listed([uid for uid in shown if accessible(uid, request, openings)], names_of(request))
-        explanation += told(Reason("attributes", f"you may {_verb(request)} {listed}"))
+        explanation += _attributes(openings, request)
     for uid, value in sorted(view.forced.items()):
         explanation += kept(Reason("forced", f"the value is always {value!r}", attribute=uid))
     if view.until is not None:
@@ -150,9 +148,24 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     return explanation
 
 
+def _attributes(openings: Sequence[Opening], request: Request) -> Explanation:
+    """Name what is shown to the requester; to the owner, what is hidden as well."""
+    names, declared = names_of(request), list(names_of(request))
+    shown = [uid for uid in declared if accessible(uid, request, openings)]
+    hidden = [uid for uid in declared if uid not in shown]
+    owner = f"the requester may {_verb(request)} {_listed(shown, names)}"
+    owner += f" and not {_listed(hidden, names)}" if hidden else ""
+    requester = f"you may {_verb(request)} {_listed(shown, names)}"
+    return kept(Reason("attributes", owner), instead=Reason("attributes", requester))
+
+
 def _verb(request: Request) -> str:
     return "write" if request.action is Action.PUBLISH else "read"
 
 
+def _counted(certificates: int) -> str:
+    return "one certificate" if certificates == 1 else f"a chain of {certificates} certificates"
+
+
 def _listed(uids: Sequence[AttributeUid], names: Mapping[AttributeUid, str]) -> str:
-    return ", ".join(f"`{names.get(uid, uid)}`" for uid in uids) or "no attribute"
+    return ", ".join(f"`{names.get(uid, uid)}`" for uid in uids) or "nothing"

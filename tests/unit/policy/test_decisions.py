@@ -226,6 +226,16 @@ def test_a_permit_names_the_certificates_behind_it():
     assert "AE05" not in repr(decision)
 
 
+def test_the_owner_reads_what_is_hidden_and_the_requester_what_is_shown():
+    decision = permit(ask(SMITH, "subscribe", chains=[to_smith(attributes="timestamp")]))
+    assert (
+        "the requester may read `timestamp` and not `numberplate`, `location`"
+        in decision.explanation.lines(Audience.OWNER)
+    )
+    assert "you may read `timestamp`" in decision.explanation.lines(Audience.REQUESTER)
+    assert not any("location" in line for line in decision.explanation.lines(Audience.REQUESTER))
+
+
 # ---------------------------------------------------------------- types that lapse, topics
 
 
