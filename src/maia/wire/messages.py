@@ -14,6 +14,8 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from maia.events import INSTANT_MAX, INSTANT_MIN, ROWS_MAX
+
 __all__ = [
     "PROTOCOL_VERSION",
     "Accepted",
@@ -55,10 +57,15 @@ Digest: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Token: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Small: TypeAlias = Annotated[bytes, Meta(max_length=1 << 16)]
-Text: TypeAlias = Annotated[str, Meta(max_length=1024)]
-Address: TypeAlias = Annotated[str, Meta(max_length=256)]
+# What people read is one line: no control characters, and nothing that turns a line around on a screen.
+TEXT_MAX: Final = 1024
+NOT_FOR_SCREENS: Final = "\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_MAX, pattern=rf"\A[^{NOT_FOR_SCREENS}]*\Z")]
+Code: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Z][A-Z0-9-]{0,63}\Z")]
+Address: TypeAlias = Annotated[str, Meta(pattern=r"\A[!-~]{1,256}\Z")]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Rows: TypeAlias = Annotated[int, Meta(ge=1, le=65_536)]
+Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
+Rows: TypeAlias = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
 Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
 Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
 
@@ -73,7 +80,7 @@ class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 class Greeting(_Message, tag=1, frozen=True):
     """The accepting node: who it is for, and all of its credentials (C12: a broker discloses all)."""
 
-    version: int
+    version: Number
     network: Small
     credentials: Credentials
     instance: Token
@@ -82,7 +89,7 @@ class Greeting(_Message, tag=1, frozen=True):
 class Hello(_Message, tag=2, frozen=True):
     """The dialling node, once it has verified the greeting. A client's `address` is null."""
 
-    version: int
+    version: Number
     network: Small
     credentials: Credentials
     instance: Token
@@ -98,7 +105,7 @@ class Welcome(_Message, tag=3, frozen=True):
 class Bye(_Message, tag=4, frozen=True):
     """The sender closes the link, and says why."""
 
-    code: Text
+    code: Code
     message: Text
 
 
@@ -153,14 +160,14 @@ class Accepted(_Message, tag=14, frozen=True):
     """The request `id` stands; it must be renewed within the lease. `until` is null for ever."""
 
     id: Number
-    until: int | None
+    until: Moment | None
 
 
 class Failed(_Message, tag=15, frozen=True):
     """The request `id` was refused or is broken."""
 
     id: Number
-    code: Text
+    code: Code
     message: Text
 
 
@@ -168,7 +175,7 @@ class Ended(_Message, tag=16, frozen=True):
     """What was accepted under `ref` has ended: expired, revoked, too slow."""
 
     ref: Number
-    code: Text
+    code: Code
     message: Text
 
 
@@ -185,7 +192,7 @@ class Publish(_Message, tag=20, frozen=True):
 
     ref: Number
     sequence: Number
-    published_at: int
+    published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
 
@@ -205,7 +212,7 @@ class Deliver(_Message, tag=22, frozen=True):
     publisher: Key
     stream: Token
     sequence: Number
-    published_at: int
+    published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
 
@@ -224,7 +231,7 @@ class Carried(_Message, tag=30, frozen=True):
     publisher: Key
     stream: Token
     sequence: Number
-    published_at: int
+    published_at: Moment
     rows: Rows
     kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
     columns: Annotated[list[Column], Meta(max_length=1024)]

@@ -1,0 +1,92 @@
+"""Which bytes are a message, and which message are these bytes?
+
+Nodes ask on every message. Every message has exactly one form in bytes: a
+field more or less, a value out of range, another spelling of a number, or
+bytes behind the end are refused. `decode` raises a `ProtocolViolation` on
+whatever it does not return a message for, and `encode` returns nothing that
+`decode` would refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from maia.errors import ProtocolViolation
+from maia.wire.framing import MESSAGE_BYTES_MAX, MessageTooLarge
+from maia.wire.messages import NOT_FOR_SCREENS, TEXT_MAX, Bye, Ended, Failed, Message, Welcome
+
+__all__ = ["AnotherForm", "BadMessage", "Unsendable", "decode", "encode", "is_welcome", "sendable_text"]
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_UNSHOWABLE: Final = re.compile(f"[{NOT_FOR_SCREENS}\ud800-\udfff]")
+_WELCOME: Final = _ENCODER.encode(Welcome(0))[:-1]
+
+
+class BadMessage(ProtocolViolation):
+    """Bytes are not a message: unknown, cut off, too much, or with a value out of range."""
+
+    code = "PROTOCOL-MESSAGE"
+
+
+class AnotherForm(ProtocolViolation):
+    """Bytes spell a message in another form than the one it has."""
+
+    code = "PROTOCOL-MESSAGE-FORM"
+
+
+class Unsendable(ProtocolViolation):
+    """A message was to be sent that every peer would refuse: a mistake of this node."""
+
+    code = "PROTOCOL-UNSENDABLE"
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of a message; a complaint is cut and escaped so that it can always be sent."""
+    if isinstance(message, Bye | Failed | Ended):
+        message = _showable(message)
+    try:
+        data = _ENCODER.encode(message)
+        # What a peer would refuse fails here, where the mistake is, and not at the peer.
+        _DECODER.decode(data)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as problem:
+        raise Unsendable(f"a `{type(message).__name__}` cannot be sent: {problem}") from problem
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise Unsendable(f"a `{type(message).__name__}` of {len(data)} bytes is too long to be sent")
+    return data
+
+
+def decode(data: bytes) -> Message:
+    """Return the message that these bytes are, strictly."""
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise MessageTooLarge(
+            f"a message of {len(data)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed"
+        )
+    try:
+        message = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadMessage(f"the message cannot be read: {sendable_text(str(problem))}") from problem
+    # MessagePack can spell one number in several ways; we know one.
+    if _ENCODER.encode(message) != data:
+        raise AnotherForm(f"the `{type(message).__name__}` is not written in its one form")
+    return message
+
+
+def is_welcome(data: bytes) -> bool:
+    """Say whether these bytes begin as a `Welcome`: after it, either side may send longer messages."""
+    return data.startswith(_WELCOME)
+
+
+def sendable_text(text: str) -> str:
+    """Return `text` as one line for people: bounded, and with whatever moves a cursor escaped."""
+    # An escape is at most ten times as long as what it stands for; only the start can remain.
+    shown = _UNSHOWABLE.sub(lambda found: ascii(found.group())[1:-1], text[:TEXT_MAX])
+    return shown if len(text) <= TEXT_MAX >= len(shown) else shown[: TEXT_MAX - 1] + "…"
+
+
+def _showable(complaint: Bye | Failed | Ended) -> Bye | Failed | Ended:
+    text = sendable_text(complaint.message)
+    return complaint if text == complaint.message else msgspec.structs.replace(complaint, message=text)

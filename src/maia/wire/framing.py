@@ -1,0 +1,124 @@
+"""Where does one message end and the next begin?
+
+Every message follows its length, four bytes with the highest first. Whoever
+reads a link asks a `Splitter`. It believes no length beyond the limit of the
+moment: the limit is small until the peer has proved who it is, and is raised
+after the handshake. It never holds more than one unfinished message and the
+bytes of the last call, and nothing is reserved because a peer announced it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.errors import ProtocolViolation
+
+__all__ = [
+    "HANDSHAKE_BYTES_MAX",
+    "LENGTH_BYTES",
+    "MESSAGE_BYTES_MAX",
+    "EmptyMessage",
+    "MessageTooLarge",
+    "Splitter",
+    "framed",
+    "length_prefix",
+]
+
+HANDSHAKE_BYTES_MAX: Final = 256 << 10
+"""How long a message may be before the peer's right to connect is verified."""
+
+MESSAGE_BYTES_MAX: Final = 16 << 20
+"""How long any message may be."""
+
+LENGTH_BYTES: Final = 4
+
+
+class MessageTooLarge(ProtocolViolation):
+    """A peer announced a message that is longer than this link allows now."""
+
+    code = "PROTOCOL-MESSAGE-TOO-LARGE"
+
+
+class EmptyMessage(ProtocolViolation):
+    """A peer announced a message of no bytes."""
+
+    code = "PROTOCOL-EMPTY-MESSAGE"
+
+
+def length_prefix(message: bytes) -> bytes:
+    """Return the bytes that go before `message`, for whoever writes both without copying."""
+    return _checked_length(len(message), MESSAGE_BYTES_MAX).to_bytes(LENGTH_BYTES, "big")
+
+
+def framed(message: bytes) -> bytes:
+    """Return `message` with its length before it."""
+    return length_prefix(message) + message
+
+
+class Splitter:
+    """The bytes of one link that are not a whole message yet.
+
+    A length that is refused stays refused: every later call raises again,
+    unless the limit was raised in between.
+    """
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, limit: int = HANDSHAKE_BYTES_MAX) -> None:
+        """Begin with messages of at most `limit` bytes."""
+        self._buffer = bytearray()
+        self._limit = _sane_limit(limit)
+
+    @property
+    def limit(self) -> int:
+        """Return how long a message may be now."""
+        return self._limit
+
+    @property
+    def held(self) -> int:
+        """Return how many bytes wait for the rest of their message; a reader sets a deadline on it."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what arrived, and return the messages that are now complete, in order.
+
+        A bad length is raised once the messages before it have been returned,
+        because the last of them may be the one that raises the limit.
+        """
+        self._buffer += data
+        return self._complete()
+
+    def raise_limit(self, limit: int = MESSAGE_BYTES_MAX) -> list[bytes]:
+        """Allow longer messages from here on, and return those that were waiting for it."""
+        self._limit = max(self._limit, _sane_limit(limit))
+        return self._complete()
+
+    def _complete(self) -> list[bytes]:
+        messages: list[bytes] = []
+        start, buffer = 0, self._buffer
+        with memoryview(buffer) as view:
+            while len(buffer) - start >= LENGTH_BYTES:
+                length = int.from_bytes(view[start : start + LENGTH_BYTES], "big")
+                if messages and not 0 < length <= self._limit:
+                    break
+                end = start + LENGTH_BYTES + _checked_length(length, self._limit)
+                if end > len(buffer):
+                    break
+                messages.append(bytes(view[start + LENGTH_BYTES : end]))
+                start = end
+        del buffer[:start]
+        return messages
+
+
+def _checked_length(length: int, limit: int) -> int:
+    if length == 0:
+        raise EmptyMessage("a message has at least one byte")
+    if length > limit:
+        raise MessageTooLarge(f"a message of {length} bytes is longer than the {limit} allowed here")
+    return length
+
+
+def _sane_limit(limit: int) -> int:
+    if not 0 < limit <= MESSAGE_BYTES_MAX:
+        raise ValueError(f"a limit lies between 1 and {MESSAGE_BYTES_MAX} bytes")
+    return limit

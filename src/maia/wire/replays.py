@@ -1,0 +1,202 @@
+"""Has this request been heard before?
+
+The edge of a broker asks once per signed request. Inside the window of clock
+skew the answer comes from memory, by principal and nonce; outside of it the
+time stamp alone refuses. Nothing inside the window is ever forgotten: a full
+memory refuses new requests instead. Whatever was forgotten left behind its
+time stamp, below which nothing is accepted again, so that a clock that steps
+back does not bring old requests back to life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from maia.credentials import Principal
+from maia.errors import Refusal, Unavailable
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+
+__all__ = [
+    "NONCE_BYTES",
+    "PAGES",
+    "REPLAYS_MAX",
+    "REPLAYS_PER_PRINCIPAL_MAX",
+    "BadReplayMemory",
+    "ReplayMemory",
+    "ReplayMemoryFull",
+    "RequestReplayed",
+    "RequestStale",
+    "TooManyRequests",
+    "page_of",
+]
+
+NONCE_BYTES: Final = 16
+REPLAYS_MAX: Final = 1 << 16
+REPLAYS_PER_PRINCIPAL_MAX: Final = 1 << 10
+PAGES: Final = 64
+"""In how many parts a memory can be written, so that one request rewrites a small one."""
+
+_Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
+_Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
+_Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+_Entry: TypeAlias = tuple[_Moment, _Key, _Nonce]
+
+
+class RequestReplayed(Refusal):
+    """A request with this principal and nonce has been heard before."""
+
+    code = "REQUEST-REPLAYED"
+
+
+class RequestStale(Refusal):
+    """A request is not newer than requests that were forgotten already."""
+
+    code = "REQUEST-STALE"
+
+
+class TooManyRequests(Refusal):
+    """One principal has made more requests within the window than it may."""
+
+    code = "REQUEST-TOO-MANY"
+
+
+class ReplayMemoryFull(Unavailable):
+    """The broker hears more requests than it can remember for the window of clock skew."""
+
+    code = "UNAVAILABLE-REPLAY-MEMORY-FULL"
+
+
+class BadReplayMemory(Unavailable):
+    """What was kept of a replay memory cannot be read back."""
+
+    code = "UNAVAILABLE-REPLAY-MEMORY"
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A memory, or one page of it, as it is stored."""
+
+    version: Annotated[int, Meta(ge=1, le=1)]
+    horizon: _Moment | None
+    entries: Annotated[list[_Entry], Meta(max_length=1 << 20)]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Kept)
+
+
+def page_of(nonce: bytes) -> int:
+    """Return the page on which a nonce is remembered."""
+    return nonce[0] % PAGES
+
+
+class ReplayMemory:
+    """The requests heard within the window, and the time stamp below which nothing is accepted.
+
+    `horizon` begins as given. A broker that lost its memory begins with the
+    present moment, and so accepts nothing that was signed before it started.
+    """
+
+    __slots__ = ("_by_age", "_entries_max", "_heard", "_horizon", "_of_principal", "_per_principal_max")
+
+    def __init__(
+        self,
+        *,
+        entries_max: int = REPLAYS_MAX,
+        per_principal_max: int = REPLAYS_PER_PRINCIPAL_MAX,
+        horizon: Instant | None = None,
+    ) -> None:
+        """Begin empty."""
+        self._entries_max, self._per_principal_max = entries_max, per_principal_max
+        self._horizon = horizon
+        self._by_age: list[tuple[int, bytes, bytes]] = []
+        self._heard: set[tuple[bytes, bytes]] = set()
+        self._of_principal: Counter[bytes] = Counter()
+
+    def __len__(self) -> int:
+        """Return how many requests are remembered."""
+        return len(self._heard)
+
+    @property
+    def horizon(self) -> Instant | None:
+        """Return the time stamp up to which every request is refused, or None."""
+        return self._horizon
+
+    def check_unheard(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> None:
+        """Return if this request is new and can be remembered; raise if not."""
+        if (principal.key, nonce) in self._heard:
+            raise RequestReplayed("this request has been made before; sign a new one")
+        if self._horizon is not None and signed_at <= self._horizon:
+            raise RequestStale(f"requests signed up to `{self._horizon}` are forgotten; sign a new one")
+        if self._of_principal[principal.key] >= self._per_principal_max:
+            raise TooManyRequests(
+                f"more than {self._per_principal_max} requests of one principal within the window"
+            )
+        if len(self._heard) >= self._entries_max:
+            raise ReplayMemoryFull(f"{self._entries_max} requests within the window are all it can remember")
+
+    def remember(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> int:
+        """Take note of a request that was checked, and return the page that changed."""
+        self._add((int(signed_at), principal.key, nonce))
+        return page_of(nonce)
+
+    def forget_before(self, oldest: Instant) -> None:
+        """Forget the requests signed before `oldest`, which their time stamp refuses from now on."""
+        while self._by_age and self._by_age[0][0] < oldest:
+            signed_at, key, nonce = heappop(self._by_age)
+            self._heard.discard((key, nonce))
+            self._of_principal[key] -= 1
+            if not self._of_principal[key]:
+                del self._of_principal[key]
+            self._raise_horizon(signed_at)
+
+    def to_bytes(self, page: int | None = None) -> bytes:
+        """Return the memory, or one page of it, to be kept across a restart."""
+        entries = sorted(entry for entry in self._by_age if page is None or page_of(entry[2]) == page)
+        return _ENCODER.encode(_Kept(1, self._horizon if self._horizon is None else +self._horizon, entries))
+
+    @classmethod
+    def from_parts(
+        cls,
+        parts: Iterable[bytes],
+        *,
+        entries_max: int = REPLAYS_MAX,
+        per_principal_max: int = REPLAYS_PER_PRINCIPAL_MAX,
+    ) -> ReplayMemory:
+        """Read back what was kept: whole memories and pages, in any number and order.
+
+        What was kept is remembered even beyond the limits, which then refuse
+        new requests until the window has passed.
+        """
+        memory = cls(entries_max=entries_max, per_principal_max=per_principal_max)
+        for part in parts:
+            kept = _read(part)
+            if kept.horizon is not None:
+                memory._raise_horizon(kept.horizon)
+            for entry in kept.entries:
+                memory._add(entry)
+        return memory
+
+    def _add(self, entry: tuple[int, bytes, bytes]) -> None:
+        _, key, nonce = entry
+        if (key, nonce) in self._heard:
+            return
+        self._heard.add((key, nonce))
+        self._of_principal[key] += 1
+        heappush(self._by_age, entry)
+
+    def _raise_horizon(self, signed_at: int) -> None:
+        if self._horizon is None or signed_at > self._horizon:
+            self._horizon = Instant(signed_at)
+
+
+def _read(part: bytes) -> _Kept:
+    try:
+        return _DECODER.decode(part)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadReplayMemory(f"the kept memory of requests cannot be read: {problem}") from problem

@@ -1,0 +1,342 @@
+"""What did a client ask for, was it really this client, and is it asking now?
+
+A request to publish or to subscribe is one signed expression:
+
+    (signed
+      (request (version 1) (action publish | subscribe)
+        (network (owner OWNER) (name NAME))
+        (type (owner OWNER) (name NAME) (version VERSION))
+        (filter PREDICATE) (stream BYTES16) (at MICROSECONDS) (nonce BYTES16))
+      (signer (ed25519 KEY))
+      (signature ed25519 BYTES))
+
+The edge broker verifies it against the key that the link has proved and the
+replay memory. Other brokers verify the same bytes as proof of an interest
+that is on its way to them. What was signed is what is decided upon.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import InitVar, dataclass, field
+from typing import Final, NoReturn, final
+
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials import (
+    Action,
+    NetworkName,
+    Principal,
+    SignedKind,
+    SigningKey,
+    TypeName,
+    verify_signature,
+)
+from maia.credentials.keys import SIGNATURE_BYTES
+from maia.credentials.subject_encoding import principal_from_expression
+from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.predicates import (
+    DEPTH_MAX,
+    Predicate,
+    checked_size,
+    predicate_from_expression,
+    predicate_to_expression,
+)
+from maia.wire.names import (
+    network_from_expression,
+    network_to_expression,
+    type_from_expression,
+    type_to_expression,
+)
+from maia.wire.replays import NONCE_BYTES, ReplayMemory
+
+__all__ = [
+    "REQUEST_BYTES_MAX",
+    "SKEW_S",
+    "STREAM_BYTES",
+    "BadRequestEncoding",
+    "EdgeRequest",
+    "RequestFromAnother",
+    "RequestForAnotherNetwork",
+    "RequestTooEarly",
+    "RequestTooLate",
+    "SignedRequest",
+    "UnsignableRequest",
+    "VerifiedRequest",
+    "request_from_bytes",
+    "request_to_bytes",
+    "sign_request",
+    "verify_proof",
+    "verify_request",
+]
+
+REQUEST_BYTES_MAX: Final = 1 << 16
+STREAM_BYTES: Final = 16
+SKEW_S: Final = 120
+"""By how many seconds a client's clock and a broker's may differ, unless configured otherwise."""
+
+# `signed`, `request` and `filter` lie around the predicate; a literal is one list deeper than its test.
+_LIMITS: Final = Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX)
+_ACTIONS: Final = {action.value.encode(): action for action in (Action.PUBLISH, Action.SUBSCRIBE)}
+_DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_SECOND: Final = 1_000_000
+_SEAL: Final = object()
+
+
+class BadRequestEncoding(ProtocolViolation):
+    """Bytes are not a signed request as Maia writes it."""
+
+    code = "PROTOCOL-REQUEST"
+
+
+class UnsignableRequest(BadInput):
+    """A request was to be signed that no broker would read."""
+
+    code = "INPUT-UNSIGNABLE-REQUEST"
+
+
+class RequestTooLate(Refusal):
+    """A request was signed longer ago than clocks may differ: it is old, or a clock is wrong."""
+
+    code = "REQUEST-TOO-LATE"
+
+
+class RequestTooEarly(Refusal):
+    """A request is dated further ahead than clocks may differ."""
+
+    code = "REQUEST-TOO-EARLY"
+
+
+class RequestForAnotherNetwork(Refusal):
+    """A request was signed for another network than the one it was made in."""
+
+    code = "REQUEST-ANOTHER-NETWORK"
+
+
+class RequestFromAnother(Refusal):
+    """A request was signed by another principal than the one that made it."""
+
+    code = "REQUEST-ANOTHER-PRINCIPAL"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRequest:
+    """What a client asks of the network: to publish or to subscribe, to which events of which type.
+
+    `stream` names the client's stream of publications, or its subscription.
+    """
+
+    action: Action
+    network: NetworkName
+    event_type: TypeName
+    filter: Predicate
+    stream: bytes
+    at: Instant
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """A request, who is said to have signed it, and the exact bytes; nothing here is verified."""
+
+    request: EdgeRequest
+    signer: Principal
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedRequest:
+    """A request whose signature, network and moment hold. Only the two verifiers below make one."""
+
+    signed: SignedRequest
+    # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse anybody but the verifiers."""
+        if seal is not _SEAL:
+            raise TypeError("only verify_request and verify_proof make a VerifiedRequest")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse sub-classes, which could leave the check out."""
+        raise TypeError("a VerifiedRequest has no sub-classes")
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled: bytes from elsewhere are no proof."""
+        raise TypeError("a VerifiedRequest cannot be pickled; send its bytes and verify them again")
+
+    @property
+    def request(self) -> EdgeRequest:
+        """Return what is asked."""
+        return self.signed.request
+
+    @property
+    def signer(self) -> Principal:
+        """Return who asks."""
+        return self.signed.signer
+
+
+# ------------------------------------------------------------ signing, writing, reading
+
+
+def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
+    """Sign a request; refuse one that could not be read back as it was meant."""
+    try:
+        checked_size(request.filter)
+        body = write_canonical(_to_expression(request))
+        signed = SignedRequest(request, key.principal, body, key.sign(SignedKind.REQUEST, body))
+        understood = request_from_bytes(request_to_bytes(signed))
+    except (BadInput, BadRequestEncoding) as problem:
+        raise UnsignableRequest(f"the request cannot be written: {problem.message}") from problem
+    if understood != signed:
+        raise UnsignableRequest("the request would not be read back as it was meant")
+    return signed
+
+
+def request_to_bytes(signed: SignedRequest) -> bytes:
+    """Return the bytes in which a signed request travels; what was signed is what is sent."""
+    parts = (signed.body, signed.signer.key, signed.signature)
+    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+
+
+def request_from_bytes(data: bytes) -> SignedRequest:
+    """Read exactly what `request_to_bytes` writes; the signature is not verified here."""
+    try:
+        signed = _signed(read_canonical(data, _LIMITS))
+    except (BadInput, BrokenCredential) as problem:
+        raise BadRequestEncoding(f"the request cannot be read: {problem.message}") from problem
+    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
+    if request_to_bytes(signed) != data:
+        raise BadRequestEncoding("the request is not written in its one canonical form")
+    return signed
+
+
+def _to_expression(request: EdgeRequest) -> SExpression:
+    return (
+        b"request",
+        (b"version", b"1"),
+        (b"action", request.action.value.encode()),
+        network_to_expression(request.network),
+        type_to_expression(request.event_type),
+        (b"filter", predicate_to_expression(request.filter)),
+        (b"stream", request.stream),
+        (b"at", b"%d" % request.at),
+        (b"nonce", request.nonce),
+    )
+
+
+def _signed(expression: SExpression) -> SignedRequest:
+    match expression:
+        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
+            if len(signature) != SIGNATURE_BYTES:
+                raise BadRequestEncoding(f"a signature has {SIGNATURE_BYTES} bytes")
+            request = _from_expression(body)
+            written = write_canonical(_to_expression(request))
+            return SignedRequest(request, principal_from_expression(signer), written, signature)
+    raise BadRequestEncoding(
+        "a request must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
+    )
+
+
+def _from_expression(expression: SExpression) -> EdgeRequest:
+    match expression:
+        case (
+            b"request",
+            (b"version", b"1"),
+            (b"action", bytes(action)),
+            network,
+            event_type,
+            (b"filter", predicate),
+            (b"stream", bytes(stream)),
+            (b"at", bytes(at)),
+            (b"nonce", bytes(nonce)),
+        ) if action in _ACTIONS and len(stream) == STREAM_BYTES and len(nonce) == NONCE_BYTES:
+            return EdgeRequest(
+                _ACTIONS[action],
+                network_from_expression(network),
+                type_from_expression(event_type),
+                predicate_from_expression(predicate),
+                stream,
+                _moment(at),
+                nonce,
+            )
+        case (b"request", (b"version", bytes(number)), *_) if number != b"1":
+            shown = number[:64].decode("ascii", "backslashreplace")
+            raise BadRequestEncoding(f"version `{shown}` of the request format is unknown")
+    raise BadRequestEncoding("a field of the request is missing, unknown, repeated or out of order")
+
+
+def _moment(digits: bytes) -> Instant:
+    if not _DECIMAL.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
+        raise BadRequestEncoding("the moment of a request is a number of microseconds in years 1 to 9999")
+    return Instant(int(digits))
+
+
+# ------------------------------------------------------------ verifying
+
+
+def verify_request(
+    signed: SignedRequest,
+    *,
+    at: Instant,
+    skew_s: int,
+    memory: ReplayMemory,
+    network: NetworkName,
+    peer: Principal,
+) -> VerifiedRequest:
+    """Verify a request that `peer` makes now, over a link on which it has proved its key.
+
+    A request that is accepted is remembered: the same bytes are refused from
+    then on. One that is refused leaves the memory as it was.
+    """
+    request, skew = signed.request, _skew(skew_s)
+    if signed.signer != peer:
+        raise RequestFromAnother(f"`{signed.signer}` signed the request, and `{peer}` made it")
+    _check_network(request, network)
+    _check_moment(request, earliest=at - skew, latest=at + skew)
+    memory.forget_before(_clamped(at - skew))
+    memory.check_unheard(peer, request.nonce, signed_at=request.at)
+    verify_signature(peer, SignedKind.REQUEST, signed.body, signed.signature)
+    memory.remember(peer, request.nonce, signed_at=request.at)
+    return VerifiedRequest(signed, _SEAL)
+
+
+def verify_proof(
+    signed: SignedRequest, *, at: Instant, skew_s: int, age_max_s: int, network: NetworkName
+) -> VerifiedRequest:
+    """Verify a request that another broker hands on as the reason for an interest or an offer.
+
+    The edge has accepted it before, and the same proof may come by many ways,
+    so there is no memory; it counts for `age_max_s` and the clocks' difference.
+    """
+    _check_network(signed.request, network)
+    skew = _skew(skew_s)
+    _check_moment(signed.request, earliest=at - skew - _skew(age_max_s), latest=at + skew)
+    verify_signature(signed.signer, SignedKind.REQUEST, signed.body, signed.signature)
+    return VerifiedRequest(signed, _SEAL)
+
+
+def _skew(seconds: int) -> int:
+    if seconds < 0:
+        raise ValueError("clocks differ by a number of seconds that is not negative")
+    return seconds * _SECOND
+
+
+def _check_network(request: EdgeRequest, network: NetworkName) -> None:
+    if request.network != network:
+        raise RequestForAnotherNetwork(
+            f"the request is for network `{request.network.name}` of `{request.network.owner}`"
+        )
+
+
+def _check_moment(request: EdgeRequest, *, earliest: int, latest: int) -> None:
+    if request.at < earliest:
+        raise RequestTooLate(f"the request was signed at `{request.at}`, which is too long ago")
+    if request.at > latest:
+        raise RequestTooEarly(f"the request was signed at `{request.at}`, which is too far ahead")
+
+
+def _clamped(microseconds: int) -> Instant:
+    return Instant(max(INSTANT_MIN, microseconds))
