@@ -1,0 +1,97 @@
+"""Whom names mean, one step at a time, and how thresholds are counted."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from maia.credentials import BadThreshold, SearchTooLarge
+from maia.credentials.local_names import Steps, name_book, rewritten
+from maia.credentials.subject_encoding import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices, leaves, satisfied
+from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
+
+
+def meanings(name, *certificates, steps: int = 1000):
+    book = name_book(certificates, lambda _signed: True)
+    return {meaning.subject for meaning in book.meanings(name, Steps(steps))}
+
+
+@pytest.mark.parametrize(
+    ("name", "means", "after"),
+    [
+        (named(ALICE, "a"), BOB, BOB),
+        (named(ALICE, "a", "b", "c"), BOB, named(BOB, "b", "c")),
+        (named(ALICE, "a", "b"), named(BOB, "x", "y"), named(BOB, "x", "y", "b")),
+        (named(ALICE, "a"), k_of(1, BOB), k_of(1, BOB)),
+        (named(ALICE, "a", "b"), k_of(1, BOB), None),
+        (named(ALICE, "b"), BOB, None),
+        (named(CAROL, "a"), BOB, None),
+        (named(ALICE, *["a"] * LINKED_NAMES_MAX), named(BOB, "x", "y"), None),
+    ],
+)
+def test_one_step_of_the_four_tuple_reduction(name, means, after) -> None:
+    assert rewritten(name, call(ALICE, "a", means).certificate) == after
+
+
+def test_a_name_is_a_group() -> None:
+    certificates = [call(ALICE, "team", who) for who in (BOB, CAROL)]
+    assert meanings(named(ALICE, "team"), *certificates) == {BOB, CAROL}
+
+
+def test_a_linked_name_asks_every_member() -> None:
+    certificates = [
+        call(ALICE, "team", BOB),
+        call(ALICE, "team", CAROL),
+        call(BOB, "partner", DAVE),
+        call(CAROL, "partner", ALICE),
+    ]
+    assert meanings(named(ALICE, "team", "partner"), *certificates) == {DAVE, ALICE}
+
+
+def test_a_walk_ends_when_its_steps_do() -> None:
+    certificates = [call(ALICE, "team", who) for who in PEOPLE[:20]]
+    assert len(meanings(named(ALICE, "team"), *certificates, steps=20)) == 20
+    with pytest.raises(SearchTooLarge):
+        meanings(named(ALICE, "team"), *certificates, steps=19)
+
+
+def test_a_definition_that_is_not_accepted_says_nothing() -> None:
+    book = name_book([call(ALICE, "team", BOB)], lambda _signed: False)
+    assert book.meanings(named(ALICE, "team"), Steps(10)) == ()
+
+
+def test_thresholds_are_counted_exactly_as_brute_force_counts() -> None:
+    threshold = checked_threshold(k_of(2, PEOPLE[0], PEOPLE[1], k_of(2, PEOPLE[2], PEOPLE[3], PEOPLE[4])))
+    for size in range(6):
+        for agreed in combinations(PEOPLE[:5], size):
+            nested = len({*agreed} & {*PEOPLE[2:5]}) >= 2
+            assert satisfied(threshold, set(agreed)) == (len({*agreed} & {*PEOPLE[:2]}) + nested >= 2)
+    assert list(leaves(threshold)) == list(PEOPLE[:5])
+
+
+def nested(depth: int):
+    threshold = k_of(1, ALICE)
+    for person in PEOPLE[5 : 5 + depth - 1]:
+        threshold = k_of(1, threshold, person)
+    return threshold
+
+
+def test_thresholds_have_a_size_and_a_depth() -> None:
+    assert checked_threshold(nested(THRESHOLD_DEPTH_MAX))
+    with pytest.raises(BadThreshold, match="nests"):
+        checked_threshold(nested(THRESHOLD_DEPTH_MAX + 1))
+    names = [named(ALICE, f"n{number}") for number in range(MEMBERS_MAX + 1)]
+    assert checked_threshold(k_of(1, *names[:-1]))
+    with pytest.raises(BadThreshold, match="at most"):
+        checked_threshold(k_of(1, *names))
+
+
+def test_choices_are_disjoint_complete_and_bounded() -> None:
+    offers = [[(frozenset({ALICE}), "a")], [(frozenset({ALICE}), "a2"), (frozenset({BOB}), "b")], []]
+    every = disjoint_choices(offers, needed=2, besides=frozenset(), tries=Tries(100))
+    assert list(every) == [("a", "b")]
+    besides = disjoint_choices(offers, needed=1, besides=frozenset({ALICE}), tries=Tries(100))
+    assert list(besides) == [("b",)]
+    assert list(disjoint_choices(offers, needed=2, besides=frozenset(), tries=Tries(1))) == []
