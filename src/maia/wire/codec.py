@@ -82,9 +82,9 @@ def is_welcome(data: bytes) -> bool:
 
 def sendable_text(text: str) -> str:
     """Return `text` as one line for people: bounded, and with whatever moves a cursor escaped."""
-    # An escape is at most ten times as long as what it stands for; only the start can remain.
-    shown = _UNSHOWABLE.sub(lambda found: ascii(found.group())[1:-1], text[:TEXT_MAX])
-    return shown if len(text) <= TEXT_MAX >= len(shown) else shown[: TEXT_MAX - 1] + "…"
+    # One character more than there is room for tells a text that was cut from one that fits.
+    shown = _UNSHOWABLE.sub(lambda found: ascii(found.group())[1:-1], text[: TEXT_MAX + 1])
+    return shown if len(shown) <= TEXT_MAX else shown[: TEXT_MAX - 1] + "…"
 
 
 def _showable(complaint: Bye | Failed | Ended) -> Bye | Failed | Ended:

@@ -85,6 +85,9 @@ class Splitter:
         A bad length is raised once the messages before it have been returned,
         because the last of them may be the one that raises the limit.
         """
+        if len(self._buffer) >= LENGTH_BYTES:
+            # A length that was refused is refused again, before more is held for it.
+            _checked_length(int.from_bytes(self._buffer[:LENGTH_BYTES], "big"), self._limit)
         self._buffer += data
         return self._complete()
 

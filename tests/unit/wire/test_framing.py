@@ -1,0 +1,80 @@
+"""Messages come out of a stream of bytes as they went in, however the stream was cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.wire import (
+    HANDSHAKE_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    EmptyMessage,
+    MessageTooLarge,
+    Splitter,
+    framed,
+    length_prefix,
+)
+
+
+def test_one_feed_may_bring_several_messages_and_a_part():
+    splitter = Splitter()
+    assert splitter.feed(framed(b"one") + framed(b"two") + framed(b"three")[:-1]) == [b"one", b"two"]
+    assert splitter.feed(b"e") == [b"three"]
+    assert splitter.held == 0
+
+
+def test_a_message_may_come_byte_by_byte():
+    splitter = Splitter()
+    stream = framed(b"one") + framed(b"two")
+    arrived = [message for at in range(len(stream)) for message in splitter.feed(stream[at : at + 1])]
+    assert arrived == [b"one", b"two"]
+
+
+def test_a_message_at_the_limit_passes_and_one_byte_more_does_not():
+    assert Splitter(10).feed(framed(b"x" * 10)) == [b"x" * 10]
+    with pytest.raises(MessageTooLarge):
+        Splitter(10).feed(framed(b"x" * 11))
+
+
+def test_an_empty_message_is_refused():
+    with pytest.raises(EmptyMessage):
+        Splitter().feed(bytes(4))
+    with pytest.raises(EmptyMessage):
+        framed(b"")
+
+
+def test_nothing_longer_than_the_limit_is_framed():
+    with pytest.raises(MessageTooLarge):
+        length_prefix(bytes(MESSAGE_BYTES_MAX + 1))
+
+
+def test_the_limit_begins_small_and_can_be_raised_but_not_lowered():
+    splitter = Splitter()
+    assert splitter.limit == HANDSHAKE_BYTES_MAX
+    assert splitter.raise_limit() == []
+    assert splitter.limit == MESSAGE_BYTES_MAX
+    splitter.raise_limit(10)
+    assert splitter.limit == MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize("limit", [0, -1, MESSAGE_BYTES_MAX + 1])
+def test_a_limit_that_makes_no_sense_is_refused(limit):
+    with pytest.raises(ValueError, match="limit"):
+        Splitter(limit)
+
+
+def test_a_long_message_right_behind_the_welcome_waits_for_the_limit_to_be_raised():
+    splitter, long = Splitter(10), b"x" * 100
+    assert splitter.feed(framed(b"welcome") + framed(long)) == [b"welcome"]
+    assert splitter.raise_limit(100) == [long]
+
+
+def test_without_a_higher_limit_it_is_refused_at_the_next_look():
+    splitter = Splitter(10)
+    assert splitter.feed(framed(b"welcome") + framed(b"x" * 100)) == [b"welcome"]
+    held = splitter.held
+    for _ in range(3):
+        with pytest.raises(MessageTooLarge):
+            splitter.feed(b"x" * 50)
+    assert splitter.held == held
+    with pytest.raises(MessageTooLarge):
+        splitter.raise_limit(20)
