@@ -29,7 +29,7 @@ AttributeUid = NewType("AttributeUid", str)
 ATTRIBUTES_MAX: Final = 1024
 
 # Lower case only: Spark folds the case of column names, and a uid is a column name there.
-_UID: Final = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,62}[0-9a-z])?", re.ASCII)
+_UID: Final = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,61}[0-9a-z])?", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
 _RESERVED: Final = frozenset(
     ("and", "or", "not", "in", "exists", "true", "false", "null", "prefix", "suffix", "contains", "token")
@@ -43,7 +43,7 @@ class BadAttribute(BadInput):
 
 
 def attribute_uid(text: str) -> AttributeUid:
-    """Return `text` as a uid: 1 to 64 of `0-9 a-z -`, neither starting nor ending with `-`."""
+    """Return `text` as a uid: 1 to 63 of `0-9 a-z -`, neither starting nor ending with `-`."""
     if not _UID.fullmatch(text):
         raise BadAttribute(
             f"`{_shown(text)}` is not an attribute uid: use digits, lower case letters and inner hyphens"

@@ -7,13 +7,13 @@ import pytest
 from maia.events import ATTRIBUTES_MAX, Attribute, BadAttribute, Kind, attribute_uid, vocabulary_of
 
 
-@pytest.mark.parametrize("text", ["a", "0", "a-b", "5e-3", "x" * 64, "and"])
+@pytest.mark.parametrize("text", ["a", "0", "a-b", "5e-3", "x" * 63, "and"])
 def test_uids_are_digits_lower_case_letters_and_inner_hyphens(text):
     assert attribute_uid(text) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-", "-a", "a-", "A", "a_b", "a b", "é", "x" * 65, "a\n", "`a`", "a;b", "a.b", "١"]
+    "text", ["", "-", "-a", "a-", "A", "a_b", "a b", "é", "x" * 64, "a\n", "`a`", "a;b", "a.b", "١"]
 )
 def test_any_other_uid_is_refused(text):
     with pytest.raises(BadAttribute):
