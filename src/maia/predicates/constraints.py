@@ -67,7 +67,7 @@ def constraints_of(predicate: Predicate) -> Constraints:
         atom = unnegated(constraint)
         if isinstance(constraint, Not) and isinstance(atom, Exists):
             raise NotAConstraintFilter(
-                f"a constraint asks for something of an attribute, and `not exists({atom.uid})` for its absence"
+                f"a constraint asks for a value of an attribute, and `not exists({atom.uid})` for its absence"
             )
         by_uid.setdefault(atom.uid, []).append(constraint)
     return {uid: tuple(constraints) for uid, constraints in by_uid.items()}
