@@ -178,8 +178,8 @@ def test_a_forged_proof_is_refused():
     forged = dataclasses.replace(signed(), signature=OTHER.sign(SignedKind.REQUEST, signed().body))
     with pytest.raises(BadSignature):
         verify_proof(forged, at=NOON, skew_s=60, age_max_s=300, network=NETWORK)
+    other = NetworkName(OTHER.principal, "uk.Police")
     with pytest.raises(RequestForAnotherNetwork):
-        other = NetworkName(OTHER.principal, "uk.Police")
         verify_proof(signed(), at=NOON, skew_s=60, age_max_s=300, network=other)
 
 
