@@ -1,0 +1,202 @@
+"""Which local subscribers see what of a frame?
+
+Subscribers with the same View over the same version of a type form a class.
+A frame is matched, screened, translated and serialised once for a class,
+however many links it leaves through. What is matched is a filter over transit
+uids that admits at least what the View shows; what is delivered is exactly
+what `see` of the policy kernel shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from maia.broker.matches import Matches
+from maia.broker.transit import Transit
+from maia.canonical import SExpression, write_canonical
+from maia.credentials import ALL_ATTRIBUTES, AllAttributes
+from maia.events import AttributeUid, Column, Frame
+from maia.policy import View
+from maia.predicates import (
+    AllOf,
+    AnyOf,
+    Predicate,
+    attributes_of,
+    predicate_to_expression,
+    simplified,
+)
+from maia.types import VerifiedType
+from maia.views import See, to_python
+from maia.wire.codec import encode
+from maia.wire.columns import frame_to_columns
+from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Deliver
+
+__all__ = ["Audience", "ViewClass", "class_key", "routed_filter"]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_TO_NOBODY: Final = b"\x98\x16\x90"
+"""How a `Deliver` without references begins: an array of eight, its number, an empty array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a class of subscribers sees of a frame, ready to be sent."""
+
+    rows: int
+    columns: list[WireColumn]
+
+
+@dataclass(slots=True)
+class ViewClass:
+    """Everybody who sees the same of one type version; `members` maps links to references."""
+
+    key: bytes
+    view: View = field(repr=False)
+    event_type: VerifiedType = field(repr=False)
+    routed: Predicate = field(repr=False)
+    members: dict[LinkId, list[int]] = field(default_factory=dict)
+    see: See | None = field(default=None, repr=False)
+
+    def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
+        """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
+        cut = transit.cut(rows)
+        shown = self._shown_by_the_one_window()
+        if shown is not None:
+            return Seen(cut.frame.rows, cut.columns(shown))
+        return self._screened_row_by_row(cut.frame)
+
+    def _shown_by_the_one_window(self) -> frozenset[AttributeUid] | None:
+        """Return the visible columns, if matching alone decides which rows are seen.
+
+        With one window, and an interest that speaks of nothing it hides, the
+        matched filter is the View's own condition: no row is left to ask.
+        """
+        if len(self.view.windows) != 1:
+            return None
+        (window,) = self.view.windows
+        own = frozenset(self.event_type.kinds)
+        shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
+        in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(self.view.interest) <= shown
+        return shown if in_sight else None
+
+    def _screened_row_by_row(self, frame: Frame) -> Seen | None:
+        see = self.see = self.see or to_python(self.view)
+        parts = [part for event in frame.events() if (part := see(event)) is not None]
+        if not parts:
+            return None
+        columns = {
+            uid: Column(kind, tuple(part.get(uid) for part in parts))
+            for uid, kind in self.event_type.kinds.items()
+            if any(uid in part for part in parts)
+        }
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)))
+
+
+class Audience:
+    """The local subscribers of one type, by class."""
+
+    __slots__ = ("classes", "matches")
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.classes: dict[bytes, ViewClass] = {}
+        self.matches = Matches()
+
+    def join(self, key: bytes, view: View, event_type: VerifiedType, member: tuple[LinkId, int]) -> bool:
+        """Add a reference to its class; say whether the class is new."""
+        link, ref = member
+        known = self.classes.get(key)
+        if known is None:
+            known = self.classes[key] = ViewClass(key, view, event_type, routed_filter(view))
+            self.matches.add(key, known.routed)
+            known.members[link] = [ref]
+            return True
+        known.members.setdefault(link, []).append(ref)
+        return False
+
+    def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Take a reference out of its class; say whether the class is gone."""
+        link, ref = member
+        known = self.classes[key]
+        known.members[link].remove(ref)
+        if not known.members[link]:
+            del known.members[link]
+        if known.members:
+            return False
+        del self.classes[key]
+        self.matches.remove(key)
+        return True
+
+    def deliver(self, transit: Transit) -> Iterator[Effect]:
+        """Yield a frame's deliveries: one screening and one serialisation for a class."""
+        for key, rows in self.matches.rows(transit.frame).items():
+            view_class = self.classes[key]
+            seen = view_class.screened(transit, rows)
+            if seen is not None:
+                yield from _deliveries(transit, seen, view_class.members)
+
+
+def class_key(view: View, event_type: VerifiedType) -> bytes:
+    """Return what two subscriptions have in common exactly if they see the same; `until` does not count."""
+    windows: tuple[SExpression, ...] = tuple(
+        (predicate_to_expression(window.admits), _attributes_expression(window.attributes))
+        for window in view.windows
+    )
+    whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows)
+    return sha256(write_canonical(whole)).digest()
+
+
+def routed_filter(view: View) -> Predicate:
+    """Return a filter over whole events that admits whatever the View shows to its holder.
+
+    What the interest asks of an attribute holds of the whole event too where
+    some window shows that attribute; a question about its absence may not, so
+    an interest over attributes that not every window shows is left to the edge.
+    """
+    opened = AnyOf(tuple(window.admits for window in view.windows))
+    shown_by_all = all(
+        window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= window.attributes
+        for window in view.windows
+    )
+    return simplified(AllOf((opened, view.interest)) if shown_by_all else opened)
+
+
+def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:
+    if isinstance(attributes, AllAttributes):
+        return b"*"
+    return tuple(uid.encode() for uid in sorted(attributes))
+
+
+def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]]) -> Iterator[Effect]:
+    """Yield the same bytes to everybody, but for the references at their start."""
+    whole = encode(
+        Deliver(
+            [],
+            transit.publisher.key,
+            transit.stream,
+            transit.sequence,
+            transit.published_at,
+            seen.rows,
+            seen.columns,
+        )
+    )
+    ready: dict[tuple[int, ...], bytes] = {}
+    for link, refs in members.items():
+        same = tuple(refs)
+        if same not in ready:
+            ready[same] = _addressed(whole, refs)
+        yield Send(link, ready[same])
+
+
+def _addressed(whole: bytes, refs: list[int]) -> bytes:
+    """Return a delivery to nobody as one to these references; everything behind them stays as it is."""
+    assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
+    return _TO_NOBODY[:-1] + _ENCODER.encode(refs) + whole[len(_TO_NOBODY) :]

@@ -1,0 +1,57 @@
+"""What has to be looked at next, and when?
+
+Leases, rights and silent links end by themselves. Each asks for a moment
+here; nobody walks through a hundred thousand subscriptions every second. A
+deadline that was moved stays in the heap and is looked at once too often,
+which costs less than finding it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+from maia.events import Instant
+
+__all__ = ["Deadlines"]
+
+_Subject = TypeVar("_Subject")
+
+
+class Deadlines(Generic[_Subject]):
+    """Subjects by the moment at which they want to be looked at."""
+
+    __slots__ = ("_heap", "_numbers", "_promised")
+
+    def __init__(self) -> None:
+        """Begin with nothing to look at."""
+        self._heap: list[tuple[int, int, _Subject]] = []
+        self._numbers: Final = count()  # so that subjects are never compared with each other
+        self._promised: Instant | None = None
+
+    def __len__(self) -> int:
+        """Return how many moments are asked for, outdated ones included."""
+        return len(self._heap)
+
+    def ask(self, at: Instant, subject: _Subject) -> None:
+        """Have `subject` looked at when `at` has come."""
+        heapq.heappush(self._heap, (at, next(self._numbers), subject))
+
+    def due(self, now: Instant) -> Iterator[_Subject]:
+        """Yield what has come due; a subject that asks again for a later moment waits for it."""
+        if self._promised is not None and self._promised <= now:
+            self._promised = None
+        while self._heap and self._heap[0][0] <= now:
+            yield heapq.heappop(self._heap)[2]
+
+    def to_promise(self) -> Instant | None:
+        """Return the next moment if the runtime has not been asked for it yet."""
+        if not self._heap:
+            return None
+        first = Instant(self._heap[0][0])
+        if self._promised is not None and self._promised <= first:
+            return None
+        self._promised = first
+        return first

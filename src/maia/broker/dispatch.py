@@ -1,0 +1,128 @@
+"""Who may say what once a link is ready, and who answers?
+
+A client asks and publishes; a broker carries and tells. Whoever says what is
+the other's to say loses the link (A68). A request that fails is answered, and
+the link lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from maia.broker.closing import forget_link
+from maia.broker.edge import refusal_effects
+from maia.broker.publication import carry, publish
+from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
+from maia.broker.sessions import Link, Role
+from maia.broker.state import BrokerState
+from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.types import definition_to_bytes
+from maia.wire.codec import encode
+from maia.wire.effects import Close, Effect, Note, Send
+from maia.wire.messages import (
+    Advertise,
+    Bye,
+    Carried,
+    Ended,
+    Failed,
+    Message,
+    Ping,
+    Pong,
+    Publish,
+    Subscribe,
+    TypeQuery,
+    TypeReply,
+    Unadvertise,
+    Unsubscribe,
+)
+from maia.wire.names import type_from_bytes
+
+__all__ = ["answer"]
+
+# Any: the table pairs each class of message with a function of exactly that class.
+_Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
+
+
+def answer(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Do what a message on a ready link asks for, if its sender may ask for it."""
+    kind = type(message)
+    if kind in _OF_ANYBODY:
+        return _OF_ANYBODY[kind](state, link, message, now)
+    if kind in _OF_CLIENTS:
+        if link.role is not Role.CLIENT:
+            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+        return _answered(state, link, message, now)
+    if kind in _OF_BROKERS:
+        if link.role is not Role.BROKER:
+            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+        return _OF_BROKERS[kind](state, link, message, now)
+    raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
+
+
+def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Answer a client; what is wrong with one request is said in the answer to it."""
+    try:
+        if not isinstance(message, Publish | TypeQuery):
+            state.quota.spend(link.peer, now)
+        return _OF_CLIENTS[type(message)](state, link, message, now)
+    except ProtocolViolation:
+        raise
+    except MaiaError as problem:
+        told = _refused(state, link, message, problem, now)
+        return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
+
+
+def _refused(
+    state: BrokerState, link: Link, message: Message, problem: MaiaError, now: Instant
+) -> list[Effect]:
+    match message:
+        case Publish(ref=ref) if ref in link.advertisements:
+            return end_advertisement(state, link, link.advertisements[ref], now, problem)
+        case Publish(ref=ref):
+            return [Send(link.id, encode(Ended(ref, problem.code, problem.message)))]
+        case Advertise(id=asked) | Subscribe(id=asked) | Unadvertise(id=asked) | Unsubscribe(id=asked):
+            return [Send(link.id, encode(Failed(asked, problem.code, problem.message)))]
+        case _:
+            raise problem
+
+
+def _say_pong(_state: BrokerState, link: Link, message: Ping, _now: Instant) -> list[Effect]:
+    return [Send(link.id, encode(Pong(message.nonce)))]
+
+
+def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) -> list[Effect]:
+    return []  # that it was heard is all it says
+
+
+def _hear_bye(state: BrokerState, link: Link, message: Bye, now: Instant) -> list[Effect]:
+    fields = {"link": link.id, "peer": str(link.peer), "code": message.code}
+    return [Note("bye", fields), Close(link.id, message.code), *forget_link(state, link, now)]
+
+
+def _tell_type(state: BrokerState, link: Link, message: TypeQuery, _now: Instant) -> list[Effect]:
+    known = state.types.named(type_from_bytes(message.name))
+    definitions = [definition_to_bytes(version.signed) for version in known]
+    return [Send(link.id, encode(TypeReply(message.id, definitions)))]
+
+
+_OF_ANYBODY: Final[Mapping[type, _Handler]] = {
+    Ping: _say_pong,
+    Pong: _hear_pong,
+    Bye: _hear_bye,
+    TypeQuery: _tell_type,
+}
+
+_OF_CLIENTS: Final[Mapping[type, _Handler]] = {
+    Advertise: advertise,
+    Subscribe: subscribe,
+    Unadvertise: unadvertise,
+    Unsubscribe: unsubscribe,
+    Publish: publish,
+}
+
+_OF_BROKERS: Final[Mapping[type, _Handler]] = {
+    Carried: carry,
+}

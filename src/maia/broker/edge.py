@@ -1,0 +1,85 @@
+"""May this principal connect, publish or subscribe here, and does what it was told still hold?
+
+Everything at the edge is decided by the policy kernel, for the principal that
+proved its key on the link and for nobody else. A right is asked about again
+at each frame: usually that compares two moments, and when the period of the
+answer has passed, the kernel decides anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from maia.broker.sessions import Right
+from maia.broker.settings import BrokerSettings
+from maia.credentials import Action, Principal, SignedCertificate, VerificationCache, certificate_from_bytes
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.wire.effects import Count, Effect, Note
+
+__all__ = ["Edge", "refusal_effects"]
+
+_POOLS_MAX: Final = 8192
+
+
+class Edge:
+    """The kernel's decisions for one broker, and the certificates it has seen."""
+
+    __slots__ = ("_certificates", "_pools", "_settings", "epoch")
+
+    def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
+        """Decide with the settings' bounds and constitutions."""
+        self._settings = settings
+        self._certificates = certificates
+        self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
+        self.epoch = 0
+        """Grows when evidence may have changed; a right of another epoch is decided anew."""
+
+    def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
+        """Read certificates that were shown; the same ones shown again cost no reading and no memory."""
+        given = tuple(data for some in shown for data in some)
+        known = self._pools.get(given)
+        if known is None:
+            known = self._pools[given] = tuple(certificate_from_bytes(data) for data in dict.fromkeys(given))
+            if len(self._pools) > _POOLS_MAX:
+                self._pools.popitem(last=False)
+        self._pools.move_to_end(given)
+        return known
+
+    def decide(self, request: Request, pool: Sequence[SignedCertificate], now: Instant) -> Right:
+        """Return the right that the certificates in `pool` give, or raise the kernel's refusal."""
+        evidence = gather_evidence(
+            request,
+            pool,
+            at=now,
+            bounds=self._settings.bounds,
+            cache=self._certificates,
+            constitutions=self._settings.constitutions,
+        )
+        decision = decide(request, evidence, NO_FACTS, now)
+        if not isinstance(decision, Permit):
+            raise decision.as_refusal()
+        return Right(request, tuple(pool), decision.view, decision.stable, self.epoch)
+
+    def decide_connect(self, principal: Principal, pool: Sequence[SignedCertificate], now: Instant) -> Right:
+        """Return the principal's right to be part of this network."""
+        return self.decide(Request(principal, Action.CONNECT, self._settings.network), pool, now)
+
+    def holds(self, right: Right, now: Instant) -> bool:
+        """Say whether a right was decided for this moment and from today's evidence."""
+        return right.epoch == self.epoch and right.stable.contains(now)
+
+    def still(self, right: Right, now: Instant) -> Right:
+        """Return the right as it stands now: the same, another one, or the kernel's refusal."""
+        return right if self.holds(right, now) else self.decide(right.request, right.pool, now)
+
+
+def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:
+    """Return the log line and the metric of a refusal: its code, never what it was compared with."""
+    return [
+        Note("refused", {"code": problem.code, "principal": str(principal), **named}),
+        Count("maia_refused_total", labels={"code": problem.code}),
+    ]

@@ -1,0 +1,112 @@
+"""Who may speak on this link at all?
+
+    we accepted                       we dialled
+    ------------------------------    -----------------------------------
+    open      -> Greeting, await Hello     open     -> await Greeting
+    Hello     -> verify, Welcome, ready    Greeting -> verify, Hello, await Welcome
+                                           Welcome  -> ready
+
+TLS has proved the peer's key before. Each side then checks that this key may
+connect to this very network, before it says or believes anything else (A11,
+A12). The side that dials shows its credentials only to a peer that has shown
+its own (A19). Anything out of turn ends the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from maia.broker.refusals import OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
+from maia.broker.sessions import Link, Role, Stage
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.upkeep import ask_to_look_at_link, next_look_at_link
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, LinkOpened, Note, Send
+from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Welcome
+
+__all__ = ["Step", "open_link", "step_of"]
+
+Step = Callable[[BrokerState, Link, Message, Instant], list[Effect]]
+
+
+def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> tuple[Link, list[Effect]]:
+    """Take on a connection whose key is proved; refuse one too many, and one to ourselves."""
+    accepted = opened.dialled is None
+    stage = Stage.AWAITING_HELLO if accepted else Stage.AWAITING_GREETING
+    link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
+    state.links[link.id] = link
+    ask_to_look_at_link(state, link, seconds_after(now, state.settings.limits.handshake_s))
+    if not accepted:
+        return link, []
+    greeting = Greeting(PROTOCOL_VERSION, state.network, state.own_credentials, state.instance)
+    return link, [Send(link.id, encode(greeting))]
+
+
+def check_room(state: BrokerState, link: Link) -> None:
+    """Refuse a link beyond the limits, before it costs more than its place in a table (A74)."""
+    limits = state.settings.limits
+    if len(state.links) > limits.links:
+        raise TooManyLinks("this broker has as many links as it may")
+    waiting = sum(not one.is_ready for one in state.links.values())
+    if link.dialled is None and waiting > limits.links_before_welcome:
+        raise TooManyLinks("too many links are waiting to be welcomed")
+    if link.peer == state.principal:
+        raise OutOfTurn("a broker does not connect to itself")
+
+
+def step_of(link: Link, message: Message) -> Step:
+    """Return what this message means at this point, which is nothing unless it is the expected one."""
+    step = _STEPS.get((link.stage, type(message)))
+    if step is None:
+        raise OutOfTurn(f"`{type(message).__name__}` was not expected on a link that is {link.stage.value}")
+    return step
+
+
+def _greeted(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    assert isinstance(message, Greeting)  # noqa: S101 - by the table below
+    _verify(state, link, message, now)
+    link.role, link.address = Role.BROKER, link.dialled
+    link.stage = Stage.AWAITING_WELCOME
+    hello = Hello(
+        PROTOCOL_VERSION, state.network, state.own_credentials, state.instance, state.settings.address
+    )
+    return [Send(link.id, encode(hello))]
+
+
+def _said_hello(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    assert isinstance(message, Hello)  # noqa: S101 - by the table below
+    _verify(state, link, message, now)
+    link.role = Role.CLIENT if message.address is None else Role.BROKER
+    link.address = message.address
+    return [Send(link.id, encode(Welcome(state.settings.lease_s))), *_ready(state, link, now)]
+
+
+def _welcomed(state: BrokerState, link: Link, _message: Message, now: Instant) -> list[Effect]:
+    return _ready(state, link, now)
+
+
+def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instant) -> None:
+    """Check version, network and right to connect, and remember what was shown."""
+    if shown.version != PROTOCOL_VERSION:
+        raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
+    if shown.network != state.network:
+        raise WrongNetwork(f"this is a broker of network `{state.settings.network.name}`, and of no other")
+    link.shown = state.edge.pool(shown.credentials)
+    link.connect = state.edge.decide_connect(link.peer, link.shown, now)
+    link.instance = shown.instance
+
+
+def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    link.stage = Stage.READY
+    ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
+    fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
+    return [Note("connected", fields)]
+
+
+_STEPS: Final[Mapping[tuple[Stage, type[Message]], Step]] = {
+    (Stage.AWAITING_GREETING, Greeting): _greeted,
+    (Stage.AWAITING_HELLO, Hello): _said_hello,
+    (Stage.AWAITING_WELCOME, Welcome): _welcomed,
+}

@@ -1,0 +1,66 @@
+"""What survives a restart, and is it still to be believed?
+
+Definitions, verified certificates and the requests that were heard are kept
+as bytes. A file is a hint on what to check early, never a proof (C10): each
+signature is checked again, and what does not hold is dropped with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from maia.broker.state import BrokerState, seconds_after
+from maia.credentials import certificate_from_bytes, certificate_to_bytes
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.effects import Effect, Keep, Note
+
+__all__ = ["KEPT_CERTIFICATES", "keep_certificates", "reload_kept"]
+
+KEPT_CERTIFICATES: Final = "certificates"
+_KEPT_MAX: Final = 16_384
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[bytes])
+
+
+def reload_kept(state: BrokerState, kept: Mapping[str, bytes], now: Instant) -> list[Effect]:
+    """Verify what was kept, and drop what does not hold."""
+    latest = seconds_after(now, state.settings.skew_s)
+    return [
+        *_reload_certificates(state, kept.get(KEPT_CERTIFICATES)),
+        *state.types.reload(kept, now),
+        *state.requests.reload(kept, now=now, latest=latest),
+    ]
+
+
+def keep_certificates(state: BrokerState) -> list[Effect]:
+    """Keep the certificates that were verified most recently, if there are new ones."""
+    known = state.certificates.exported()[-_KEPT_MAX:]
+    if len(known) == state.certificates_kept:
+        return []
+    state.certificates_kept = len(known)
+    data = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
+    return [Keep(KEPT_CERTIFICATES, data)]
+
+
+def _reload_certificates(state: BrokerState, data: bytes | None) -> list[Effect]:
+    if data is None:
+        return []
+    try:
+        kept = _DECODER.decode(data)[:_KEPT_MAX]
+    except msgspec.MsgspecError:
+        return _dropped(1, "unreadable")
+    broken = 0
+    for one in kept:
+        try:
+            state.certificates.check(certificate_from_bytes(one))
+        except MaiaError:
+            broken += 1
+    return _dropped(broken, "broken") if broken else []
+
+
+def _dropped(how_many: int, why: str) -> list[Effect]:
+    return [Note("kept-dropped", {"name": KEPT_CERTIFICATES, "code": why, "dropped": how_many})]

@@ -1,0 +1,145 @@
+"""Which type versions does this broker know, and are they still to be believed?
+
+A client may hand over a definition with its request, oldest version first, or
+name a version that is known here. Nothing is remembered before the request
+that brought it was permitted (E1). What is remembered survives a restart as
+bytes that are verified again (C10); a second definition under a known name is
+refused for as long as the first one is remembered (A29).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from maia.broker.refusals import TypesFull, UnknownType
+from maia.broker.settings import BrokerSettings
+from maia.credentials import NetworkName, TypeName, VerificationCache
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Instant, Kind
+from maia.types import (
+    SignedDefinition,
+    TypeHistory,
+    VerifiedType,
+    VerifiedTypeCache,
+    definition_from_bytes,
+    definition_to_bytes,
+    verify_definition,
+)
+from maia.wire.effects import Effect, Keep, Note
+
+__all__ = ["KEPT_TYPE", "KnownTypes"]
+
+KEPT_TYPE = "type/"
+"""How the names under which definitions are kept begin."""
+
+
+class KnownTypes:
+    """Verified definitions by full name, and what each type's versions have agreed on."""
+
+    __slots__ = ("_by_name", "_cache", "_histories", "_limit", "_network", "_settings")
+
+    def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
+        """Begin with no type; certificates inside definitions share the broker's cache."""
+        self._settings = settings
+        self._network: NetworkName | None = settings.network if settings.require_install else None
+        self._limit = settings.limits.types
+        self._cache = VerifiedTypeCache(settings.limits.types, certificates)
+        self._by_name: dict[TypeName, VerifiedType] = {}
+        self._histories: dict[bytes, TypeHistory] = {}
+
+    def __len__(self) -> int:
+        """Return how many versions are known."""
+        return len(self._by_name)
+
+    def kinds(self, type_id: bytes) -> Mapping[AttributeUid, Kind]:
+        """Return the kind of every uid that any known version of a type ever used."""
+        history = self._histories.get(type_id)
+        return {} if history is None else history.kinds
+
+    def named(self, name: TypeName) -> tuple[VerifiedType, ...]:
+        """Return a known version and those it was made from, oldest first; none if it is not known."""
+        found: list[VerifiedType] = []
+        version = self._by_name.get(name)
+        while version is not None and len(found) < self._limit:
+            found.append(version)
+            before = version.definition.previous
+            version = None if before is None else self._by_name.get(TypeName(name.owner, name.name, before))
+        return tuple(reversed(found))
+
+    def resolve(
+        self, name: TypeName, handed_over: Sequence[bytes], now: Instant
+    ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
+        """Return the named version, and every version that was handed over, all verified at `now`."""
+        given = self._verified(handed_over, now)
+        for version in reversed(given):
+            if version.name == name:
+                return version, given
+        known = self._by_name.get(name)
+        if known is None:
+            raise UnknownType(f"version `{name.version}` of `{name.name}` is not known here: hand it over")
+        return self._verify(known.signed, (), now), given
+
+    def check(self, versions: Iterable[VerifiedType]) -> None:
+        """Refuse versions that contradict what is known; nothing is remembered yet."""
+        histories = dict(self._histories)
+        for version in versions:
+            histories[version.type_id] = self._history(version, histories).remember(version)
+
+    def remember(self, versions: Iterable[VerifiedType]) -> list[Effect]:
+        """Remember versions whose request was permitted, and keep those that are new."""
+        effects: list[Effect] = []
+        for version in versions:
+            is_new = version.name not in self._by_name
+            if is_new and len(self._by_name) >= self._limit:
+                raise TypesFull(f"this broker remembers no more than {self._limit} type versions")
+            self._histories[version.type_id] = self._history(version, self._histories).remember(version)
+            self._by_name[version.name] = version
+            if is_new:
+                effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
+        return effects
+
+    def reload(self, kept: Mapping[str, bytes], now: Instant) -> list[Effect]:
+        """Verify again what was kept before a restart; drop whatever does not hold, with a note."""
+        waiting = {name: data for name, data in kept.items() if name.startswith(KEPT_TYPE)}
+        problems: dict[str, MaiaError] = {}
+        is_moving = True
+        while waiting and is_moving:  # a version may have to wait for the one that it was made from
+            is_moving = False
+            for name, data in list(waiting.items()):
+                try:
+                    self.remember(self._verified([data], now))
+                except MaiaError as problem:
+                    problems[name] = problem
+                else:
+                    is_moving = True
+                    del waiting[name]
+        return [effect for name in waiting for effect in _dropped(name, problems[name])]
+
+    def _verified(self, definitions: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
+        verified: list[VerifiedType] = []
+        for data in definitions:
+            verified.append(self._verify(definition_from_bytes(data), verified, now))
+        return tuple(verified)
+
+    def _verify(self, signed: SignedDefinition, given: Sequence[VerifiedType], now: Instant) -> VerifiedType:
+        name, before = signed.definition.name, signed.definition.previous
+        previous: VerifiedType | None = None
+        if before is not None:
+            previous_name = TypeName(name.owner, name.name, before)
+            handed = (one for one in given if one.name == previous_name)
+            previous = next(handed, None) or self._by_name.get(previous_name)
+        return verify_definition(
+            signed,
+            at=now,
+            previous=previous,
+            network=self._network,
+            constitutions=self._settings.constitutions,
+            cache=self._cache,
+        )
+
+    def _history(self, version: VerifiedType, histories: Mapping[bytes, TypeHistory]) -> TypeHistory:
+        return histories.get(version.type_id) or TypeHistory(version.type_id)
+
+
+def _dropped(name: str, problem: MaiaError) -> list[Effect]:
+    return [Note("kept-dropped", {"name": name, "code": problem.code}), Keep(name, None)]

@@ -1,0 +1,137 @@
+"""The broker: what happens to it, one input after the other, and what it asks for in return.
+
+    broker.handle(Received(link, data), now) -> [Send(...), Keep(...), WakeAt(...), ...]
+
+It has no clock, no socket and no disk. The asyncio runtime and the simulation
+drive the same object. Errors of one peer end in an answer to that peer, or in
+the end of its link, and never leave `handle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+from maia.broker.closing import close_link, forget_link
+from maia.broker.dispatch import answer
+from maia.broker.handshake import check_room, open_link, step_of
+from maia.broker.keeping import keep_certificates, reload_kept
+from maia.broker.refusals import Shutdown
+from maia.broker.sessions import Link, Stage
+from maia.broker.settings import BrokerSettings
+from maia.broker.state import BrokerState, new_state
+from maia.broker.status import status_of
+from maia.broker.upkeep import look_at_everything, look_at_what_is_due
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.codec import decode
+from maia.wire.effects import (
+    Count,
+    DialFailed,
+    Effect,
+    Input,
+    LinkClosed,
+    LinkOpened,
+    Note,
+    Received,
+    Tick,
+    WakeAt,
+)
+
+__all__ = ["Broker"]
+
+_NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
+
+
+class Broker:
+    """One broker of one network, as a value that is handed time, chance and messages."""
+
+    __slots__ = ("_kept", "_state")
+
+    def __init__(
+        self,
+        key_principal: Principal,
+        settings: BrokerSettings,
+        *,
+        random: Callable[[int], bytes],
+        kept: Mapping[str, bytes] = _NOTHING_KEPT,
+    ) -> None:
+        """Make a broker that holds the key of `key_principal`; `kept` is what `Keep` stored before."""
+        self._state: BrokerState = new_state(key_principal, settings, random)
+        self._kept = dict(kept)
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Verify what was kept, and begin to look for the others."""
+        state, kept = self._state, self._kept
+        self._kept = {}
+        started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
+        return self._finished([started, *reload_kept(state, kept, now), *state.routes.start(state, now)])
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on; rights and leases that have ended by `now` end first."""
+        effects = look_at_what_is_due(self._state, now)
+        match happened:
+            case LinkOpened():
+                effects += self._opened(happened, now)
+            case Received(link=link, data=data):
+                effects += self._received(self._state.links.get(link), data, now)
+            case LinkClosed(link=link):
+                effects += self._closed(self._state.links.pop(link, None), now)
+            case DialFailed(address=address):
+                effects += self._state.routes.dial_failed(self._state, address, now)
+            case Tick():
+                pass  # what was due has been looked at
+            case _:
+                assert_never(happened)
+        return self._finished(effects)
+
+    def evidence_changed(self, now: Instant) -> list[Effect]:
+        """Ask the kernel again about everything that stands; what is no longer permitted ends."""
+        return self._finished(look_at_everything(self._state, now))
+
+    def status(self, now: Instant) -> dict[str, object]:
+        """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""
+        return status_of(self._state, now)
+
+    def drain(self, now: Instant) -> list[Effect]:
+        """Leave: say goodbye on every link, and keep what helps the next start."""
+        state = self._state
+        state.is_draining = True
+        effects = [*state.routes.leave(state, now), *keep_certificates(state)]
+        for link in list(state.links.values()):
+            effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
+        return self._finished(effects)
+
+    def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+        link, effects = open_link(self._state, opened, now)
+        try:
+            check_room(self._state, link)
+        except MaiaError as problem:
+            return close_link(self._state, link, problem, now)
+        return effects
+
+    def _received(self, link: Link | None, data: bytes, now: Instant) -> list[Effect]:
+        if link is None or link.stage is Stage.CLOSING:
+            return []  # it was on its way when the link ended
+        link.heard_at = now
+        try:
+            message = decode(data)
+            if link.is_ready:
+                return answer(self._state, link, message, now)
+            return step_of(link, message)(self._state, link, message, now)
+        except MaiaError as problem:
+            refused = Count("maia_links_refused_total", labels={"code": problem.code})
+            return [refused, *close_link(self._state, link, problem, now)]
+
+    def _closed(self, link: Link | None, now: Instant) -> list[Effect]:
+        if link is None:
+            return []
+        gone = Note("disconnected", {"link": link.id, "peer": str(link.peer), "role": link.role.value})
+        return [gone, *([] if link.stage is Stage.CLOSING else forget_link(self._state, link, now))]
+
+    def _finished(self, effects: list[Effect]) -> list[Effect]:
+        """Put what must be kept first, and ask for the next moment."""
+        kept, self._state.to_keep = self._state.to_keep, []
+        wake = self._state.deadlines.to_promise()
+        return [*kept, *effects, *([] if wake is None else [WakeAt(wake)])]

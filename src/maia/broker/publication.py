@@ -1,0 +1,97 @@
+"""The publication path: from a publisher's frame to the frames that leave this broker.
+
+Read it from top to bottom: the right, the type, the View, then everybody who
+may have a part of it. What comes from another broker joins half way, where
+only identifiers and interests are left.
+"""
+
+from __future__ import annotations
+
+from maia.broker.refusals import FrameTooLarge
+from maia.broker.sessions import Advertisement, Link
+from maia.broker.shaping import Shaped
+from maia.broker.state import BrokerState
+from maia.broker.subscription import look_at_entry
+from maia.broker.transit import Transit, from_carried, written_as
+from maia.events import Frame, Instant
+from maia.wire.codec import encode
+from maia.wire.columns import columns_to_frame
+from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.messages import Carried, Publish, Published
+
+__all__ = ["carry", "publish"]
+
+
+def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
+    """Take a publisher's frame on, as far as its right goes at this moment."""
+    advertisement = link.advertisement(message.ref)
+    if not state.edge.holds(advertisement.right, now):
+        return _publish_on_another_right(state, link, message, now)
+    frame = _read(state, message, advertisement)
+    if _is_repeated(advertisement, message):
+        return [_published(link, message, refused=0)]
+    shaped = advertisement.shaper.shape(frame)
+    sent = _sent(state, _as_transit(link, message, advertisement, shaped)) if shaped.frame.rows else []
+    counted = Count("maia_rows_published_total", shaped.frame.rows)
+    return [*sent, _published(link, message, refused=shaped.refused), counted]
+
+
+def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> list[Effect]:
+    """Take a frame from another broker to everybody else who may have a part of it."""
+    transit = from_carried(message, state.types.kinds(message.type_id))
+    return _sent(state, transit, source=link.id)
+
+
+def _sent(state: BrokerState, transit: Transit, *, source: LinkId | None = None) -> list[Effect]:
+    """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
+    if not state.routes.is_new(transit):
+        return [Count("maia_duplicates_total")]
+    audience = state.audiences.get(transit.type_id)
+    here = [] if audience is None else list(audience.deliver(transit))
+    return [*here, *state.routes.forward(transit, source=source)]
+
+
+def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
+    """Look at the publisher's right first; what is left of it, if anything, decides about the frame."""
+    looked = look_at_entry(state, link, link.advertisement(message.ref), now)
+    stands = message.ref in link.advertisements
+    return [*looked, *publish(state, link, message, now)] if stands else looked
+
+
+def _read(state: BrokerState, message: Publish, advertisement: Advertisement) -> Frame:
+    """Return the frame, every value checked against the publisher's version of the type."""
+    most = state.settings.limits.rows_per_frame
+    if message.rows > most:
+        raise FrameTooLarge(f"a frame of {message.rows} rows is larger than the {most} taken on here")
+    return columns_to_frame(message.columns, message.rows, advertisement.right.event_type.kinds)
+
+
+def _is_repeated(advertisement: Advertisement, message: Publish) -> bool:
+    """Say whether a frame was taken on before; its publisher did not hear the answer."""
+    last = advertisement.last_sequence
+    if last is not None and message.sequence <= last:
+        return True
+    advertisement.last_sequence = message.sequence
+    return False
+
+
+def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
+    # Columns that nobody touched travel in the bytes in which they came.
+    forced = advertisement.shaper.forced
+    untouched = (
+        [column for column in message.columns if column.uid not in forced] if not shaped.refused else []
+    )
+    return Transit(
+        advertisement.right.event_type.type_id,
+        link.peer,
+        advertisement.stream,
+        message.sequence,
+        message.published_at,
+        shaped.frame,
+        list(shaped.rows) if shaped.refused else (),
+        written_as(untouched),
+    )
+
+
+def _published(link: Link, message: Publish, *, refused: int) -> Effect:
+    return Send(link.id, encode(Published(message.ref, message.sequence, refused)))

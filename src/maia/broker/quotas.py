@@ -1,0 +1,45 @@
+"""Does this principal ask too often?
+
+Every request costs a signature check, and churn of subscriptions spreads to
+other brokers (Miklós 2; A77). The quota belongs to the principal, so that
+neither a second link nor a new connection renews it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from maia.broker.refusals import TooManyRequests
+from maia.credentials import Principal
+from maia.events import Instant
+
+__all__ = ["RequestQuota"]
+
+_MINUTE: Final = 60_000_000
+_PRINCIPALS_MAX: Final = 65_536
+
+
+class RequestQuota:
+    """A bucket for each principal, refilled evenly over a minute."""
+
+    __slots__ = ("_buckets", "per_minute")
+
+    def __init__(self, per_minute: int) -> None:
+        """Allow `per_minute` requests of one principal in a minute, in a burst if need be."""
+        self.per_minute = per_minute
+        # Microseconds of the minute that are left, and when that was worked out.
+        self._buckets: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
+
+    def spend(self, principal: Principal, now: Instant) -> None:
+        """Take one request off the principal's quota, or refuse it."""
+        left, since = self._buckets.get(principal, (_MINUTE, now))
+        left = min(_MINUTE, left + max(0, now - since))
+        price = max(1, _MINUTE // self.per_minute)
+        allowed = left >= price
+        self._buckets[principal] = (left - price if allowed else left, now)
+        self._buckets.move_to_end(principal)
+        if len(self._buckets) > _PRINCIPALS_MAX:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")

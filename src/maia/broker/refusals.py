@@ -1,0 +1,146 @@
+"""In which ways does a broker say no, beside those of the policy kernel?
+
+A `ProtocolViolation` closes the link that it came from; every other error
+answers one request and leaves the link alone. Sentences are for the peer, so
+none of them speaks of anybody else's rights, filters or references.
+"""
+
+from __future__ import annotations
+
+from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+
+__all__ = [
+    "BrokersOnly",
+    "ClientsOnly",
+    "FrameTooLarge",
+    "HandshakeTooSlow",
+    "LeaseEnded",
+    "LinkNotNeeded",
+    "NotTheRequester",
+    "OutOfTurn",
+    "PeerSilent",
+    "RefTaken",
+    "Shutdown",
+    "TooManyEntries",
+    "TooManyLinks",
+    "TooManyRequests",
+    "TypesFull",
+    "UnknownRef",
+    "UnknownType",
+    "WrongNetwork",
+    "WrongProtocol",
+]
+
+
+class OutOfTurn(ProtocolViolation):
+    """A message came before both sides had proved their right to connect, or twice."""
+
+    code = "PROTOCOL-OUT-OF-TURN"
+
+
+class WrongProtocol(ProtocolViolation):
+    """The peer speaks another version of the protocol."""
+
+    code = "PROTOCOL-VERSION"
+
+
+class WrongNetwork(ProtocolViolation):
+    """The peer, or a request, is about another network than this broker's."""
+
+    code = "PROTOCOL-WRONG-NETWORK"
+
+
+class BrokersOnly(ProtocolViolation):
+    """A client sent what only brokers may say to each other."""
+
+    code = "PROTOCOL-BROKERS-ONLY"
+
+
+class ClientsOnly(ProtocolViolation):
+    """A broker sent what only a client says, or what only a broker says to a client."""
+
+    code = "PROTOCOL-CLIENTS-ONLY"
+
+
+class NotTheRequester(Refusal):
+    """A request was signed by somebody else than the principal at the end of the link."""
+
+    code = "REFUSED-NOT-THE-REQUESTER"
+
+
+class UnknownRef(BadInput):
+    """Nothing stands under this reference on this link."""
+
+    code = "INPUT-UNKNOWN-REF"
+
+
+class RefTaken(BadInput):
+    """The reference stands for something else on this link."""
+
+    code = "INPUT-REF-TAKEN"
+
+
+class UnknownType(BadInput):
+    """The request names a type version that this broker does not know and was not handed."""
+
+    code = "TYPE-UNKNOWN"
+
+
+class FrameTooLarge(BadInput):
+    """A frame has more rows than this broker takes on."""
+
+    code = "INPUT-FRAME-ROWS"
+
+
+class TooManyRequests(Unavailable):
+    """The principal makes more requests in a minute than its quota."""
+
+    code = "UNAVAILABLE-REQUEST-QUOTA"
+
+
+class TooManyEntries(Unavailable):
+    """The client, or the peer, has as much standing here as it may."""
+
+    code = "UNAVAILABLE-ENTRY-QUOTA"
+
+
+class TooManyLinks(Unavailable):
+    """The broker has as many connections as it may."""
+
+    code = "UNAVAILABLE-LINKS"
+
+
+class TypesFull(Unavailable):
+    """The broker remembers as many types as it may."""
+
+    code = "UNAVAILABLE-TYPES-FULL"
+
+
+class LeaseEnded(Unavailable):
+    """What was accepted has not been renewed within its lease."""
+
+    code = "UNAVAILABLE-LEASE-ENDED"
+
+
+class HandshakeTooSlow(Unavailable):
+    """The peer did not prove its right to connect in time."""
+
+    code = "UNAVAILABLE-HANDSHAKE-TIME"
+
+
+class PeerSilent(Unavailable):
+    """Nothing was heard from the peer for a whole lease."""
+
+    code = "UNAVAILABLE-PEER-SILENT"
+
+
+class LinkNotNeeded(Unavailable):
+    """There is another link between the same two brokers."""
+
+    code = "UNAVAILABLE-LINK-NOT-NEEDED"
+
+
+class Shutdown(Unavailable):
+    """The broker is being stopped."""
+
+    code = "UNAVAILABLE-SHUTDOWN"

@@ -1,0 +1,115 @@
+"""Which requests were heard before, after a restart too?
+
+A request is remembered before it is answered (A65). Writing the whole memory
+each time would cost more than verifying the request, so it is written in
+short volumes: one request rewrites the volume it falls into, and a volume is
+dropped when time alone refuses everything in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from maia.broker.settings import BrokerLimits
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.effects import Effect, Keep, Note
+from maia.wire.replays import ReplayMemory
+from maia.wire.requests import SignedRequest
+
+__all__ = ["KEPT_REQUESTS", "ReplayJournal"]
+
+KEPT_REQUESTS: Final = "requests/"
+_VOLUME_MAX: Final = 64
+_DIGITS: Final = 12
+
+
+@dataclass(slots=True)
+class _Volume:
+    """Some requests, written together; `newest` is the latest time stamp among them."""
+
+    name: str
+    memory: ReplayMemory
+    newest: Instant
+
+
+class ReplayJournal:
+    """A replay memory, and the volumes in which it is kept."""
+
+    __slots__ = ("_limits", "_number", "_volumes", "memory")
+
+    def __init__(self, limits: BrokerLimits) -> None:
+        """Begin with an empty memory."""
+        self._limits = limits
+        self._number = 0
+        self._volumes: deque[_Volume] = deque()
+        self.memory = self._memory()
+
+    def reload(self, kept: Mapping[str, bytes], *, now: Instant, latest: Instant) -> list[Effect]:
+        """Read back what was kept; no time stamp in it is later than `latest`.
+
+        If any of it is broken, nothing that was signed before `now` counts any more.
+        """
+        names = sorted(name for name in kept if name.startswith(KEPT_REQUESTS))
+        if not names:
+            return []
+        self._number = max(_number_of(name) for name in names)
+        effects: list[Effect] = []
+        try:
+            self.memory = self._read_back([kept[name] for name in names])
+        except MaiaError as problem:
+            self.memory = self._memory(horizon=now)
+            effects.append(Note("kept-dropped", {"name": KEPT_REQUESTS, "code": problem.code}))
+        # Written under a new name before the old ones go: a crash in between loses nothing.
+        volume = self._new_volume(latest)
+        volume.memory = self.memory
+        effects.append(Keep(volume.name, self.memory.to_bytes()))
+        return effects + [Keep(name, None) for name in names]
+
+    def write(self, principal: Principal, signed: SignedRequest, oldest: Instant) -> list[Effect]:
+        """Keep a request that was just remembered, and drop the volumes that `oldest` has left behind."""
+        request = signed.request
+        volume = self._open_volume(request.at)
+        volume.memory.remember(principal, request.nonce, signed_at=request.at)
+        volume.newest = max(volume.newest, request.at)
+        effects: list[Effect] = [Keep(volume.name, volume.memory.to_bytes())]
+        while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
+            effects.append(Keep(self._volumes.popleft().name, None))
+        return effects
+
+    def _open_volume(self, at: Instant) -> _Volume:
+        last = self._volumes[-1] if self._volumes else None
+        if last is None or last.memory is self.memory or len(last.memory) >= _VOLUME_MAX:
+            return self._new_volume(at)
+        return last
+
+    def _new_volume(self, newest: Instant) -> _Volume:
+        self._number += 1
+        volume = _Volume(
+            f"{KEPT_REQUESTS}{self._number:0{_DIGITS}d}", ReplayMemory(horizon=self.memory.horizon), newest
+        )
+        self._volumes.append(volume)
+        return volume
+
+    def _read_back(self, parts: list[bytes]) -> ReplayMemory:
+        return ReplayMemory.from_parts(
+            parts,
+            entries_max=self._limits.requests_remembered,
+            per_principal_max=self._limits.requests_remembered_per_principal,
+        )
+
+    def _memory(self, horizon: Instant | None = None) -> ReplayMemory:
+        return ReplayMemory(
+            entries_max=self._limits.requests_remembered,
+            per_principal_max=self._limits.requests_remembered_per_principal,
+            horizon=horizon,
+        )
+
+
+def _number_of(name: str) -> int:
+    digits = name.removeprefix(KEPT_REQUESTS)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else 0

@@ -1,0 +1,154 @@
+"""Who is at the other end of each link, and what stands there on whose rights?
+
+Everything that a client was granted hangs on its link: a reference means
+nothing on any other link, so knowing somebody's reference is worth nothing
+(A13, A69), and a closed link takes everything with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
+from maia.broker.settings import BrokerLimits
+from maia.broker.shaping import Shaper
+from maia.credentials import Principal, SignedCertificate, Validity
+from maia.events import Instant
+from maia.policy import Request, View
+from maia.types import VerifiedType
+from maia.wire.effects import LinkId
+
+__all__ = ["Advertisement", "Entry", "Link", "Right", "Role", "Stage", "Subscription"]
+
+
+class Stage(Enum):
+    """How far the handshake of a link has come."""
+
+    AWAITING_GREETING = "awaiting greeting"
+    AWAITING_HELLO = "awaiting hello"
+    AWAITING_WELCOME = "awaiting welcome"
+    READY = "ready"
+    CLOSING = "closing"
+
+
+class Role(Enum):
+    """What the peer is to this broker; nothing before the handshake ends."""
+
+    UNKNOWN = "unknown"
+    CLIENT = "client"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
+
+    request: Request
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+    # Kept out of repr: a View holds restrictions that its holder may not read.
+    view: View = field(repr=False)
+    stable: Validity
+    epoch: int
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version that the holder speaks; only publishers and subscribers have one."""
+        assert self.request.event_type is not None  # noqa: S101 - a request for events names its type
+        return self.request.event_type
+
+
+@dataclass(slots=True)
+class Advertisement:
+    """What a publisher may write under one reference, and how far its stream has come."""
+
+    ref: int
+    link: LinkId
+    right: Right
+    shaper: Shaper
+    stream: bytes
+    lease_ends: Instant
+    proof: bytes = field(repr=False)
+    credentials: tuple[bytes, ...] = field(repr=False)
+    last_sequence: int | None = None
+    look_at: Instant | None = None
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a subscriber sees under one reference; `view_class` is shared with everybody who sees the same."""
+
+    ref: int
+    link: LinkId
+    right: Right
+    view_class: bytes
+    lease_ends: Instant
+    proof: bytes = field(repr=False)
+    credentials: tuple[bytes, ...] = field(repr=False)
+    look_at: Instant | None = None
+
+
+Entry = Advertisement | Subscription
+
+
+@dataclass(slots=True)
+class Link:
+    """One connection, from the first byte on."""
+
+    id: LinkId
+    peer: Principal
+    dialled: str | None
+    stage: Stage
+    opened_at: Instant
+    heard_at: Instant
+    role: Role = Role.UNKNOWN
+    instance: bytes = b""
+    address: str | None = None
+    shown: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    """The credentials that the peer showed in the handshake."""
+    connect: Right | None = None
+    look_at: Instant | None = None
+    is_asked: bool = False
+    """A ping was sent and nothing has been heard since."""
+    advertisements: dict[int, Advertisement] = field(default_factory=dict)
+    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all that stands on this link."""
+        return (*self.subscriptions.values(), *self.advertisements.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """Say whether both sides have proved their right to connect."""
+        return self.stage is Stage.READY
+
+    def advertisement(self, ref: int) -> Advertisement:
+        """Return what is advertised under `ref` on this link."""
+        entry = self.advertisements.get(ref)
+        if entry is None:
+            raise UnknownRef(f"nothing is advertised under `{ref}` on this link")
+        return entry
+
+    def subscription(self, ref: int) -> Subscription:
+        """Return what is subscribed to under `ref` on this link."""
+        entry = self.subscriptions.get(ref)
+        if entry is None:
+            raise UnknownRef(f"nothing is subscribed to under `{ref}` on this link")
+        return entry
+
+    def check_room_to_advertise(self, ref: int, limits: BrokerLimits) -> None:
+        """Refuse a reference in other use, and one advertisement more than a client may have."""
+        _check_room(ref, self.advertisements, self.subscriptions, limits.advertisements_per_client)
+
+    def check_room_to_subscribe(self, ref: int, limits: BrokerLimits) -> None:
+        """Refuse a reference in other use, and one subscription more than a client may have."""
+        _check_room(ref, self.subscriptions, self.advertisements, limits.subscriptions_per_client)
+
+
+def _check_room(ref: int, wanted: Mapping[int, Entry], other: Mapping[int, Entry], most: int) -> None:
+    if ref in other:
+        raise RefTaken(f"`{ref}` stands for something else on this link")
+    if ref not in wanted and len(wanted) >= most:
+        raise TooManyEntries(f"a client has at most {most} of these at one time")

@@ -1,0 +1,75 @@
+"""What is a broker told before it starts, and how much does it take on?
+
+The operator's configuration ends here as one frozen value. Every number that
+a peer could drive up has a maximum with a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.errors import BadInput
+from maia.policy import BoundRule
+
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings"]
+
+
+class BadSettings(BadInput):
+    """A broker cannot run with these settings."""
+
+    code = "INPUT-BROKER-SETTINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """The largest numbers that a broker accepts; beyond them it refuses and says so."""
+
+    links: int = 4096
+    """Connections at one time, those that have not said hello included."""
+    links_before_welcome: int = 512
+    """Connections at one time whose right to connect is not known yet."""
+    subscriptions_per_client: int = 4096
+    advertisements_per_client: int = 1024
+    requests_per_minute: int = 6000
+    """Advertisements, subscriptions, renewals and withdrawals of one principal, over all its links."""
+    requests_remembered: int = 1 << 18
+    """Requests within the window of clock skew, all of which are remembered."""
+    requests_remembered_per_principal: int = 1 << 14
+    rows_per_frame: int = 65_536
+    types: int = 4096
+    """Type versions that are remembered, the least recently accepted first to go."""
+    interests_per_peer: int = 100_000
+    """Filters and offers that one neighbouring broker may have standing here."""
+    handshake_s: int = 10
+    """How long a connection may take to prove its right to connect."""
+    streams: int = 65_536
+    """Publishers' streams whose numbers are remembered to recognise duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """One broker of one network: where it listens, who it can show itself to be, whom it joins."""
+
+    network: NetworkName
+    address: str
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    seeds: tuple[str, ...] = ()
+    lease_s: int = 60
+    skew_s: int = 30
+    verify_in_transit: float = 0.0
+    """The fraction of interests and offers from other brokers whose proof is verified here (C9)."""
+    require_install: bool = True
+    """Whether the signer of a type must be allowed to install types on this network."""
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no broker can keep."""
+        if self.lease_s < 1 or self.skew_s < 0:
+            raise BadSettings("a lease lasts at least one second, and a skew is not negative")
+        if not 0.0 <= self.verify_in_transit <= 1.0:
+            raise BadSettings(f"`{self.verify_in_transit}` is not a fraction between 0 and 1")
+        if not self.address or len(self.address) > 256:
+            raise BadSettings("a broker's address has 1 to 256 characters, such as `127.0.0.1:7400`")

@@ -1,0 +1,70 @@
+"""What does a publisher's frame become under its View?
+
+Attributes without right are left out, forced values replace whatever was
+given, and rows outside the rest of the restriction are refused and counted.
+Row by row this is `shape` of the policy kernel; here it is done by column,
+and rows are looked at one by one only where the restriction leaves a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from maia.events import AttributeUid, Column, Frame, kind_of
+from maia.policy import PublicationRefused, View, Window, shows
+from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
+from maia.views import Test, to_python_test
+
+__all__ = ["Shaped", "Shaper", "shaper_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """The rows that may be sent, as they will travel, and which rows of the given frame they are."""
+
+    frame: Frame
+    rows: Sequence[int]
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shaper:
+    """A publisher's View, ready to be applied to frames."""
+
+    window: Window = field(repr=False)
+    forced: dict[AttributeUid, Column] = field(repr=False)
+    """One row of each forced column, to be repeated."""
+    test: Test | None = field(repr=False)
+    """What each row must satisfy; None where the forced values see to it."""
+    tested: frozenset[AttributeUid] = field(repr=False)
+
+    def shape(self, frame: Frame) -> Shaped:
+        """Return the frame as its publisher may send it; rows are refused, never mended."""
+        columns = {uid: column for uid, column in frame.columns.items() if shows(self.window, uid)}
+        for uid, one in self.forced.items():
+            columns[uid] = Column(one.kind, one.values * frame.rows)
+        written = Frame(frame.rows, columns)
+        rows = self._passing(written)
+        if len(rows) == frame.rows:
+            return Shaped(written, rows, refused=0)
+        return Shaped(written.take(rows), rows, refused=frame.rows - len(rows))
+
+    def _passing(self, written: Frame) -> Sequence[int]:
+        test = self.test
+        if test is None:
+            return range(written.rows)
+        return [row for row, event in enumerate(written.only(self.tested).events()) if test(event)]
+
+
+def shaper_of(view: View) -> Shaper:
+    """Prepare a publisher's View; one that has not exactly one window publishes nothing."""
+    if len(view.windows) != 1:
+        raise PublicationRefused(())
+    (window,) = view.windows
+    forced = {uid: Column(kind_of(value), (value,)) for uid, value in view.forced.items()}
+    given = AllOf(tuple(Comparison(uid, Operator.EQ, value) for uid, value in view.forced.items()))
+    # Every row carries the forced values, so a restriction that they satisfy holds for every row.
+    always = window.admits == ALWAYS or covers(wide=window.admits, narrow=given)
+    test = None if always else to_python_test(window.admits)
+    return Shaper(window, forced, test, attributes_of(window.admits))

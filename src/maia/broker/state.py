@@ -1,0 +1,108 @@
+"""What does a broker know at this moment?
+
+One object holds it, so that the paths through the broker are functions from a
+message and this state to effects. Nothing here is shared with another broker,
+a clock or a socket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from maia.broker.audience import Audience
+from maia.broker.deadlines import Deadlines
+from maia.broker.edge import Edge
+from maia.broker.known_types import KnownTypes
+from maia.broker.quotas import RequestQuota
+from maia.broker.replay_journal import ReplayJournal
+from maia.broker.routes import Routes
+from maia.broker.sessions import Link
+from maia.broker.settings import BrokerSettings
+from maia.credentials import Principal, VerificationCache, certificate_to_bytes
+from maia.events import INSTANT_MAX, Instant
+from maia.wire.effects import Effect, LinkId
+from maia.wire.names import network_to_bytes
+
+__all__ = ["BrokerState", "Due", "just_after", "new_state", "seconds_after"]
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Something to look at when its moment comes: the broker itself, a link, or one reference on a link.
+
+    `at` is the moment that was asked for. Whoever has asked for another one
+    since is not looked at twice.
+    """
+
+    link: LinkId | None = None
+    ref: int | None = None
+    at: Instant | None = None
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """Everything that changes while a broker runs."""
+
+    principal: Principal
+    settings: BrokerSettings
+    random: Callable[[int], bytes]
+    instance: bytes
+    network: bytes
+    own_credentials: list[bytes] = field(repr=False)
+    certificates: VerificationCache
+    edge: Edge
+    types: KnownTypes
+    requests: ReplayJournal
+    quota: RequestQuota
+    routes: Routes
+    links: dict[LinkId, Link] = field(default_factory=dict)
+    audiences: dict[bytes, Audience] = field(default_factory=dict)
+    """The local subscribers of each type, by type id."""
+    to_keep: list[Effect] = field(default_factory=list)
+    """What must be on disk before anything is said, whatever becomes of the input at hand."""
+    deadlines: Deadlines[Due] = field(default_factory=Deadlines)
+    counters: Counter[str] = field(default_factory=Counter)
+    pings: int = 0
+    certificates_kept: int = 0
+    is_draining: bool = False
+
+    def ready_links(self) -> Iterable[Link]:
+        """Return the links on which both sides have proved their right to connect."""
+        return [link for link in self.links.values() if link.is_ready]
+
+    def audience(self, type_id: bytes) -> Audience:
+        """Return the local subscribers of a type, nobody at first."""
+        return self.audiences.setdefault(type_id, Audience())
+
+
+def new_state(principal: Principal, settings: BrokerSettings, random: Callable[[int], bytes]) -> BrokerState:
+    """Return the state of a broker that has not started."""
+    certificates = VerificationCache()
+    return BrokerState(
+        principal=principal,
+        settings=settings,
+        random=random,
+        instance=random(16),
+        network=network_to_bytes(settings.network),
+        own_credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
+        certificates=certificates,
+        edge=Edge(settings, certificates),
+        types=KnownTypes(settings, certificates),
+        requests=ReplayJournal(settings.limits),
+        quota=RequestQuota(settings.limits.requests_per_minute),
+        routes=Routes(),
+    )
+
+
+def seconds_after(now: Instant, seconds: float) -> Instant:
+    """Return the moment so many seconds later, or the last moment there is."""
+    return Instant(min(INSTANT_MAX, now + int(seconds * _SECOND)))
+
+
+def just_after(moment: Instant) -> Instant:
+    """Return the first moment at which something that holds up to `moment` holds no more."""
+    return Instant(min(INSTANT_MAX, moment + 1))

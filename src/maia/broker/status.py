@@ -1,0 +1,57 @@
+"""What would an operator like to know about this broker?
+
+`maia status` and the health page ask. The answer names links, tables, leases
+and counters; it holds no filter, no restriction and no event (A70).
+"""
+
+from __future__ import annotations
+
+from maia.broker.sessions import Link, Role
+from maia.broker.state import BrokerState
+from maia.events import Instant
+
+__all__ = ["status_of"]
+
+
+def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
+    """Return the state of a broker as plain values, ready to be printed or sent."""
+    links = [link for link in state.links.values() if link.is_ready]
+    return {
+        "principal": str(state.principal),
+        "network": state.settings.network.name,
+        "address": state.settings.address,
+        "at": str(now),
+        "draining": state.is_draining,
+        "links": [_link_record(link, now) for link in links],
+        "links_waiting": len(state.links) - len(links),
+        "clients": sum(link.role is Role.CLIENT for link in links),
+        "peers": sum(link.role is Role.BROKER for link in links),
+        "types": len(state.types),
+        "certificates": len(state.certificates),
+        "subscriptions": sum(len(link.subscriptions) for link in links),
+        "advertisements": sum(len(link.advertisements) for link in links),
+        "audiences": {
+            type_id.hex(): {
+                "classes": len(audience.classes),
+                "members": sum(len(one.members) for one in audience.classes.values()),
+            }
+            for type_id, audience in state.audiences.items()
+        },
+        "requests_remembered": len(state.requests.memory),
+        "counters": dict(state.counters),
+    }
+
+
+def _link_record(link: Link, now: Instant) -> dict[str, object]:
+    entries = link.entries
+    return {
+        "link": int(link.id),
+        "peer": str(link.peer),
+        "role": link.role.value,
+        "address": link.address,
+        "open_s": (now - link.opened_at) // 1_000_000,
+        "silent_s": (now - link.heard_at) // 1_000_000,
+        "subscriptions": len(link.subscriptions),
+        "advertisements": len(link.advertisements),
+        "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,
+    }

@@ -1,0 +1,262 @@
+"""The subscription path: from a client's signed request to an entry that routes events to it.
+
+Read it from top to bottom: who asks, what for, may they, and only then what
+changes here and elsewhere. An advertisement takes the same way with another
+last step. What was accepted ends by request, with its lease, with its right
+or with its link, and each of these takes back whatever it had caused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from maia.broker.audience import class_key
+from maia.broker.edge import refusal_effects
+from maia.broker.refusals import LeaseEnded, RefTaken
+from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
+from maia.broker.shaping import shaper_of
+from maia.broker.state import BrokerState, Due, just_after, seconds_after
+from maia.credentials import Action
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import PolicyRefusal, Request
+from maia.types import VerifiedType
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Send
+from maia.wire.messages import Accepted, Advertise, Ended, Subscribe, Unadvertise, Unsubscribe
+from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_bytes, verify_request
+
+__all__ = [
+    "advertise",
+    "ask_to_look",
+    "end_advertisement",
+    "end_entry",
+    "end_subscription",
+    "look_at_entry",
+    "subscribe",
+    "unadvertise",
+    "unsubscribe",
+]
+
+_Entry = TypeVar("_Entry", Advertisement, Subscription)
+
+
+def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) -> list[Effect]:
+    """Accept a subscription, or renew the one that stands under the same reference."""
+    link.check_room_to_subscribe(message.id, state.settings.limits)
+    asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
+    event_type, handed_over = _event_type(state, asked, message, now)
+    before = _renewed(link.subscriptions.get(message.id), event_type)
+    right = _decided(state, link, asked, event_type, message, now)
+    state.to_keep += state.types.remember(handed_over)
+    entry = Subscription(
+        ref=message.id,
+        link=link.id,
+        right=right,
+        view_class=class_key(right.view, event_type),
+        lease_ends=seconds_after(now, state.settings.lease_s),
+        proof=message.request,
+        credentials=tuple(message.credentials),
+    )
+    return [*_place_subscription(state, link, entry, before, now), _accepted(link, message.id, right)]
+
+
+def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:
+    """Accept an advertisement, or renew the one that stands under the same reference."""
+    link.check_room_to_advertise(message.id, state.settings.limits)
+    asked = _verified_request(state, link, message, Action.PUBLISH, now)
+    event_type, handed_over = _event_type(state, asked, message, now)
+    before = _renewed(link.advertisements.get(message.id), event_type)
+    right = _decided(state, link, asked, event_type, message, now)
+    state.to_keep += state.types.remember(handed_over)
+    entry = Advertisement(
+        ref=message.id,
+        link=link.id,
+        right=right,
+        shaper=shaper_of(right.view),
+        stream=asked.stream,
+        lease_ends=seconds_after(now, state.settings.lease_s),
+        proof=message.request,
+        credentials=tuple(message.credentials),
+        last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
+    )
+    return [*_place_advertisement(state, link, entry, before, now), _accepted(link, message.id, right)]
+
+
+def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, now: Instant) -> list[Effect]:
+    """End a subscription at its holder's wish."""
+    entry = link.subscription(message.ref)
+    return [*end_subscription(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+
+
+def unadvertise(state: BrokerState, link: Link, message: Unadvertise, now: Instant) -> list[Effect]:
+    """End an advertisement at its holder's wish."""
+    entry = link.advertisement(message.ref)
+    return [*end_advertisement(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+
+
+# ------------------------------------------------------------ the stages
+
+
+def _verified_request(
+    state: BrokerState, link: Link, message: Subscribe | Advertise, action: Action, now: Instant
+) -> EdgeRequest:
+    """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
+    settings = state.settings
+    signed = request_from_bytes(message.request)
+    if signed.request.action is not action:
+        raise BadRequestEncoding(f"a request to `{signed.request.action.value}` came as another message")
+    verified = verify_request(
+        signed,
+        at=now,
+        skew_s=settings.skew_s,
+        memory=state.requests.memory,
+        network=settings.network,
+        peer=link.peer,
+    )
+    # Kept whatever is decided: a request that was refused is not to be heard again either.
+    state.to_keep += state.requests.write(link.peer, signed, seconds_after(now, -settings.skew_s))
+    return verified.request
+
+
+def _event_type(
+    state: BrokerState, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
+) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
+    """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
+    event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
+    state.types.check(handed_over)
+    return event_type, handed_over
+
+
+def _decided(
+    state: BrokerState,
+    link: Link,
+    asked: EdgeRequest,
+    event_type: VerifiedType,
+    message: Subscribe | Advertise,
+    now: Instant,
+) -> Right:
+    """Ask the kernel, for the principal of this link alone, with what it has shown."""
+    request = Request(link.peer, asked.action, asked.event_type, event_type, asked.filter)
+    pool = state.edge.pool(message.credentials)
+    return state.edge.decide(request, (*pool, *(one for one in link.shown if one not in pool)), now)
+
+
+def _accepted(link: Link, ref: int, right: Right) -> Effect:
+    until = right.view.until
+    return Send(link.id, encode(Accepted(ref, None if until is None else int(until))))
+
+
+# ------------------------------------------------------------ what changes
+
+
+def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
+    """Return the entry that a request renews, which is about the same type."""
+    if before is not None and before.right.event_type.type_id != event_type.type_id:
+        raise RefTaken(f"`{before.ref}` stands for another type on this link")
+    return before
+
+
+def _place_subscription(
+    state: BrokerState, link: Link, entry: Subscription, before: Subscription | None, now: Instant
+) -> list[Effect]:
+    type_id = entry.right.event_type.type_id
+    link.subscriptions[entry.ref] = entry
+    ask_to_look(state, entry, asked_before=before.look_at if before else None)
+    if before is not None and before.view_class == entry.view_class:
+        return []
+    audience = state.audience(type_id)
+    # In before out: a renewal that changes the filter leaves no moment without either.
+    audience.join(entry.view_class, entry.right.view, entry.right.event_type, (link.id, entry.ref))
+    if before is not None:
+        audience.leave(before.view_class, (link.id, entry.ref))
+    return state.routes.interest_changed(state, type_id, now)
+
+
+def _place_advertisement(
+    state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
+) -> list[Effect]:
+    link.advertisements[entry.ref] = entry
+    ask_to_look(state, entry, asked_before=before.look_at if before else None)
+    return state.routes.offer_changed(state, entry.right.event_type.type_id, now)
+
+
+def end_entry(
+    state: BrokerState, link: Link, entry: Entry, now: Instant, problem: MaiaError | None = None
+) -> list[Effect]:
+    """Take back what stands under a reference, whichever it is."""
+    if isinstance(entry, Subscription):
+        return end_subscription(state, link, entry, now, problem)
+    return end_advertisement(state, link, entry, now, problem)
+
+
+def end_subscription(
+    state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
+) -> list[Effect]:
+    """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
+    del link.subscriptions[entry.ref]
+    type_id = entry.right.event_type.type_id
+    audience = state.audiences[type_id]
+    audience.leave(entry.view_class, (link.id, entry.ref))
+    if not audience.classes:
+        del state.audiences[type_id]
+    return [*_ended(link, entry.ref, problem), *state.routes.interest_changed(state, type_id, now)]
+
+
+def end_advertisement(
+    state: BrokerState, link: Link, entry: Advertisement, now: Instant, problem: MaiaError | None = None
+) -> list[Effect]:
+    """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
+    del link.advertisements[entry.ref]
+    changed = state.routes.offer_changed(state, entry.right.event_type.type_id, now)
+    return [*_ended(link, entry.ref, problem), *changed]
+
+
+def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+    """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
+    if entry.lease_ends <= now:
+        return end_entry(state, link, entry, now, LeaseEnded("it was not renewed within its lease"))
+    try:
+        right = state.edge.still(entry.right, now)
+    except PolicyRefusal as problem:
+        return [
+            *end_entry(state, link, entry, now, problem),
+            *refusal_effects(problem, link.peer, ref=entry.ref),
+        ]
+    if right is entry.right:
+        ask_to_look(state, entry)
+        return []
+    return _place_again(state, link, entry, right, now)
+
+
+def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
+    """Let an entry stand on another right than before: what remains of several, for instance."""
+    if isinstance(entry, Advertisement):
+        renewed = replace(entry, right=right, shaper=shaper_of(right.view))
+        return _place_advertisement(state, link, renewed, None, now)
+    seen = class_key(right.view, right.event_type)
+    return _place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
+
+
+def _ended(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
+    if problem is None:
+        return []
+    return [
+        Send(link.id, encode(Ended(ref, problem.code, problem.message))),
+        Count("maia_ended_total", labels={"code": problem.code}),
+    ]
+
+
+def ask_to_look(state: BrokerState, entry: Entry, *, asked_before: Instant | None = None) -> None:
+    """Have an entry looked at when its lease or its right ends, whichever comes first.
+
+    Who renews asked before: an earlier look is left in place and asks again.
+    """
+    right_ends = entry.right.stable.not_after
+    at = entry.lease_ends if right_ends is None else min(entry.lease_ends, just_after(right_ends))
+    if asked_before is not None and asked_before <= at:
+        entry.look_at = asked_before
+        return
+    entry.look_at = at
+    state.deadlines.ask(at, Due(entry.link, entry.ref, at))

@@ -1,0 +1,116 @@
+"""What does a publication look like between its publisher's edge and its subscribers' edges?
+
+It is a frame by type id and attribute uids, with the publisher's key, stream
+and number, which together are its identity (A66). Brokers cut it to the rows
+that somebody behind the next hop wants. Columns keep the bytes in which they
+arrived for as long as nobody cuts them, so that passing a frame on costs no
+encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from maia.credentials import Principal, principal_from_bytes
+from maia.errors import ProtocolViolation
+from maia.events import AttributeUid, Frame, Kinds
+from maia.types import TransitKindMismatch
+from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
+from maia.wire.messages import Carried, Column
+
+__all__ = ["BadCut", "Transit", "from_carried"]
+
+
+class BadCut(ProtocolViolation):
+    """The rows that a peer says it kept are not rows of one frame in their order."""
+
+    code = "PROTOCOL-CUT"
+
+
+@dataclass(frozen=True, slots=True)
+class Transit:
+    """One frame on its way; `kept` numbers its rows in the publisher's frame, and is empty for all."""
+
+    type_id: bytes
+    publisher: Principal
+    stream: bytes
+    sequence: int
+    published_at: int
+    frame: Frame = field(repr=False)
+    kept: Sequence[int] = ()
+    written: dict[AttributeUid, Column] = field(default_factory=dict, repr=False)
+    """Columns in the form in which they travel, as far as that is known already."""
+
+    def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
+        """Return the columns as they travel, all or those among `only`."""
+        wanted = [uid for uid in self.frame.columns if only is None or uid in only]
+        return [self._column(uid) for uid in wanted]
+
+    def _column(self, uid: AttributeUid) -> Column:
+        known = self.written.get(uid)
+        if known is None:
+            column = self.frame.columns[uid]
+            data = encode_column(column.kind, column.values)
+            known = self.written[uid] = Column(uid, kind_to_number(column.kind), data)
+        return known
+
+    def cut(self, rows: Sequence[int]) -> Transit:
+        """Return the frame with the given rows alone, or itself if these are all."""
+        if len(rows) == self.frame.rows:
+            return self
+        numbers = [self.kept[row] for row in rows] if self.kept else list(rows)
+        return Transit(
+            self.type_id,
+            self.publisher,
+            self.stream,
+            self.sequence,
+            self.published_at,
+            self.frame.take(rows),
+            numbers,
+        )
+
+    def as_carried(self) -> Carried:
+        """Return the message that takes this frame to the next broker."""
+        return Carried(
+            self.type_id,
+            self.publisher.key,
+            self.stream,
+            self.sequence,
+            self.published_at,
+            self.frame.rows,
+            list(self.kept),
+            self.columns(),
+        )
+
+
+def from_carried(message: Carried, kinds: Kinds) -> Transit:
+    """Read a frame from another broker; `kinds` are those of the uids that are known here."""
+    kept = message.kept
+    if kept and (len(kept) != message.rows or any(b <= a for a, b in pairwise(kept))):
+        raise BadCut("the rows that were kept are not numbered in their order")
+    frame = columns_to_frame(message.columns, message.rows)
+    _check_kinds(frame, kinds)
+    return Transit(
+        message.type_id,
+        principal_from_bytes(message.publisher),
+        message.stream,
+        message.sequence,
+        message.published_at,
+        frame,
+        kept,
+        written_as(message.columns),
+    )
+
+
+def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:
+    """Return columns that were read without complaint by uid, to be passed on as they are."""
+    return {AttributeUid(column.uid): column for column in columns}
+
+
+def _check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
+    # Other versions may have attributes that are not known here; those pass untouched.
+    for uid, column in frame.columns.items():
+        if kinds.get(uid, column.kind) is not column.kind:
+            raise TransitKindMismatch(f"uid `{uid}` arrived as {column.kind.value}, which it is not")

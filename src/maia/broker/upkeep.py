@@ -1,0 +1,86 @@
+"""What has ended by itself, and who has gone silent?
+
+Looked at before every input, so that no frame passes on a right that has
+ended, however late the clock's own tick arrives (A35).
+"""
+
+from __future__ import annotations
+
+from maia.broker.closing import close_link
+from maia.broker.refusals import HandshakeTooSlow, PeerSilent
+from maia.broker.sessions import Link, Stage
+from maia.broker.state import BrokerState, Due, just_after, seconds_after
+from maia.broker.subscription import look_at_entry
+from maia.events import Instant
+from maia.policy import PolicyRefusal
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, Send
+from maia.wire.messages import Ping
+
+__all__ = ["ask_to_look_at_link", "look_at_everything", "look_at_what_is_due", "next_look_at_link"]
+
+
+def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
+    """Look at every lease, right and link whose moment has come."""
+    return [effect for due in state.deadlines.due(now) for effect in _look_at(state, due, now)]
+
+
+def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
+    """Ask again about every right that stands: what speaks for or against somebody has changed."""
+    state.edge.epoch += 1
+    effects: list[Effect] = []
+    for link in list(state.links.values()):
+        if link.is_ready:
+            effects += _look_at_right_to_connect(state, link, now)
+        for entry in link.entries:
+            effects += look_at_entry(state, link, entry, now)
+    return effects
+
+
+def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant) -> None:
+    """Have a link looked at; an earlier wish is forgotten."""
+    link.look_at = at
+    state.deadlines.ask(at, Due(link.id, None, at))
+
+
+def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
+    """Return when to ask whether the peer is there, or when its right to connect ends."""
+    next_look = seconds_after(now, state.settings.lease_s / 3)
+    ends = link.connect.stable.not_after if link.connect is not None else None
+    return next_look if ends is None else min(next_look, just_after(ends))
+
+
+def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
+    if due.link is None:
+        return state.routes.look(state, now)
+    link = state.links.get(due.link)
+    if link is None or link.stage is Stage.CLOSING:
+        return []
+    if due.ref is not None:
+        entry = link.subscriptions.get(due.ref) or link.advertisements.get(due.ref)
+        return look_at_entry(state, link, entry, now) if entry is not None and entry.look_at == due.at else []
+    return _look_at_link(state, link, now) if link.look_at == due.at else []
+
+
+def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    if not link.is_ready:
+        return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
+    effects = _look_at_right_to_connect(state, link, now)
+    if effects:
+        return effects
+    if seconds_after(link.heard_at, state.settings.lease_s) <= now:
+        return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
+    ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
+    if seconds_after(link.heard_at, state.settings.lease_s / 3) > now:
+        return []
+    state.pings += 1
+    return [Send(link.id, encode(Ping(state.pings)))]
+
+
+def _look_at_right_to_connect(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    assert link.connect is not None  # noqa: S101 - a link is ready only after its right was decided
+    try:
+        link.connect = state.edge.still(link.connect, now)
+    except PolicyRefusal as problem:
+        return close_link(state, link, problem, now)
+    return []
