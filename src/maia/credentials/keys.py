@@ -112,7 +112,7 @@ class SigningKey:
         return self._secret.sign(kind.prefix + body)
 
     def reveal_seed(self) -> bytes:
-        """Return the secret seed. Only the code that writes key files has a reason to ask."""
+        """Return the secret seed. Only key files and TLS have a reason to ask."""
         return self._secret.private_bytes_raw()
 
     def __repr__(self) -> str:

@@ -1,0 +1,52 @@
+"""Where does a node listen or dial? A text such as `127.0.0.1:7400` or `[::1]:7400`."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from maia.errors import BadInput, Unavailable
+
+__all__ = ["AddressInUse", "BadAddress", "bind", "host_and_port"]
+
+_ADDRESS_MAX: Final = 256
+_BACKLOG: Final = 1024
+
+
+class BadAddress(BadInput):
+    """A text is not an address with a port."""
+
+    code = "INPUT-ADDRESS"
+
+
+class AddressInUse(Unavailable):
+    """A node cannot listen where it was told to."""
+
+    code = "UNAVAILABLE-ADDRESS"
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the two parts of an address; refuse what is none."""
+    host, colon, digits = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    is_port = digits.isascii() and digits.isdigit() and len(digits) <= 5 and int(digits) < 1 << 16
+    if not colon or not host or not is_port or len(address) > _ADDRESS_MAX or not host.isascii():
+        shown = address[:64].encode("unicode_escape").decode()
+        raise BadAddress(f"`{shown}` is not an address such as `127.0.0.1:7400`")
+    return host, int(digits)
+
+
+def bind(address: str) -> tuple[socket.socket, str]:
+    """Listen at an address and return where that is in the end; port 0 stands for any free port."""
+    host, port = host_and_port(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as problem:
+        raise AddressInUse(f"cannot listen at `{address}`: {problem.strerror}") from problem
+    listening.setblocking(False)
+    bound = listening.getsockname()[1]
+    return listening, f"[{host}]:{bound}" if family == socket.AF_INET6 else f"{host}:{bound}"

@@ -1,0 +1,100 @@
+"""How does a broker run as a process?
+
+It binds its address, restores what it kept, and then answers whoever
+connects, until it is told to stop. `maia broker` calls `serve_broker`; tests
+and demonstrations run several of them in one process with `run_broker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from maia.broker import Broker, BrokerSettings
+from maia.credentials import SigningKey
+from maia.events import Instant
+from maia.runtime.addresses import bind, host_and_port
+from maia.runtime.clock import system_now
+from maia.runtime.links import LinkLimits
+from maia.runtime.node_runner import NodeRunner
+from maia.runtime.records import Records
+from maia.runtime.stores import MemoryStore, Store
+
+__all__ = ["RunningBroker", "run_broker", "serve_broker"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that listens: where, and what an operator may ask of it."""
+
+    address: str
+    broker: Broker
+    runner: NodeRunner
+    clock: Callable[[], Instant]
+
+    def status(self) -> dict[str, object]:
+        """Return links, tables, leases and counters."""
+        return self.broker.status(self.clock())
+
+
+@asynccontextmanager
+async def run_broker(
+    key: SigningKey,
+    settings: BrokerSettings,
+    *,
+    listen: str | None = None,
+    store: Store | None = None,
+    limits: LinkLimits | None = None,
+    records: Records | None = None,
+    clock: Callable[[], Instant] = system_now,
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker while the body runs, and say goodbye on every link at the end.
+
+    It listens at `listen`, or else at the settings' address. Port 0 stands for
+    any free port, and the broker is then known by the one it found.
+    """
+    store = MemoryStore() if store is None else store
+    kept = store.load()
+    listening, bound = bind(settings.address if listen is None else listen)
+    if host_and_port(settings.address)[1] == 0:
+        settings = replace(settings, address=bound)
+    with listening:
+        broker = Broker(key.principal, settings, random=os.urandom, kept=kept)
+        runner = NodeRunner(broker, key, store=store, limits=limits, records=records, clock=clock)
+        async with runner.running():
+            runner.perform(broker.start(clock()))
+            runner.listen(listening)
+            try:
+                yield RunningBroker(bound, broker, runner, clock)
+            finally:
+                await runner.drain(broker.drain(clock()))
+
+
+async def serve_broker(
+    key: SigningKey,
+    settings: BrokerSettings,
+    *,
+    listen: str | None = None,
+    store: Store | None = None,
+    limits: LinkLimits | None = None,
+    records: Records | None = None,
+    ready: Callable[[RunningBroker], None] = lambda _running: None,
+) -> None:
+    """Run a broker until the process is told to stop, by SIGTERM or Ctrl-C."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        async with run_broker(
+            key, settings, listen=listen, store=store, limits=limits, records=records
+        ) as running:
+            ready(running)
+            await stopped.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

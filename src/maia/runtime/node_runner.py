@@ -1,0 +1,278 @@
+"""How does a node that only computes live in a world of sockets, disks and clocks?
+
+The runner tells a node what happens, one input after the other, and performs
+the effects that it asks for. Brokers and clients are driven by the same one.
+Whatever the node wants kept is safe before anything that it says leaves, so a
+crash never takes back an answer that was heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol, assert_never
+
+from maia.credentials import SigningKey
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.runtime.clock import system_now
+from maia.runtime.connections import BackOff, Connections
+from maia.runtime.links import Link, LinkLimits
+from maia.runtime.records import QuietRecords, Records
+from maia.runtime.stores import MemoryStore, Store
+from maia.wire.effects import (
+    Close,
+    Count,
+    Dial,
+    DialFailed,
+    Effect,
+    Input,
+    Keep,
+    LinkClosed,
+    LinkOpened,
+    Note,
+    Received,
+    Send,
+    Tick,
+    WakeAt,
+)
+
+__all__ = ["Node", "NodeRunner"]
+
+_BATCH: Final = 256
+"""How many inputs share one write to the store and one flush of each link."""
+_LONGEST_SLEEP_S: Final = 5.0
+"""The machine's clock may be set while we sleep, so it is looked at this often."""
+_SECOND: Final = 1_000_000
+
+
+class Node(Protocol):
+    """A broker or a client."""
+
+    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+        """Take one input on."""
+        ...
+
+
+class NodeRunner:
+    """One node, its connections, its store and its alarm clock."""
+
+    def __init__(  # noqa: PLR0913 - every one is named at the call
+        self,
+        node: Node,
+        key: SigningKey,
+        *,
+        store: Store | None = None,
+        limits: LinkLimits | None = None,
+        records: Records | None = None,
+        clock: Callable[[], Instant] = system_now,
+        random: Callable[[int], bytes] = os.urandom,
+        dial_again_s: float = 0.25,
+        after_inputs: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Drive `node`, which proves on every connection that it holds `key`.
+
+        `after_inputs` is called when the node has taken some inputs on, and
+        when a link has room again.
+        """
+        self._node = node
+        self._store: Store = MemoryStore() if store is None else store
+        self._records: Records = QuietRecords() if records is None else records
+        self._clock = clock
+        self._after_inputs = after_inputs
+        self._inputs: deque[Input] = deque()
+        self._is_busy = False
+        self._unflushed: dict[Link, None] = {}
+        self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
+        self._failure: asyncio.Future[None] | None = None
+        back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
+        self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
+
+    # -------------------------------------------------------- life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the node while the body runs; every task ends before this does."""
+        async with asyncio.TaskGroup() as group:
+            self._failure = asyncio.get_running_loop().create_future()
+            watching = group.create_task(self._watch(self._failure))
+            self.connections.start(group)
+            try:
+                yield
+            finally:
+                self._cancel_alarm()
+                self.connections.stop()
+                watching.cancel()
+
+    def listen(self, listening: socket.socket) -> None:
+        """Accept connections at a socket that listens already."""
+        self.connections.listen(listening)
+
+    async def drain(self, effects: Iterable[Effect]) -> None:
+        """Perform a node's last effects, and wait until its links are closed."""
+        self.perform(effects)
+        await self.connections.closed()
+
+    @staticmethod
+    async def _watch(failure: asyncio.Future[None]) -> None:
+        """End the whole group when the node cannot go on, because its store is gone."""
+        await failure
+
+    # -------------------------------------------------------- inputs
+
+    def give(self, *happened: Input) -> None:
+        """Tell the node what happened; while it is busy, later things wait for their turn."""
+        self._inputs.extend(happened)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._inputs:
+                some = [self._inputs.popleft() for _ in range(min(_BATCH, len(self._inputs)))]
+                self._perform([effect for one in some for effect in self._handled(one)])
+        finally:
+            self._is_busy = False
+        self._flush()
+        self._after_inputs()
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Perform effects that the node asked for outside `handle`, such as at its start."""
+        was_busy, self._is_busy = self._is_busy, True
+        try:
+            self._perform(effects)
+        finally:
+            self._is_busy = was_busy
+        if not was_busy:
+            self.give()  # what happened meanwhile
+
+    def _handled(self, happened: Input) -> Sequence[Effect]:
+        try:
+            return self._node.handle(happened, self._clock())
+        except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
+            self._records.note("failed", {"input": type(happened).__name__, "problem": repr(problem)[:500]})
+            self._records.count("maia_failures_total", 1, {})
+            if isinstance(happened, LinkOpened | Received):
+                link = self.connections.find(happened.link)
+                if link is not None:
+                    link.fail(problem)
+            return []
+
+    # -------------------------------------------------------- effects
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        effects = list(effects)
+        if not self._kept(effects):
+            return
+        for effect in effects:
+            self._perform_one(effect)
+
+    def _kept(self, effects: Iterable[Effect]) -> bool:
+        """Keep everything that is to be kept before anything leaves; say whether that worked."""
+        changes = {effect.name: effect.data for effect in effects if isinstance(effect, Keep)}
+        if not changes:
+            return True
+        try:
+            self._store.keep(changes)
+        except MaiaError as problem:
+            self._records.note("store-failed", problem.as_record())
+            if self._failure is not None and not self._failure.done():
+                self._failure.set_exception(problem)
+            return False
+        return True
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Send(link=number, data=data):
+                self._send(self.connections.find(number), data)
+            case Count(name=name, amount=amount, labels=labels):
+                self._records.count(name, amount, labels)
+            case WakeAt(at=at):
+                self._wake_at(at)
+            case Note(event=event, fields=fields):
+                self._records.note(event, fields)
+            case Close(link=number):
+                self._close(self.connections.find(number))
+            case Dial(address=address):
+                self.connections.dial(address)
+            case Keep():
+                pass  # done before
+            case _:
+                assert_never(effect)
+
+    def _send(self, link: Link | None, data: bytes) -> None:
+        if link is not None:
+            link.send(data)
+            self._unflushed[link] = None
+
+    def _close(self, link: Link | None) -> None:
+        if link is not None:
+            link.close(asyncio.get_running_loop().time())
+
+    def _flush(self) -> None:
+        """Write what the last inputs caused: one write for each link, however many messages there are."""
+        unflushed, self._unflushed = self._unflushed, {}
+        for link in unflushed:
+            link.flush()
+
+    # -------------------------------------------------------- the alarm clock
+
+    def _wake_at(self, at: Instant) -> None:
+        if self._wake is not None and self._wake[0] <= at:
+            return
+        self._cancel_alarm()
+        self._set_alarm(at)
+
+    def _set_alarm(self, at: Instant) -> None:
+        seconds = min(max(0.0, (at - self._clock()) / _SECOND), _LONGEST_SLEEP_S)
+        self._wake = at, asyncio.get_running_loop().call_later(seconds, self._alarm, at)
+
+    def _alarm(self, at: Instant) -> None:
+        self._wake = None
+        if self._clock() < at:
+            self._set_alarm(at)
+        else:
+            self.give(Tick())
+
+    def _cancel_alarm(self) -> None:
+        if self._wake is not None:
+            self._wake[1].cancel()
+            self._wake = None
+
+    # -------------------------------------------------------- what connections tell
+
+    def opened(self, link: Link) -> None:
+        """Tell the node who is there."""
+        assert link.peer is not None  # noqa: S101 - an open link has proved its key
+        self.give(LinkOpened(link.id, link.peer, link.dialled))
+
+    def received(self, link: Link, messages: list[bytes]) -> None:
+        """Tell the node what was said."""
+        number = link.id
+        self.give(*[Received(number, data) for data in messages])
+
+    def closed(self, link: Link, problem: Exception | None) -> None:
+        """Tell the node who is gone; why goes to the log."""
+        if isinstance(problem, MaiaError):
+            self._records.note(
+                "link-failed", {"link": link.id, "peer": str(link.peer), **problem.as_record()}
+            )
+            self._records.count("maia_links_failed_total", 1, {"code": problem.code})
+        self._unflushed.pop(link, None)
+        self.give(LinkClosed(link.id))
+
+    def drained(self, link: Link) -> None:
+        """Let whoever waited for room go on."""
+        del link
+        self._after_inputs()
+
+    def refused(self, problem: Exception, dialled: str | None) -> None:
+        """Tell the node that nobody is to be had at an address it dialled."""
+        code = problem.code if isinstance(problem, MaiaError) else type(problem).__name__
+        self._records.count("maia_handshakes_failed_total", 1, {"code": code})
+        if dialled is not None:
+            self._records.note("dial-failed", {"address": dialled, "code": code})
+            self.give(DialFailed(dialled))

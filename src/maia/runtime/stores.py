@@ -1,0 +1,121 @@
+"""What does a node keep across restarts, and where?
+
+A node asks to keep bytes under a name. Nothing that the node says after it
+asked leaves before the bytes are safe. What is found at the start is handed
+back as it was; whether it still holds is for the node to judge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import quote, unquote
+
+from maia.errors import Unavailable
+
+__all__ = ["FolderStore", "MemoryStore", "Store", "StoreUnavailable"]
+
+_UNFINISHED: Final = ".unfinished"
+
+
+class StoreUnavailable(Unavailable):
+    """What must be kept cannot be written or read."""
+
+    code = "UNAVAILABLE-STORE"
+
+
+class Store(Protocol):
+    """Named bytes that survive the process."""
+
+    def load(self) -> Mapping[str, bytes]:
+        """Return everything that is kept."""
+        ...
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> None:
+        """Keep these bytes, or forget those whose value is None, and return when that is safe."""
+        ...
+
+
+class MemoryStore:
+    """Keeps for as long as the process lives: for tests, and for clients that start afresh."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._kept: dict[str, bytes] = {}
+
+    def load(self) -> Mapping[str, bytes]:
+        """Return a copy of everything that is kept."""
+        return dict(self._kept)
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> None:
+        """Keep or forget."""
+        for name, data in changes.items():
+            if data is None:
+                self._kept.pop(name, None)
+            else:
+                self._kept[name] = data
+
+
+class FolderStore:
+    """One file for each name in a folder of its own, replaced as a whole and synchronised."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use `folder`, which is made if need be, readable by its owner alone."""
+        self._folder = folder
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise _unavailable(folder, problem) from problem
+
+    def load(self) -> Mapping[str, bytes]:
+        """Return every whole file; what was being written when the process died is removed."""
+        found: dict[str, bytes] = {}
+        try:
+            for path in sorted(self._folder.iterdir()):
+                if path.name.endswith(_UNFINISHED):
+                    path.unlink()
+                else:
+                    found[unquote(path.name)] = path.read_bytes()
+        except OSError as problem:
+            raise _unavailable(self._folder, problem) from problem
+        return found
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> None:
+        """Write each file beside the old one, synchronise it, and put it in the old one's place."""
+        try:
+            for name, data in changes.items():
+                path = self._path(name)
+                if data is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    _replace(path, data)
+            _synchronise(self._folder)
+        except OSError as problem:
+            raise _unavailable(self._folder, problem) from problem
+
+    def _path(self, name: str) -> Path:
+        # Nothing but letters, digits, `_`, `-` and `~` stays as it is, so no name leaves the folder (A71).
+        return self._folder / quote(name, safe="").replace(".", "%2E")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    with unfinished.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _synchronise(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unavailable(folder: Path, problem: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"`{folder}` cannot be used to keep state: {problem.strerror}")
