@@ -1,0 +1,140 @@
+"""Where did the operator say this, and in which line?
+
+A broker's settings come from a file, from the environment and from flags; a
+flag wins over the environment, and the environment over the file. Each value
+keeps its origin, so that an error can send the operator to the line to mend.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from maia.errors import BadInput
+from maia.runtime.input_files import BadFile, read_text
+
+__all__ = ["PREFIX", "BadConfig", "Said", "from_environment", "from_file", "from_flags"]
+
+PREFIX: Final = "MAIA_BROKER_"
+"""How the names of the environment's variables begin; any other word behind it is refused."""
+
+_HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.\"'-]+)\s*\]")
+_SYNTAX: Final = re.compile(
+    r"(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)\Z", re.S
+)
+
+
+class BadConfig(BadInput):
+    """The broker's configuration does not make sense at one place, which the sentence names."""
+
+    code = "INPUT-CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One value, as it was written, and who said it where. Relative paths begin at `folder`."""
+
+    value: object
+    origin: str
+    folder: Path
+    is_text: bool = False
+    """Whether the value could only be written as text: flags and variables know no numbers."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error that sends the operator to this value."""
+        return BadConfig(f"{self.origin}: `{name}` {problem}")
+
+
+def from_file(path: Path, known: Collection[str]) -> dict[str, Said]:
+    """Read a TOML file into values by their dotted names; refuse a name that nobody knows."""
+    try:
+        text = read_text(path)
+    except BadFile as problem:
+        raise BadConfig(f"the configuration cannot be read: {problem.message}") from problem
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise BadConfig(_syntax_error(path, text, problem)) from problem
+    said: dict[str, Said] = {}
+    for name, value in _flattened(tables, known):
+        origin = f"`{path}` line {_line_of(text, name)}"
+        if name not in known:
+            raise BadConfig(f"{origin}: `{name[:64]}` is not a setting; {_nearest(name, known)}")
+        said[name] = Said(value, origin, path.parent)
+    return said
+
+
+def from_environment(variables: Mapping[str, str], known: Collection[str]) -> dict[str, Said]:
+    """Read every variable with our prefix; a misspelt one is refused, not ignored."""
+    by_variable = {PREFIX + name.replace(".", "_").upper(): name for name in known}
+    said: dict[str, Said] = {}
+    for variable, value in sorted(variables.items()):
+        if not variable.startswith(PREFIX):
+            continue
+        if variable not in by_variable:
+            wrong = variable.removeprefix(PREFIX).lower()
+            raise BadConfig(f"the environment: `{variable[:64]}` is not a setting; {_nearest(wrong, known)}")
+        said[by_variable[variable]] = Said(
+            value, f"the environment variable `{variable}`", Path(), is_text=True
+        )
+    return said
+
+
+def from_flags(flags: Mapping[str, object]) -> dict[str, Said]:
+    """Take the flags that were given; None and an empty list mean that a flag was not."""
+    return {
+        name: Said(value, f"the option `--{name.replace('_', '-')}`", Path(), is_text=True)
+        for name, value in flags.items()
+        if value is not None and value != []
+    }
+
+
+def _flattened(tables: Mapping[str, object], known: Collection[str]) -> Iterator[tuple[str, object]]:
+    for name, value in tables.items():
+        if isinstance(value, dict) and name not in known:
+            if not value:
+                yield f"{name}.", value
+            yield from ((f"{name}.{inner}", one) for inner, one in value.items())
+        else:
+            yield name, value
+
+
+def _line_of(text: str, name: str) -> int:
+    """Return the line that sets a dotted name, or the one that begins its table."""
+    wanted, _, inner = name.partition(".")
+    table, table_line = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _HEADER.match(line)
+        if header:
+            table = header[1].strip("\"'")
+            table_line = number if table == wanted else table_line
+        elif _sets(line, f"{table}.{{}}" if table else "{}", name):
+            return number
+        elif inner and not table and _sets(line, "{}", wanted):
+            table_line = number
+    return table_line
+
+
+def _sets(line: str, within: str, name: str) -> bool:
+    key = line.partition("=")[0].strip().replace('"', "").replace("'", "").replace(" ", "")
+    return "=" in line and within.format(key) == name
+
+
+def _syntax_error(path: Path, text: str, problem: Exception) -> str:
+    found = _SYNTAX.match(str(problem))
+    if found is None:
+        return f"`{path}`: this is not TOML: it is nested too deeply"
+    line = found["line"] or max(1, len(text.splitlines()))
+    what = found["what"].replace("\n", "\\n")
+    return f"`{path}` line {line}: this is not TOML: {what[:1].lower()}{what[1:160]}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name[:64], list(known), n=1)
+    return f"did you mean `{close[0]}`?" if close else "the settings are " + ", ".join(sorted(known))

@@ -1,0 +1,117 @@
+"""Can a broker run with this configuration?
+
+Keys, certificates and folders are opened and checked before any port is, so
+that `maia broker --check` and a start fail for the same reasons. What is
+wrong is reported at the line that named it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from maia.broker.settings import BrokerSettings
+from maia.credentials import Action, NetworkName, Owner, SignedCertificate, SigningKey
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
+from maia.runtime.config import BrokerConfig
+from maia.runtime.input_files import read_certificates, read_owner
+from maia.runtime.type_folder import TypeFolder
+from maia.types import SignedDefinition, definition_to_bytes
+
+__all__ = ["PreparedBroker", "prepare"]
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBroker:
+    """Everything that a broker needs, opened and checked; only `prepare` makes one."""
+
+    config: BrokerConfig
+    key: SigningKey = field(repr=False)
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    definitions: tuple[SignedDefinition, ...] = field(repr=False)
+    may_connect_until: Instant | None
+
+    def settings(self, address: str) -> BrokerSettings:
+        """Return what the broker is told, once it is known where it listens."""
+        config = self.config
+        return BrokerSettings(
+            network=self.network,
+            address=config.address or address,
+            credentials=self.credentials,
+            seeds=tuple(one for one in config.join if one != address),
+            lease_s=config.lease_s,
+            skew_s=config.skew_s,
+            verify_in_transit=config.verify_in_transit,
+            require_install=config.require_install,
+            limits=config.limits,
+        )
+
+    def types_to_keep(self) -> dict[str, bytes]:
+        """Return the folder's definitions in the form in which a broker keeps those it has verified."""
+        from maia.broker.known_types import KEPT_TYPE
+
+        return {f"{KEPT_TYPE}{one.id.hex()}": definition_to_bytes(one) for one in self.definitions}
+
+
+def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]) -> PreparedBroker:
+    """Open and check whatever the configuration names; raise at the first thing that is wrong."""
+    key = _opened(config, "key", lambda: open_key(config.key))
+    coordinator: Owner = _opened(config, "coordinator", lambda: read_owner(config.coordinator))
+    network = _opened(config, "network", lambda: NetworkName(coordinator, config.network))
+    credentials = tuple(_opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    until = _right_to_connect(config, key, network, credentials, now)
+    definitions: tuple[SignedDefinition, ...] = ()
+    if config.types is not None:
+        definitions = _opened(config, "types", TypeFolder(config.types).definitions)
+    if config.data is not None:
+        _check_folder(config, config.data)
+    return PreparedBroker(config, key, network, credentials, definitions, until)
+
+
+def _opened(config: BrokerConfig, name: str, read: Callable[[], _Read]) -> _Read:
+    try:
+        return read()
+    except MaiaError as problem:
+        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
+
+
+def _right_to_connect(
+    config: BrokerConfig,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: tuple[SignedCertificate, ...],
+    now: Instant,
+) -> Instant | None:
+    """Ask the kernel what every other broker will ask: may this key be part of the network?"""
+    request = Request(key.principal, Action.CONNECT, network)
+    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
+    if isinstance(decision, Denial):
+        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
+        raise config.wrong(
+            "credentials",
+            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
+        )
+    return decision.until
+
+
+def _check_folder(config: BrokerConfig, folder: Path) -> None:
+    """Make the data folder if need be; it must be this user's own, because a token is kept there."""
+    import os
+    import stat
+
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as problem:
+        raise config.wrong("data", f"cannot be used: {problem.strerror}: `{folder}`") from problem
+    if not stat.S_ISDIR(found.st_mode):
+        raise config.wrong("data", f"is not a folder: `{folder}`")
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise config.wrong("data", f"can be changed by others: `{folder}`; make it 0700 and your own")

@@ -1,0 +1,146 @@
+"""What does a broker tell its operator while it runs?
+
+Log lines and metrics. A log line is an event with named fields: JSON where a
+program reads it, one aligned line where a person watches. There is no line
+for a publication, and no field for a secret: fields that could be one are
+left out by name, and bytes are shown by their number only. Metrics count, and
+name nobody; what a peer can choose never becomes a label beyond a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import IO, Any, Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+__all__ = ["LABEL_SETS_MAX", "Telemetry"]
+
+LABEL_SETS_MAX: Final = 256
+"""Combinations of labels that one metric remembers; the rest are counted together as `other`."""
+
+_METRICS_MAX: Final = 256
+_TEXT_MAX: Final = 300
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
+_SECRET: Final = re.compile(r"secret|seed|passphrase|password|token|private|nonce", re.I)
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_WORTH_A_WARNING: Final = frozenset({"refused", "closing", "kept-dropped", "failed"})
+
+
+class Telemetry:
+    """The log and the metrics of one process."""
+
+    def __init__(self, stream: IO[str], *, log_format: str = "auto", level: str = "info") -> None:
+        """Write log lines to `stream`; `auto` means for people exactly if it is a terminal."""
+        for_people = log_format == "text" or (log_format == "auto" and stream.isatty())
+        self._log = structlog.wrap_logger(
+            _Lines(stream),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+                _harmless,
+                structlog.dev.ConsoleRenderer(colors=stream.isatty())
+                if for_people
+                else structlog.processors.JSONRenderer(sort_keys=False, default=str),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        )
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._counters: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        self._label_sets: dict[str, set[tuple[str, ...]]] = {}
+        self._gauges: dict[str, Gauge] = {}
+
+    def note(self, event: str, fields: Mapping[str, object]) -> None:
+        """Write one line; whatever names a problem is a warning."""
+        write = self._log.warning if event in _WORTH_A_WARNING else self._log.info
+        write(event, **{_field(name): value for name, value in fields.items()})
+
+    def error(self, event: str, **fields: object) -> None:
+        """Write one line that somebody should look at."""
+        self._log.error(event, **{_field(name): value for name, value in fields.items()})
+
+    def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
+        """Add to a counter, which is made when it is first needed."""
+        names = tuple(sorted(labels))
+        counter = self._counter(name, names)
+        if counter is None or amount < 0:
+            return
+        if not names:
+            counter.inc(amount)
+            return
+        counter.labels(*self._bounded(name, [labels[one] for one in names])).inc(amount)
+
+    def measure(self, name: str, value: float) -> None:
+        """Set a gauge."""
+        if name not in self._gauges:
+            self._gauges[name] = Gauge(name, name.replace("_", " "), registry=self._registry)
+        self._gauges[name].set(value)
+
+    def metrics(self) -> bytes:
+        """Return every metric in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, labels: tuple[str, ...]) -> Counter | None:
+        name = name.removesuffix("_total")
+        known = self._counters.get((name, labels))
+        if known is not None:
+            return known
+        taken = any(one == name for one, _ in self._counters)
+        if taken or len(self._counters) >= _METRICS_MAX or not _NAME.fullmatch(name):
+            return None  # a metric under one name has one set of labels; whoever disagrees is not counted
+        counter = Counter(name, name.replace("_", " "), labels, registry=self._registry)
+        self._counters[name, labels] = counter
+        return counter
+
+    def _bounded(self, name: str, values: list[str]) -> tuple[str, ...]:
+        known = self._label_sets.setdefault(name, set())
+        labels = tuple(str(value)[:100] for value in values)
+        if labels not in known and len(known) >= LABEL_SETS_MAX:
+            return ("other",) * len(labels)
+        known.add(labels)
+        return labels
+
+
+class _Lines:
+    """What structlog writes lines to; an operator's closed terminal does not stop a broker."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return  # nobody reads any more, and there is nowhere to say so
+
+    debug = info = warning = error = critical = msg
+
+
+# Any: structlog hands processors its logger and a dictionary of whatever was logged.
+def _harmless(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    return {name: _shown(value) for name, value in event.items() if not _SECRET.search(name)}
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(one) for one in list(value)[:20]]
+    text = str(value)
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
+
+
+def _field(name: str) -> str:
+    """Return a name that does not collide with those that every line has."""
+    return f"{name}_" if name in {"event", "level", "at"} else name
