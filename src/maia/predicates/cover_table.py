@@ -71,6 +71,8 @@ class Removed:
 
     now_maximal: tuple[str, ...]
     """The filters that only the removed one covered, in the order of their insertion."""
+    now_covered: tuple[str, ...] = ()
+    """Filters that ceased to be maximal: one that was freed covers them, which no proof had found before."""
 
 
 @dataclass(slots=True)
@@ -128,10 +130,10 @@ class CoverTable:
         entry = self._entry(id)
         emptiest = self._maximal_empty()
         del self._entries[entry.number], self._number_of[id]
-        freed = self._release(entry)
+        freed, displaced = self._release(entry)
         if self._maximal_empty() not in (None, emptiest):
             freed.extend(self._empty_first())
-        return Removed(self._ids(freed))
+        return Removed(self._ids(freed), self._ids(displaced))
 
     def filter_of(self, id: str) -> Predicate:
         """Return the filter with this id."""
@@ -164,6 +166,18 @@ class CoverTable:
             return self._ids(self._entries.keys() - {entry.number})
         found = {*self._covering(self._maximal, entry.box), *self._covering(self._covered, entry.box)}
         return self._ids(found - {entry.number})
+
+    def box_of(self, id: str) -> Box:
+        """Return the filter with this id and its bounds, to ask another table about it."""
+        return self._entry(id).box
+
+    def maximal_covering(self, box: Box) -> tuple[str, ...]:
+        """Return the maximal filters here that cover a filter of another table, neither of them empty."""
+        return self._ids(self._covering(self._maximal, box))
+
+    def maximal_covered_by(self, box: Box) -> tuple[str, ...]:
+        """Return the maximal filters here that a filter of another table covers, neither of them empty."""
+        return self._ids(self._covered_in(self._maximal, box))
 
     def covered_under(self, id: str) -> tuple[str, ...]:
         """Return all other filters that this one covers, in the order of their insertion."""
@@ -205,11 +219,11 @@ class CoverTable:
         self._covered.add(entry.number, entry.box)
         _keep(entry, by=under)
 
-    def _release(self, gone: _Entry) -> list[int]:
-        """Take an entry out of its index and find new keepers; return what became maximal."""
+    def _release(self, gone: _Entry) -> tuple[list[int], list[int]]:
+        """Take an entry out of its index and find new keepers; return what became maximal, and ceased to be."""
         if gone.box.is_empty:
             del self._empty[gone.number]
-            return []
+            return [], []
         kept = [self._entries[number] for number in sorted(gone.keeps)]
         if gone.keeper is None:
             self._maximal.discard(gone.number)
@@ -219,15 +233,16 @@ class CoverTable:
         keeper.keeps.discard(gone.number)
         for entry in kept:  # covered by `gone`, which its keeper covers
             _keep(entry, by=keeper)
-        return []
+        return [], []
 
-    def _place_again(self, orphans: list[_Entry]) -> list[int]:
+    def _place_again(self, orphans: list[_Entry]) -> tuple[list[int], list[int]]:
         for orphan in orphans:
             self._covered.discard(orphan.number)
             orphan.keeper = None
-        for orphan in orphans:
-            self._place(orphan)
-        return [orphan.number for orphan in orphans if orphan.keeper is None]
+        # Where proofs run out of steps, covering is not transitive, and an orphan can displace a stranger.
+        displaced = [number for orphan in orphans for number in self._place(orphan)]
+        freed = [orphan.number for orphan in orphans if orphan.keeper is None]
+        return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
 
     def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_cover(box):

@@ -1,0 +1,99 @@
+"""What do neighbours tell each other about interests and offers, and who is a neighbour?
+
+The routing book hears of hops and answers with tells. A hop is whatever the
+broker uses to name a neighbour, or `LOCAL` for its own clients. Nothing here
+knows how a tell travels, nor who may say what: the baggage of an entry, such
+as the request that proves it, passes through unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from maia.predicates import Predicate
+
+__all__ = [
+    "ENTRIES_PER_TELL_MAX",
+    "LOCAL",
+    "Entry",
+    "Hop",
+    "Tell",
+    "TellInterest",
+    "TellOffer",
+    "TellRenew",
+    "TellResync",
+    "TypeId",
+]
+
+ENTRIES_PER_TELL_MAX: Final = 1024
+"""More changes than this are told in several steps: what is added first, what is removed last."""
+
+
+class _Local(Enum):
+    """The one hop that is no neighbour."""
+
+    LOCAL = "local"
+
+
+LOCAL: Final = _Local.LOCAL
+"""All clients of this broker together."""
+
+Hop: TypeAlias = Hashable
+"""A neighbour broker, or `LOCAL`; compared and hashed, never looked into."""
+
+TypeId: TypeAlias = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One filter that somebody behind a hop is interested in.
+
+    `id` is unique among the entries of one type that one hop tells. `baggage`
+    travels with it.
+    """
+
+    id: bytes
+    predicate: Predicate
+    baggage: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TellInterest:
+    """Add and remove entries of a type at a neighbour; an id that is there already is replaced."""
+
+    hop: Hop
+    type_id: TypeId
+    add: tuple[Entry, ...]
+    remove: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellOffer:
+    """Publications of a type may, or may no longer, come to a neighbour from here."""
+
+    hop: Hop
+    type_id: TypeId
+    stands: bool
+    baggage: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TellRenew:
+    """All that was told to a neighbour still stands: so many entries, with this digest."""
+
+    hop: Hop
+    entries: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TellResync:
+    """Ask a neighbour to tell everything again."""
+
+    hop: Hop
+
+
+Tell: TypeAlias = TellInterest | TellOffer | TellRenew | TellResync

@@ -1,0 +1,130 @@
+"""What does one hop want of one type, and which of its filters stand for the others?
+
+A type's book keeps one of these per hop. Entries with the same filter form a
+group, and the group's first entry is its front, which speaks for it. Groups
+that no other group of the hop covers are shown: the rest of the book sees
+only those. Finding the group of an entry costs one hash; only a filter that
+is new to the hop, or leaves it for good, costs a question to the cover table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from maia.predicates import Predicate
+from maia.predicates.boxes import Box
+from maia.predicates.cover_table import CoverTable
+from maia.routing.hops import Entry, Hop
+
+__all__ = ["Group", "Held", "HopInterests"]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """An entry as one hop told it."""
+
+    entry: Entry
+    filter_digest: bytes
+    told_as: bytes
+    """The id under which we pass it on: its own, unless another hop was there first with the same one."""
+    mark: int
+    is_stale: bool = False
+    """Not told since the neighbour was asked to tell everything again."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The entries of one hop that have the same filter."""
+
+    hop: Hop
+    key: str
+    born: int
+    box: Box
+    members: dict[bytes, Held] = field(default_factory=dict)
+    is_shown: bool = False
+    covered_from: dict[Hop, int] = field(default_factory=dict)
+    """How many shown groups of each other hop cover this one; kept by `crowd.py`."""
+
+    @property
+    def front(self) -> Held:
+        """Return the entry that speaks for the group: the one that was here first."""
+        return next(iter(self.members.values()))
+
+    @property
+    def predicate(self) -> Predicate:
+        """Return the filter that all members share."""
+        return self.box.filter
+
+
+class HopInterests:
+    """The entries of one hop for one type."""
+
+    __slots__ = ("_by_digest", "_by_key", "_held", "_hop", "_table")
+
+    def __init__(self, hop: Hop) -> None:
+        """Begin without entries."""
+        self._hop = hop
+        self._held: dict[bytes, Held] = {}
+        self._by_digest: dict[bytes, Group] = {}
+        self._by_key: dict[str, Group] = {}
+        self._table = CoverTable()
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._held)
+
+    @property
+    def table(self) -> CoverTable:
+        """Return who covers whom among the groups, by their keys."""
+        return self._table
+
+    def find(self, entry_id: bytes) -> Held | None:
+        """Return the entry with this id, if the hop told one."""
+        return self._held.get(entry_id)
+
+    def all_held(self) -> Iterator[Held]:
+        """Yield all entries."""
+        return iter(self._held.values())
+
+    def group_with(self, key: str) -> Group:
+        """Return the group with this key."""
+        return self._by_key[key]
+
+    def shown(self) -> Iterator[Group]:
+        """Yield the groups that no other group of this hop covers, in the order of their birth."""
+        return (group for group in self._by_key.values() if group.is_shown)
+
+    def add(self, held: Held, *, born: int) -> set[Group]:
+        """Add an entry under an id that is not in use; return the groups that it may have changed.
+
+        `born` is a number that grows from entry to entry, over all hops.
+        """
+        self._held[held.entry.id] = held
+        group = self._by_digest.get(held.filter_digest)
+        if group is not None:
+            group.members[held.entry.id] = held
+            return set()
+        key = f"{born:x}"
+        inserted = self._table.insert(key, held.entry.predicate)
+        group = Group(self._hop, key, born, self._table.box_of(key), {held.entry.id: held})
+        self._by_digest[held.filter_digest] = self._by_key[key] = group
+        return {group, *self._groups(inserted.now_covers)}
+
+    def remove(self, entry_id: bytes) -> set[Group]:
+        """Remove an entry that is here; return the groups that this may have changed."""
+        held = self._held.pop(entry_id)
+        group = self._by_digest[held.filter_digest]
+        del group.members[entry_id]
+        if group.members:
+            return {group}
+        del self._by_digest[held.filter_digest], self._by_key[group.key]
+        removed = self._table.remove(group.key)
+        return {group, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
+
+    def ought_to_be_shown(self, group: Group) -> bool:
+        """Say whether a group is here, admits anything, and is not covered by another of this hop."""
+        return bool(group.members) and not group.box.is_empty and self._table.is_maximal(group.key)
+
+    def _groups(self, keys: Iterable[str]) -> Iterator[Group]:
+        return (self._by_key[key] for key in keys)

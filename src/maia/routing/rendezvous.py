@@ -1,0 +1,365 @@
+"""The routing book: who wants what, who offers what, and what must be said to whom because of it?
+
+The broker hands in what its clients and neighbours say, and sends the tells
+that come back. Per type, the next hops towards the rendezvous node form a
+tree (dissertation, section 2.3.1), and the book keeps this broker's place in
+it. Nothing is sent twice, nothing is sent that a wider filter makes needless,
+and a hop can change only what it said itself.
+
+The book asks that the parent of a type is nearer to the rendezvous node than
+this broker in one order that all brokers share, that links keep the order of
+what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from maia.errors import BadInput, ProtocolViolation, Unavailable
+from maia.events import Event, Frame, Instant
+from maia.predicates import Predicate
+from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellRenew, TellResync, TypeId
+from maia.routing.leases import Leases
+from maia.routing.links import Link
+from maia.routing.matchers import Matcher, ScanMatcher
+from maia.routing.targets import Targets
+from maia.routing.type_book import TypeBook
+
+__all__ = ["BookFull", "BookLimits", "RoutingBook", "TooMuchTold", "UnknownHop"]
+
+_ADVERTISEMENT: Final = "offer"
+"""A neighbour has one offer per type, under this key."""
+
+
+class UnknownHop(BadInput):
+    """Something was heard from a neighbour whose link is not up."""
+
+    code = "INPUT-UNKNOWN-HOP"
+
+
+class TooMuchTold(ProtocolViolation):
+    """A neighbour told more than one neighbour may."""
+
+    code = "PROTOCOL-TOO-MUCH-TOLD"
+
+
+class BookFull(Unavailable):
+    """The broker's clients want more than the book may hold for them."""
+
+    code = "UNAVAILABLE-ROUTING-BOOK-FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class BookLimits:
+    """How much one hop may say, and for how long it holds."""
+
+    lease_us: int = 60_000_000
+    told_by_neighbour_max: int = 500_000
+    local_entries_max: int = 1_000_000
+
+    @property
+    def renew_every_us(self) -> int:
+        """Return how often a neighbour hears that everything still stands: three times per lease."""
+        return self.lease_us // 3
+
+
+class RoutingBook:
+    """What this broker knows of interests and offers, and what it has told of them."""
+
+    def __init__(
+        self,
+        *,
+        parent_of: Callable[[TypeId], Hop | None] = lambda type_id: None,
+        limits: BookLimits = BookLimits(),  # noqa: B008 - frozen, so one value serves all
+        matcher: Callable[[], Matcher] = ScanMatcher,
+        with_local_targets: bool = True,
+    ) -> None:
+        """Begin empty. `parent_of` names the next hop towards a type's rendezvous; None at the rendezvous.
+
+        A broker that matches for its own clients does without `LOCAL` among
+        the targets.
+        """
+        self._parent_of = parent_of
+        self._limits = limits
+        self._new_matcher = matcher
+        self._with_local_targets = with_local_targets
+        self._types: dict[TypeId, TypeBook] = {}
+        self._targets: dict[TypeId, Targets] = {}
+        self._links: dict[Hop, Link] = {}
+        self._leases: Leases[Hop] = Leases()
+        self._local_entries = 0
+
+    # ------------------------------------------------------------ this broker's clients
+
+    def local_subscribe(
+        self, type_id: TypeId, entry_id: bytes, predicate: Predicate, baggage: object = None
+    ) -> list[Tell]:
+        """Add a client's interest, or replace it; one that differs in its baggage alone is told to nobody."""
+        is_new = self.entry(LOCAL, type_id, entry_id) is None
+        if is_new and self._local_entries >= self._limits.local_entries_max:
+            raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
+        entry = Entry(entry_id, predicate, baggage)
+        tells = self._book(type_id).hear(LOCAL, add=(entry,), remove=(), links=self._links)
+        self._local_entries += is_new
+        return tells
+
+    def local_unsubscribe(self, type_id: TypeId, entry_id: bytes) -> list[Tell]:
+        """Remove a client's interest, if it is there."""
+        if self.entry(LOCAL, type_id, entry_id) is None:
+            return []
+        self._local_entries -= 1
+        return self._settled(
+            type_id, self._types[type_id].hear(LOCAL, add=(), remove=(entry_id,), links=self._links)
+        )
+
+    def local_advertise(
+        self, type_id: TypeId, advertisement: Hashable = None, baggage: object = None
+    ) -> list[Tell]:
+        """Add a client's advertisement under its key, or refresh its baggage."""
+        return self._book(type_id).hear_offer(LOCAL, advertisement, baggage, self._links)
+
+    def local_unadvertise(self, type_id: TypeId, advertisement: Hashable = None) -> list[Tell]:
+        """Remove a client's advertisement, if it is there."""
+        if type_id not in self._types:
+            return []
+        return self._settled(type_id, self._types[type_id].hear_no_offer(LOCAL, advertisement, self._links))
+
+    # ------------------------------------------------------------ the overlay
+
+    def hop_up(self, hop: Hop, now: Instant) -> list[Tell]:
+        """Hear that the link to a neighbour stands; tell it what it ought to know."""
+        if hop in self._links:
+            return []
+        self._links[hop] = Link(renewed_at=now)
+        return self._for_all_types(lambda book: book.bring_up_to_date(self._links))
+
+    def hop_gone(self, hop: Hop) -> list[Tell]:
+        """Hear that the link to a neighbour is gone, and with it all that was said on it."""
+        if self._links.pop(hop, None) is None:
+            return []
+        self._leases.drop(hop)
+        for book in self._types.values():
+            book.forget_told(hop)
+        return self._forget_heard(hop)
+
+    def set_parent(self, type_id: TypeId, parent: Hop | None) -> list[Tell]:
+        """Change the next hop towards a type's rendezvous: tell the new one all, the old one nothing more."""
+        book = self._types.get(type_id)
+        if book is None or book.parent == parent:
+            return []
+        book.parent = parent
+        return book.bring_up_to_date(self._links)
+
+    def parents_changed(self) -> list[Tell]:
+        """Ask `parent_of` again for every type."""
+        return [
+            tell
+            for type_id in list(self._types)
+            for tell in self.set_parent(type_id, self._parent_of(type_id))
+        ]
+
+    # ------------------------------------------------------------ what neighbours say
+
+    def heard_interest(
+        self, hop: Hop, type_id: TypeId, add: Collection[Entry], remove: Iterable[bytes], now: Instant
+    ) -> list[Tell]:
+        """Change what a neighbour wants; ids that it never told are ignored when it removes them."""
+        self._check_room(hop, len(add))
+        tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
+        self._begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    def heard_offer(
+        self, hop: Hop, type_id: TypeId, stands: bool, baggage: object, now: Instant
+    ) -> list[Tell]:
+        """Hear whether publications of a type may come from a neighbour."""
+        self._check_room(hop, 1 if stands else 0)
+        book = self._book(type_id)
+        if stands:
+            tells = book.hear_offer(hop, _ADVERTISEMENT, baggage, self._links)
+        else:
+            tells = book.hear_no_offer(hop, _ADVERTISEMENT, self._links)
+        self._begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
+        """Hear that all stands; if a neighbour and we disagree on what that is, ask it to tell all again."""
+        link = self._link(hop)
+        if link.heard.agrees(entries=entries, digest=digest):
+            self._trust(hop)
+            self._extend_lease(hop, now)
+            return []
+        if link.has_stale and link.fresh.agrees(entries=entries, digest=digest):
+            self._extend_lease(hop, now)
+            return self._for_all_types(lambda book: book.drop_stale(hop, self._links))
+        if _is_within(link.asked_again_at, now, self._limits.renew_every_us // 2):
+            return []  # the answer is on its way
+        link.asked_again_at = now
+        self._doubt(hop)
+        return [TellResync(hop)]
+
+    def heard_resync(self, hop: Hop, now: Instant) -> list[Tell]:
+        """Tell a neighbour everything again, and that this is all; not more often than it can need it."""
+        link = self._link(hop)
+        if _is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
+            return []
+        link.told_again_at = link.renewed_at = now
+        again = [tell for book in self._types.values() for tell in book.tell_again(hop)]
+        return [*again, TellRenew(hop, link.told.count, link.told.digest)]
+
+    def adopt(
+        self, hop: Hop, type_id: TypeId, entries: Collection[Entry], offers: bool, now: Instant
+    ) -> list[Tell]:
+        """Use a replica of what a neighbour told the former rendezvous, until it tells us itself.
+
+        What it does not repeat ends with the first renewal that leaves it out, or with the lease.
+        """
+        self._check_room(hop, len(entries) + offers)
+        book = self._book(type_id)
+        tells = book.hear(hop, add=entries, remove=(), links=self._links, is_stale=True)
+        if offers:
+            tells += book.hear_offer(hop, _ADVERTISEMENT, None, self._links, is_stale=True)
+        self._begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    # ------------------------------------------------------------ time
+
+    def renew_due(self, now: Instant) -> list[Tell]:
+        """Tell neighbours that all stands, where a third of a lease has passed since they last heard it."""
+        tells: list[Tell] = []
+        for hop, link in self._links.items():
+            if link.told.count and not _is_within(link.renewed_at, now, self._limits.renew_every_us):
+                link.renewed_at = now
+                tells.append(TellRenew(hop, link.told.count, link.told.digest))
+        return tells
+
+    def expire(self, now: Instant) -> list[Tell]:
+        """Forget all that neighbours told who have not renewed it within the lease."""
+        tells: list[Tell] = []
+        for hop in self._leases.expired(now):
+            tells += self._forget_heard(hop)
+        return tells
+
+    def next_due(self) -> Instant | None:
+        """Return the earliest moment at which `renew_due` or `expire` has something to do."""
+        renewals = [
+            Instant(link.renewed_at + self._limits.renew_every_us)
+            for link in self._links.values()
+            if link.told.count
+        ]
+        end = self._leases.next_end()
+        ends = [] if end is None else [Instant(end + 1)]
+        return min([*renewals, *ends], default=None)
+
+    # ------------------------------------------------------------ publications
+
+    def targets(self, type_id: TypeId, from_hop: Hop, event: Event) -> set[Hop]:
+        """Return the hops that want an event, and never the neighbour from which it came."""
+        targets = self._targets.get(type_id)
+        return set() if targets is None else targets.of_event(event, from_hop=from_hop)
+
+    def targets_of_frame(self, type_id: TypeId, from_hop: Hop, frame: Frame) -> dict[Hop, list[int]]:
+        """Return the rows of a frame that each hop wants, in order; hops that want none are left out."""
+        targets = self._targets.get(type_id)
+        return {} if targets is None else targets.of_frame(frame, from_hop=from_hop)
+
+    # ------------------------------------------------------------ for replicas, status pages and tests
+
+    def types(self) -> tuple[TypeId, ...]:
+        """Return the types of which anything is wanted or offered."""
+        return tuple(self._types)
+
+    def parent(self, type_id: TypeId) -> Hop | None:
+        """Return the next hop towards a type's rendezvous; None at the rendezvous, or for an unknown type."""
+        return self._types[type_id].parent if type_id in self._types else None
+
+    def hops(self, type_id: TypeId) -> set[Hop]:
+        """Return the hops that want or offer something of a type."""
+        return self._types[type_id].hops() if type_id in self._types else set()
+
+    def neighbours(self) -> tuple[Hop, ...]:
+        """Return the neighbours whose links are up."""
+        return tuple(self._links)
+
+    def entry(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> Entry | None:
+        """Return one entry as a hop told it, if it is there."""
+        return self._types[type_id].entry_from(hop, entry_id) if type_id in self._types else None
+
+    def entries(self, hop: Hop, type_id: TypeId) -> tuple[Entry, ...]:
+        """Return all that a hop wants of a type."""
+        return self._types[type_id].entries_from(hop) if type_id in self._types else ()
+
+    def wanted(self, hop: Hop, type_id: TypeId) -> tuple[Entry, ...]:
+        """Return what a hop wants of a type, without what another filter of the same hop covers."""
+        return self._types[type_id].shown_from(hop) if type_id in self._types else ()
+
+    def offers(self, hop: Hop, type_id: TypeId) -> bool:
+        """Say whether a hop offers a type."""
+        return type_id in self._types and self._types[type_id].offers_from(hop)
+
+    def told(self, hop: Hop, type_id: TypeId) -> tuple[tuple[Entry, ...], bool]:
+        """Return what a neighbour was told of a type: the entries, and whether an offer stands."""
+        return self._types[type_id].told_to(hop) if type_id in self._types else ((), False)
+
+    def link(self, hop: Hop) -> Link:
+        """Return the tallies of the link to a neighbour; not to be changed by the caller."""
+        return self._link(hop)
+
+    # ------------------------------------------------------------ one type, one link
+
+    def _book(self, type_id: TypeId) -> TypeBook:
+        book = self._types.get(type_id)
+        if book is None:
+            targets = Targets(self._new_matcher(), with_local=self._with_local_targets)
+            book = TypeBook(type_id, parent=self._parent_of(type_id), targets=targets)
+            self._types[type_id], self._targets[type_id] = book, targets
+        return book
+
+    def _settled(self, type_id: TypeId, tells: list[Tell]) -> list[Tell]:
+        """Throw a type's book away once nothing is left in it."""
+        if self._types[type_id].is_idle:
+            del self._types[type_id], self._targets[type_id]
+        return tells
+
+    def _for_all_types(self, change: Callable[[TypeBook], list[Tell]]) -> list[Tell]:
+        books = list(self._types.items())
+        return [tell for type_id, book in books for tell in self._settled(type_id, change(book))]
+
+    def _forget_heard(self, hop: Hop) -> list[Tell]:
+        return self._for_all_types(lambda book: book.forget_heard(hop, self._links))
+
+    def _link(self, hop: Hop) -> Link:
+        link = self._links.get(hop)
+        if link is None:
+            raise UnknownHop("something was heard from a neighbour whose link is not up")
+        return link
+
+    def _check_room(self, hop: Hop, more: int) -> None:
+        heard, most = self._link(hop).heard.count, self._limits.told_by_neighbour_max
+        if heard + more > most:
+            raise TooMuchTold(f"a neighbour told {heard + more} interests and offers, and may tell {most}")
+
+    def _begin_lease(self, hop: Hop, now: Instant) -> None:
+        if hop not in self._leases:
+            self._extend_lease(hop, now)
+
+    def _extend_lease(self, hop: Hop, now: Instant) -> None:
+        self._leases.grant(hop, Instant(now + self._limits.lease_us))
+
+    def _trust(self, hop: Hop) -> None:
+        link = self._links[hop]
+        if link.has_stale:
+            for book in self._types.values():
+                book.trust(hop)
+            link.fresh = replace(link.heard)
+
+    def _doubt(self, hop: Hop) -> None:
+        for book in self._types.values():
+            book.doubt(hop)
+        self._links[hop].fresh.clear()
+
+
+def _is_within(then: Instant | None, now: Instant, span_us: int) -> bool:
+    return then is not None and then <= now < then + span_us

@@ -1,0 +1,252 @@
+"""Who wants, and who offers, publications of one type, and what has each neighbour been told of it?
+
+The routing book keeps one of these per type. It works out what a neighbour
+ought to have been told, compares that with what it was told, and answers with
+the difference:
+
+- interests go to the parent, which is the next hop towards the rendezvous
+  node, and to every neighbour from which an offer stands (dissertation,
+  section 2.3.1: a publication follows its advertisement, and turns off
+  wherever it meets an interest);
+- a neighbour hears the filters of all other hops that none of these others
+  covers;
+- an offer goes to the parent while any other hop offers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from maia.routing.crowd import Crowd
+from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
+from maia.routing.hops import Entry, Hop, Tell, TypeId
+from maia.routing.interests import Group, Held, HopInterests
+from maia.routing.links import Link
+from maia.routing.offers import Offers
+from maia.routing.targets import Targets
+from maia.routing.told import Told
+
+__all__ = ["TypeBook"]
+
+Links: TypeAlias = Mapping[Hop, Link]
+"""The neighbours whose links are up."""
+
+
+class TypeBook:
+    """Interests and offers of all hops for one type."""
+
+    __slots__ = ("_crowd", "_groups_so_far", "_hops", "_offers", "_passed_on", "_told", "parent", "type_id")
+
+    def __init__(self, type_id: TypeId, *, parent: Hop | None, targets: Targets) -> None:
+        """Begin with nothing wanted and nothing offered."""
+        self.type_id = type_id
+        self.parent = parent
+        self._hops: dict[Hop, HopInterests] = {}
+        self._crowd = Crowd(self._hops, targets.keep_current)
+        self._offers = Offers()
+        self._told: dict[Hop, Told] = {}
+        self._passed_on: dict[bytes, Held] = {}
+        self._groups_so_far = 0
+
+    # ------------------------------------------------------------ what is here
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether nothing is wanted, offered or told, so that the book can be thrown away."""
+        return not self._hops and not len(self._offers) and not self._told
+
+    def hops(self) -> set[Hop]:
+        """Return the hops that want or offer something."""
+        return {*self._hops, *self._offers}
+
+    def entries_from(self, hop: Hop) -> tuple[Entry, ...]:
+        """Return what a hop wants."""
+        return tuple(held.entry for held in self._held_from(hop))
+
+    def entry_from(self, hop: Hop, entry_id: bytes) -> Entry | None:
+        """Return one entry of a hop, if it is there."""
+        held = self._hops[hop].find(entry_id) if hop in self._hops else None
+        return None if held is None else held.entry
+
+    def shown_from(self, hop: Hop) -> tuple[Entry, ...]:
+        """Return what a hop wants, without what another filter of the same hop covers."""
+        shown = self._hops[hop].shown() if hop in self._hops else ()
+        return tuple(group.front.entry for group in shown)
+
+    def offers_from(self, hop: Hop) -> bool:
+        """Say whether an offer of a hop stands."""
+        return hop in self._offers
+
+    def told_to(self, hop: Hop) -> tuple[tuple[Entry, ...], bool]:
+        """Return the entries that a neighbour was told, and whether it was told of an offer."""
+        told = self._told.get(hop)
+        return ((), False) if told is None else (told.entries(), told.offer is not None)
+
+    # ------------------------------------------------------------ what is heard
+
+    def hear(
+        self, hop: Hop, *, add: Iterable[Entry], remove: Iterable[bytes], links: Links, is_stale: bool = False
+    ) -> list[Tell]:
+        """Change the entries of one hop, and only of that hop (A67)."""
+        changed: set[Group] = set()
+        for entry_id in remove:
+            changed |= self._remove(hop, entry_id, links)
+        for entry in add:
+            changed |= self._add(hop, entry, links, is_stale=is_stale)
+        touched = self._crowd.settle(hop, changed) if changed else changed
+        if hop in self._hops and not len(self._hops[hop]):
+            del self._hops[hop]
+        return self._tell(touched, links)
+
+    def hear_offer(
+        self, hop: Hop, advertisement: Hashable, baggage: object, links: Links, *, is_stale: bool = False
+    ) -> list[Tell]:
+        """Let an offer of a hop stand."""
+        if hop in self._offers and is_stale:
+            return []
+        link, mark = links.get(hop), mark_of_offer(self.type_id)
+        if self._offers.add(hop, advertisement, baggage, is_stale=is_stale) and link is not None:
+            link.hear(mark, is_stale=is_stale)
+        elif self._offers.is_stale(hop) and link is not None:
+            self._offers.set_stale(hop, False)
+            link.fresh.add(mark)
+        return self.bring_up_to_date(links)
+
+    def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
+        """Withdraw an offer of a hop; nothing happens if there is none."""
+        if self._offers.remove(hop, advertisement):
+            self._withdraw_offer(hop, links)
+        return self.bring_up_to_date(links)
+
+    def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
+        """Forget all that a hop told; what it was told stays."""
+        touched: set[Group] = set()
+        if hop in self._hops:
+            touched = self._crowd.forget(hop)
+            for held in self._hops.pop(hop).all_held():
+                self._release(held, links.get(hop))
+        self._withdraw_offer(hop, links)
+        return self._tell(touched, links)
+
+    def forget_told(self, hop: Hop) -> None:
+        """Forget what a neighbour was told, without telling it: it is gone."""
+        self._told.pop(hop, None)
+
+    # ------------------------------------------------------------ doubt about what was heard
+
+    def doubt(self, hop: Hop) -> None:
+        """Mark all that a hop told as stale, until it is told again."""
+        self._set_stale(hop, True)
+
+    def trust(self, hop: Hop) -> None:
+        """Take all that a hop told as current."""
+        self._set_stale(hop, False)
+
+    def drop_stale(self, hop: Hop, links: Links) -> list[Tell]:
+        """Forget what a hop has not told again."""
+        if hop in self._offers and self._offers.is_stale(hop):
+            self._withdraw_offer(hop, links)
+        stale = [held.entry.id for held in self._held_from(hop) if held.is_stale]
+        return self.hear(hop, add=(), remove=stale, links=links)
+
+    # ------------------------------------------------------------ what is told
+
+    def bring_up_to_date(self, links: Links) -> list[Tell]:
+        """Tell every neighbour what it ought to know; one whose standing has not changed costs a look."""
+        return self._tell(frozenset(), links)
+
+    def tell_again(self, hop: Hop) -> list[Tell]:
+        """Repeat all that a neighbour was told."""
+        told = self._told.get(hop)
+        return [] if told is None else told.again(self._offers)
+
+    def _tell(self, touched: Collection[Group], links: Links) -> list[Tell]:
+        audience = self._audience(links)
+        tells: list[Tell] = []
+        for hop in [hop for hop in self._told if hop not in audience]:
+            tells += self._told.pop(hop).withdraw(links[hop].told)
+        ordered = sorted(touched, key=lambda group: group.born)
+        for hop in audience:
+            told, groups = self._told.get(hop), ordered
+            if told is None:
+                told, groups = self._told.setdefault(hop, Told(hop, self.type_id)), self._all_shown()
+            tells += told.catch_up(groups, links[hop].told)
+            source = self._offers.source_besides(hop, current=told.offer) if hop == self.parent else None
+            tells += told.catch_up_with_offer(source, self._offers, links[hop].told)
+        return tells
+
+    def _audience(self, links: Links) -> dict[Hop, None]:
+        """Return the neighbours that are to hear of interests: the parent, and whoever offers."""
+        if not self._hops and not len(self._offers):
+            return {}
+        return {hop: None for hop in (self.parent, *self._offers) if hop in links}
+
+    def _all_shown(self) -> list[Group]:
+        shown = [group for interests in self._hops.values() for group in interests.shown()]
+        return sorted(shown, key=lambda group: group.born)
+
+    # ------------------------------------------------------------ one entry
+
+    def _add(self, hop: Hop, entry: Entry, links: Links, *, is_stale: bool) -> set[Group]:
+        interests = self._hops.get(hop)
+        known = None if interests is None else interests.find(entry.id)
+        if known is not None and is_stale:
+            return set()  # what the neighbour says itself counts more than what others say of it
+        digest = digest_of_filter(entry.predicate)
+        if known is not None and known.filter_digest == digest:
+            self._confirm(known, entry, links.get(hop))
+            return set()
+        changed = self._remove(hop, entry.id, links)
+        mark = mark_of_interest(self.type_id, entry.id, digest)
+        held = Held(entry, digest, self._free_id(entry.id), mark, is_stale)
+        self._passed_on[held.told_as] = held
+        if (link := links.get(hop)) is not None:
+            link.hear(mark, is_stale=is_stale)
+        self._groups_so_far += 1
+        interests = self._hops.setdefault(hop, HopInterests(hop))
+        return changed | interests.add(held, born=self._groups_so_far)
+
+    def _confirm(self, known: Held, entry: Entry, link: Link | None) -> None:
+        """Keep an entry that is told again; its baggage may be fresher."""
+        known.entry = entry
+        if known.is_stale and link is not None:
+            known.is_stale = False
+            link.fresh.add(known.mark)
+
+    def _remove(self, hop: Hop, entry_id: bytes, links: Links) -> set[Group]:
+        interests = self._hops.get(hop)
+        held = None if interests is None else interests.find(entry_id)
+        if interests is None or held is None:
+            return set()
+        self._release(held, links.get(hop))
+        return interests.remove(entry_id)
+
+    def _release(self, held: Held, link: Link | None) -> None:
+        del self._passed_on[held.told_as]
+        if link is not None:
+            link.unhear(held.mark, is_stale=held.is_stale)
+
+    def _free_id(self, entry_id: bytes) -> bytes:
+        """Return an id under which an entry can be passed on: no hop may displace another's entry (A67)."""
+        free, tried = entry_id, 0
+        while free in self._passed_on:
+            tried += 1
+            free = hashlib.sha256(b"maia/1/entry-alias\x00%d\x00" % tried + entry_id).digest()[:16]
+        return free
+
+    def _withdraw_offer(self, hop: Hop, links: Links) -> None:
+        if hop not in self._offers:
+            return
+        if (link := links.get(hop)) is not None:
+            link.unhear(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
+        self._offers.forget(hop)
+
+    def _held_from(self, hop: Hop) -> Iterator[Held]:
+        return self._hops[hop].all_held() if hop in self._hops else iter(())
+
+    def _set_stale(self, hop: Hop, stale: bool) -> None:
+        for held in self._held_from(hop):
+            held.is_stale = stale
+        self._offers.set_stale(hop, stale)
