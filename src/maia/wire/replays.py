@@ -153,7 +153,12 @@ class ReplayMemory:
             self._of_principal[key] -= 1
             if not self._of_principal[key]:
                 del self._of_principal[key]
-            self._raise_horizon(signed_at)
+            self.refuse_up_to(Instant(signed_at))
+
+    def refuse_up_to(self, signed_at: Instant) -> None:
+        """Refuse every request signed at this moment or before it; the horizon never falls."""
+        if self._horizon is None or signed_at > self._horizon:
+            self._horizon = signed_at
 
     def to_bytes(self, page: int | None = None) -> bytes:
         """Return the memory, or one page of it, to be kept across a restart."""
@@ -177,7 +182,7 @@ class ReplayMemory:
         for part in parts:
             kept = _read(part)
             if kept.horizon is not None:
-                memory._raise_horizon(kept.horizon)
+                memory.refuse_up_to(Instant(kept.horizon))
             for entry in kept.entries:
                 memory._add(entry)
         return memory
@@ -189,10 +194,6 @@ class ReplayMemory:
         self._heard.add((key, nonce))
         self._of_principal[key] += 1
         heappush(self._by_age, entry)
-
-    def _raise_horizon(self, signed_at: int) -> None:
-        if self._horizon is None or signed_at > self._horizon:
-            self._horizon = Instant(signed_at)
 
 
 def _read(part: bytes) -> _Kept:

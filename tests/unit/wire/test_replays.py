@@ -141,6 +141,13 @@ def test_a_broker_that_lost_its_memory_can_refuse_all_that_was_signed_before():
     hear(memory, 1, at=Instant(NOON + 1))
 
 
+def test_the_horizon_never_falls():
+    memory = ReplayMemory()
+    memory.refuse_up_to(NOON)
+    memory.refuse_up_to(Instant(NOON - 1))
+    assert memory.horizon == NOON
+
+
 @pytest.mark.parametrize(
     "data",
     [
