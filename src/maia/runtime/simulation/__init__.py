@@ -1,0 +1,29 @@
+"""The second runtime: any number of brokers and clients in one process, from one seed."""
+
+from maia.runtime.simulation.hosts import Host, Node, Power
+from maia.runtime.simulation.network import (
+    BEGINNING,
+    NotInTime,
+    SimulatedNetwork,
+    TooManySteps,
+    UnknownHost,
+)
+from maia.runtime.simulation.trace import Step, Trace
+from maia.runtime.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
+
+__all__ = [
+    "BEGINNING",
+    "CALM",
+    "NO_CHAOS",
+    "Chaos",
+    "Host",
+    "Node",
+    "NotInTime",
+    "Power",
+    "SimulatedNetwork",
+    "Step",
+    "TooManySteps",
+    "Trace",
+    "UnknownHost",
+    "Weather",
+]

@@ -1,0 +1,50 @@
+"""What happens next? The virtual clock and the heap of everything that is going to happen.
+
+Two things at one moment have no natural order, so the seed decides: another
+seed tries another order, and the same seed repeats it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeAlias
+
+__all__ = ["Action", "Schedule"]
+
+Action: TypeAlias = Callable[[], None]
+
+_TIE_BITS: Final = 32
+
+
+class Schedule:
+    """Actions by the moment at which they happen, in microseconds of true time."""
+
+    __slots__ = ("_added", "_chance", "_heap", "now")
+
+    def __init__(self, now: int, chance: Random) -> None:
+        """Begin at `now` with nothing to do."""
+        self.now = now
+        self._chance = chance
+        self._heap: list[tuple[int, int, int, Action]] = []
+        self._added = 0
+
+    def __len__(self) -> int:
+        """Return how much is still going to happen, whatever was called off included."""
+        return len(self._heap)
+
+    def add(self, at: int, action: Action) -> None:
+        """Have `action` happen at `at`, or now if that is over."""
+        self._added += 1  # so that two actions are never compared with each other
+        item = (max(at, self.now), self._chance.getrandbits(_TIE_BITS), self._added, action)
+        heapq.heappush(self._heap, item)
+
+    def step(self, until: int) -> bool:
+        """Do the next thing that happens up to `until`; say whether there was one."""
+        if not self._heap or self._heap[0][0] > until:
+            return False
+        at, _tie, _number, action = heapq.heappop(self._heap)
+        self.now = at
+        action()
+        return True

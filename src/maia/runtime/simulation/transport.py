@@ -1,0 +1,238 @@
+"""How does a connection come about, carry messages, and end?
+
+This is what TLS over TCP looks like to a node: order within a connection,
+none between two connections, and an end that each side learns of in its own
+time. A host that was killed has its connections shut by its machine. One
+that went dark, or lies behind a cut, leaves its peers waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Final
+
+from maia.runtime.simulation.connections import Connection, End, EndState, Lane, Parcel, Signal
+from maia.runtime.simulation.hosts import Host, Power
+from maia.runtime.simulation.partitions import Partitions
+from maia.runtime.simulation.schedule import Schedule
+from maia.runtime.simulation.weather import NO_CHAOS, SECOND, Chaos, Weather
+from maia.wire.effects import DialFailed, Input, LinkClosed, LinkOpened, Received
+
+__all__ = ["Transport", "connections_of"]
+
+_SIGNAL_BYTES: Final = 64
+
+
+class Transport:
+    """All connections of a simulated network."""
+
+    __slots__ = ("_chance", "_connections_made", "_happen", "_patience_us", "_places", "_schedule")
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chance: Random,
+        *,
+        happen: Callable[[Host, Input], None],
+        partitions: Partitions,
+        gives_up_s: float,
+    ) -> None:
+        """Tell nodes what happens through `happen`; `gives_up_s` bounds every wait for a silent peer."""
+        self._schedule = schedule
+        self._chance = chance
+        self._happen = happen
+        self._places = partitions
+        self._patience_us = int(gives_up_s * SECOND)
+        self._connections_made = 0
+
+    # ------------------------------------------------------------ opening
+
+    def dial(self, host: Host, target: Host | None, address: str) -> None:
+        """Open a connection, later if the address has failed before; once at a time for each address."""
+        if address in host.dialling:
+            return
+        host.dialling.add(address)
+        wait = int(host.back_off.wait_s(address) * SECOND)
+        delay = self._places.weather(host, target or host).delay(self._chance)
+        self._after(wait + delay, partial(self._knock, host, host.life, target, address))
+
+    def _knock(self, host: Host, life: int, target: Host | None, address: str) -> None:
+        if host.node is None or host.life != life:
+            return
+        failed = partial(self._dial_failed, host, life, address)
+        if target is None or target.power is Power.KILLED:
+            self._after(1, failed)
+        elif target.power is Power.DARK or not self._places.is_reachable(host, target):
+            self._after(self._patience_us, failed)
+        else:
+            self._put(self._connect(host, target, address).accepting, Signal.OPEN)
+
+    def _dial_failed(self, host: Host, life: int, address: str) -> None:
+        if host.node is not None and host.life == life:
+            host.dialling.discard(address)
+            host.back_off.failed(address)
+            self._happen(host, DialFailed(address))
+
+    def _connect(self, host: Host, target: Host, address: str) -> Connection:
+        self._connections_made += 1
+        made = Connection(self._connections_made)
+        for side, (at, dialled) in enumerate(((host, address), (target, None))):
+            end = End(at, at.next_link(), at.life, dialled, made, side)
+            at.ends[end.link] = end
+            made.ends.append(end)
+        return made
+
+    # ------------------------------------------------------------ carrying
+
+    def send(self, end: End, data: bytes) -> None:
+        """Put one message on its way; a connection that is closing takes none."""
+        if end.state is not EndState.OPEN:
+            return
+        chaos = self._places.chaos(end.host, end.connection.other(end).host)
+        if chaos is NO_CHAOS or not chaos.concerns(data):
+            self._put(end, data)
+        else:
+            self._put_in_chaos(end, data, chaos)
+
+    def _put(self, end: End, parcel: Parcel) -> None:
+        lane = end.connection.lane_from(end)
+        lane.parcels.append(parcel)
+        self._schedule_arrival(end, lane, len(parcel) if isinstance(parcel, bytes) else _SIGNAL_BYTES)
+
+    def _put_in_chaos(self, end: End, data: bytes, chaos: Chaos) -> None:
+        if self._chance.random() < chaos.drop:
+            return
+        self._put(end, data)
+        if self._chance.random() < chaos.double:
+            self._put(end, data)
+        parcels = end.connection.lane_from(end).parcels
+        if len(parcels) > 1 and isinstance(parcels[-2], bytes) and self._chance.random() < chaos.overtake:
+            parcels[-1], parcels[-2] = parcels[-2], parcels[-1]
+
+    def _schedule_arrival(self, end: End, lane: Lane, size: int) -> None:
+        weather = self._weather(end)
+        lane.line_free_at = max(self._schedule.now, lane.line_free_at) + weather.passage(size)
+        lane.last_arrival = max(lane.line_free_at + weather.delay(self._chance), lane.last_arrival + 1)
+        self._schedule.add(lane.last_arrival, partial(self._arrive, end, lane))
+
+    def _arrive(self, sender: End, lane: Lane) -> None:
+        """Hand over the next parcel of a lane, if the way is open and somebody is there."""
+        connection = sender.connection
+        if connection.is_cut:
+            lane.owed += 1
+            return
+        if not lane.parcels:  # what was under way died with its sender
+            return
+        parcel = lane.parcels.popleft()
+        end = connection.other(sender)
+        if end.state is EndState.GONE or not end.is_alive:
+            self._nobody_there(sender, end)
+        elif isinstance(parcel, bytes):
+            if end.state is EndState.OPEN:
+                self._happen(end.host, Received(end.link, parcel))
+        elif parcel is Signal.OPEN:
+            self._opened(end)
+        else:
+            self._gone(end)
+
+    def _nobody_there(self, sender: End, end: End) -> None:
+        """Let the sender know that its peer has forgotten the connection, unless nothing answers."""
+        if end.host.power is not Power.DARK:
+            self._after(self._weather(sender).delay(self._chance), partial(self._gone, sender))
+
+    def _opened(self, end: End) -> None:
+        if end.state is not EndState.OPENING:
+            return
+        end.state = EndState.OPEN
+        if end.dialled is not None:
+            end.host.dialling.discard(end.dialled)
+            end.host.back_off.succeeded(end.dialled)
+            self._put(end, Signal.OPEN)
+        peer = end.connection.other(end).host.principal
+        self._happen(end.host, LinkOpened(end.link, peer, end.dialled))
+
+    # ------------------------------------------------------------ ending
+
+    def close(self, end: End) -> None:
+        """Let go of a connection: what was sent still goes out, nothing more comes in."""
+        if end.state is not EndState.OPEN:
+            return
+        end.state = EndState.CLOSING
+        self._put(end, Signal.SHUT)
+        self._after(self._weather(end).delay(self._chance), partial(self._gone, end))
+
+    def _gone(self, end: End) -> None:
+        """Tell a node, once, that a connection is gone."""
+        if end.state is EndState.GONE:
+            return
+        was, end.state = end.state, EndState.GONE
+        if not end.is_alive:
+            return
+        del end.host.ends[end.link]
+        if was is not EndState.OPENING:
+            self._happen(end.host, LinkClosed(end.link))
+        elif end.dialled is not None:
+            self._dial_failed(end.host, end.life, end.dialled)
+
+    def lose(self, host: Host) -> None:
+        """End every connection of a host that has just failed."""
+        for end in list(host.ends.values()):
+            end.state = EndState.GONE
+            if host.power is Power.DARK:
+                self._give_up_in_time(end.connection.other(end))
+            else:
+                self._lose_what_was_not_sent(end.connection.lane_from(end))
+                self._put(end, Signal.SHUT)
+        host.ends.clear()
+
+    def _lose_what_was_not_sent(self, lane: Lane) -> None:
+        for _ in range(self._chance.randint(0, len(lane.parcels))):
+            lane.parcels.pop()
+
+    # ------------------------------------------------------------ being cut off
+
+    def cut(self, connection: Connection) -> None:
+        """Let nothing pass from now on; each side notices in its own time."""
+        if connection.is_cut:
+            return
+        connection.is_cut = True
+        connection.cuts += 1
+        for end in connection.ends:
+            self._after(self._patience(), partial(self._gone_if_still_cut, end, connection.cuts))
+
+    def _gone_if_still_cut(self, end: End, cut: int) -> None:
+        if end.connection.is_cut and end.connection.cuts == cut:
+            self._gone(end)
+
+    def mend(self, connection: Connection) -> None:
+        """Let everything pass that was held up; a side whose peer has given up meanwhile learns of it."""
+        if not connection.is_cut:
+            return
+        connection.is_cut = False
+        for end in connection.ends:
+            lane = connection.lane_from(end)
+            owed, lane.owed = lane.owed, 0
+            for _ in range(owed):
+                self._schedule_arrival(end, lane, _SIGNAL_BYTES)
+            if connection.other(end).state is EndState.GONE:
+                self._give_up_in_time(end)
+
+    def _give_up_in_time(self, end: End) -> None:
+        self._after(self._patience(), partial(self._gone, end))
+
+    def _patience(self) -> int:
+        return self._chance.randint(1, self._patience_us)
+
+    def _weather(self, end: End) -> Weather:
+        return self._places.weather(end.host, end.connection.other(end).host)
+
+    def _after(self, microseconds: int, action: Callable[[], None]) -> None:
+        self._schedule.add(self._schedule.now + microseconds, action)
+
+
+def connections_of(hosts: Iterable[Host]) -> list[Connection]:
+    """Return every connection that some host still holds, each once and oldest first."""
+    found = {end.connection.number: end.connection for host in hosts for end in host.ends.values()}
+    return [found[number] for number in sorted(found)]
