@@ -2,20 +2,25 @@
 
 `to_spark` is left for `maia.views.to_spark` itself, because importing it
 loads PySpark, and a command that never starts Spark should not wait for it.
+What needs Arrow is loaded when it is first asked for, because a broker that
+never sees a batch would otherwise take twice as long to start.
 """
+
+from typing import TYPE_CHECKING, Final
 
 from maia.views.plan import EXPANDED_NODES_MAX, WINDOWS_MAX, ViewTooLarge
 from maia.views.schema import (
-    ARROW_TYPES,
     POSTGRES_TYPES,
     StoredMismatch,
-    arrow_schema,
     spark_schema,
     spark_type,
 )
-from maia.views.to_arrow import SeeBatch, to_arrow
 from maia.views.to_python import See, Shape, Test, to_python, to_python_shape, to_python_test
 from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql
+
+if TYPE_CHECKING:
+    from maia.views.arrow_executor import SeeBatch, to_arrow
+    from maia.views.arrow_types import ARROW_TYPES, arrow_schema
 
 __all__ = [
     "ARROW_TYPES",
@@ -40,3 +45,21 @@ __all__ = [
     "to_python_test",
     "to_sql",
 ]
+
+_WITH_ARROW: Final = {
+    "ARROW_TYPES": "maia.views.arrow_types",
+    "arrow_schema": "maia.views.arrow_types",
+    "SeeBatch": "maia.views.arrow_executor",
+    "to_arrow": "maia.views.arrow_executor",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs Arrow when it is first asked for."""
+    from importlib import import_module
+
+    if name not in _WITH_ARROW:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_WITH_ARROW[name]), name)
+    globals()[name] = found
+    return found

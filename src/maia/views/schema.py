@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from maia.errors import BadInput
 from maia.events import Attribute, Kind, Kinds, attribute_uid, vocabulary_of
 
@@ -19,24 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 __all__ = [
-    "ARROW_TYPES",
     "POSTGRES_TYPES",
     "StoredMismatch",
-    "arrow_schema",
     "checked_delivered",
     "checked_stored",
     "spark_schema",
     "spark_type",
 ]
-
-ARROW_TYPES: Final[dict[Kind, pa.DataType]] = {
-    Kind.STRING: pa.string(),
-    Kind.INT: pa.int64(),
-    Kind.FLOAT: pa.float64(),
-    Kind.BOOL: pa.bool_(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.BYTES: pa.binary(),
-}
 
 POSTGRES_TYPES: Final[dict[Kind, str]] = {
     Kind.STRING: "text",
@@ -71,11 +58,6 @@ def spark_type(kind: Kind) -> DataType:
             return t.TimestampType()
         case Kind.BYTES:
             return t.BinaryType()
-
-
-def arrow_schema(stored: Kinds) -> pa.Schema:
-    """Return the schema of a batch whose columns are called by uid."""
-    return pa.schema([pa.field(uid, ARROW_TYPES[kind]) for uid, kind in stored.items()])
 
 
 def spark_schema(stored: Kinds) -> StructType:

@@ -18,8 +18,9 @@ from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest
 from maia.views.algebra import Algebra, compiled
+from maia.views.arrow_types import ARROW_TYPES, arrow_schema
 from maia.views.plan import ViewPlan, plan
-from maia.views.schema import ARROW_TYPES, StoredMismatch, arrow_schema, checked_delivered
+from maia.views.schema import StoredMismatch, checked_delivered
 
 __all__ = ["SeeBatch", "to_arrow"]
 
