@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from maia.errors import BadInput, ProtocolViolation, Unavailable
@@ -90,6 +91,7 @@ class RoutingBook:
         self._links: dict[Hop, Link] = {}
         self._leases: Leases[Hop] = Leases()
         self._local_entries = 0
+        self._numbers: Final = count(1)
 
     # ------------------------------------------------------------ this broker's clients
 
@@ -189,7 +191,8 @@ class RoutingBook:
         link = self._link(hop)
         if link.heard.agrees(entries=entries, digest=digest):
             self._trust(hop)
-            self._extend_lease(hop, now)
+            if entries:
+                self._extend_lease(hop, now)
             return []
         if link.has_stale and link.fresh.agrees(entries=entries, digest=digest):
             self._extend_lease(hop, now)
@@ -230,7 +233,7 @@ class RoutingBook:
         """Tell neighbours that all stands, where a third of a lease has passed since they last heard it."""
         tells: list[Tell] = []
         for hop, link in self._links.items():
-            if link.told.count and not _is_within(link.renewed_at, now, self._limits.renew_every_us):
+            if not _is_within(link.renewed_at, now, self._limits.renew_every_us):
                 link.renewed_at = now
                 tells.append(TellRenew(hop, link.told.count, link.told.digest))
         return tells
@@ -244,11 +247,7 @@ class RoutingBook:
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `renew_due` or `expire` has something to do."""
-        renewals = [
-            Instant(link.renewed_at + self._limits.renew_every_us)
-            for link in self._links.values()
-            if link.told.count
-        ]
+        renewals = [Instant(link.renewed_at + self._limits.renew_every_us) for link in self._links.values()]
         end = self._leases.next_end()
         ends = [] if end is None else [Instant(end + 1)]
         return min([*renewals, *ends], default=None)
@@ -299,6 +298,10 @@ class RoutingBook:
         """Say whether a hop offers a type."""
         return type_id in self._types and self._types[type_id].offers_from(hop)
 
+    def version(self, hop: Hop, type_id: TypeId) -> int:
+        """Return a number that changes whenever a hop may want or offer something else of a type."""
+        return self._types[type_id].version_of(hop) if type_id in self._types else 0
+
     def told(self, hop: Hop, type_id: TypeId) -> tuple[tuple[Entry, ...], bool]:
         """Return what a neighbour was told of a type: the entries, and whether an offer stands."""
         return self._types[type_id].told_to(hop) if type_id in self._types else ((), False)
@@ -313,7 +316,7 @@ class RoutingBook:
         book = self._types.get(type_id)
         if book is None:
             targets = Targets(self._new_matcher(), with_local=self._with_local_targets)
-            book = TypeBook(type_id, parent=self._parent_of(type_id), targets=targets)
+            book = TypeBook(type_id, parent=self._parent_of(type_id), targets=targets, numbers=self._numbers)
             self._types[type_id], self._targets[type_id] = book, targets
         return book
 

@@ -37,18 +37,31 @@ Links: TypeAlias = Mapping[Hop, Link]
 class TypeBook:
     """Interests and offers of all hops for one type."""
 
-    __slots__ = ("_crowd", "_groups_so_far", "_hops", "_offers", "_passed_on", "_told", "parent", "type_id")
+    __slots__ = (
+        "_crowd",
+        "_hops",
+        "_numbers",
+        "_offers",
+        "_passed_on",
+        "_told",
+        "_versions",
+        "parent",
+        "type_id",
+    )
 
-    def __init__(self, type_id: TypeId, *, parent: Hop | None, targets: Targets) -> None:
-        """Begin with nothing wanted and nothing offered."""
+    def __init__(
+        self, type_id: TypeId, *, parent: Hop | None, targets: Targets, numbers: Iterator[int]
+    ) -> None:
+        """Begin with nothing wanted and nothing offered; `numbers` grow and never come again."""
         self.type_id = type_id
+        self._numbers = numbers
+        self._versions: dict[Hop, int] = {}
         self.parent = parent
         self._hops: dict[Hop, HopInterests] = {}
         self._crowd = Crowd(self._hops, targets.keep_current)
         self._offers = Offers()
         self._told: dict[Hop, Told] = {}
         self._passed_on: dict[bytes, Held] = {}
-        self._groups_so_far = 0
 
     # ------------------------------------------------------------ what is here
 
@@ -79,6 +92,10 @@ class TypeBook:
         """Say whether an offer of a hop stands."""
         return hop in self._offers
 
+    def version_of(self, hop: Hop) -> int:
+        """Return a number that changes whenever a hop may want or offer something else than before."""
+        return self._versions.get(hop, 0)
+
     def told_to(self, hop: Hop) -> tuple[tuple[Entry, ...], bool]:
         """Return the entries that a neighbour was told, and whether it was told of an offer."""
         told = self._told.get(hop)
@@ -90,6 +107,7 @@ class TypeBook:
         self, hop: Hop, *, add: Iterable[Entry], remove: Iterable[bytes], links: Links, is_stale: bool = False
     ) -> list[Tell]:
         """Change the entries of one hop, and only of that hop (A67)."""
+        self._versions[hop] = next(self._numbers)
         changed: set[Group] = set()
         for entry_id in remove:
             changed |= self._remove(hop, entry_id, links)
@@ -104,6 +122,7 @@ class TypeBook:
         self, hop: Hop, advertisement: Hashable, baggage: object, links: Links, *, is_stale: bool = False
     ) -> list[Tell]:
         """Let an offer of a hop stand."""
+        self._versions[hop] = next(self._numbers)
         if hop in self._offers and is_stale:
             return []
         link, mark = links.get(hop), mark_of_offer(self.type_id)
@@ -116,12 +135,14 @@ class TypeBook:
 
     def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
         """Withdraw an offer of a hop; nothing happens if there is none."""
+        self._versions[hop] = next(self._numbers)
         if self._offers.remove(hop, advertisement):
             self._withdraw_offer(hop, links)
         return self.bring_up_to_date(links)
 
     def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
         """Forget all that a hop told; what it was told stays."""
+        self._versions.pop(hop, None)
         touched: set[Group] = set()
         if hop in self._hops:
             touched = self._crowd.forget(hop)
@@ -204,9 +225,8 @@ class TypeBook:
         self._passed_on[held.told_as] = held
         if (link := links.get(hop)) is not None:
             link.hear(mark, is_stale=is_stale)
-        self._groups_so_far += 1
         interests = self._hops.setdefault(hop, HopInterests(hop))
-        return changed | interests.add(held, born=self._groups_so_far)
+        return changed | interests.add(held, born=next(self._numbers))
 
     def _confirm(self, known: Held, entry: Entry, link: Link | None) -> None:
         """Keep an entry that is told again; its baggage may be fresher."""
