@@ -9,6 +9,7 @@ from maia.runtime.simulation.network import (
     UnknownHost,
 )
 from maia.runtime.simulation.trace import Step, Trace
+from maia.runtime.simulation.trouble import Trouble, Troublemaker
 from maia.runtime.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Step",
     "TooManySteps",
     "Trace",
+    "Trouble",
+    "Troublemaker",
     "UnknownHost",
     "Weather",
 ]
