@@ -45,7 +45,7 @@ def slot_of(node: NodeId, *, own: NodeId) -> Slot:
 class Overlay:
     """What one node keeps of the others: a leaf set and a table, both bounded."""
 
-    __slots__ = ("_addresses", "_leaf_size", "_own", "_ring", "_table")
+    __slots__ = ("_addresses", "_changes", "_leaf_size", "_own", "_ring", "_table")
 
     def __init__(self, own: NodeId, leaf_size: int = LEAF_SIZE) -> None:
         if leaf_size < 2 or leaf_size % 2:
@@ -57,6 +57,7 @@ class Overlay:
         self._ring: list[NodeId] = [own]
         self._addresses: dict[NodeId, str] = {}
         self._table: dict[Slot, NodeId] = {}
+        self._changes = 0
 
     # ------------------------------------------------------------ membership
 
@@ -71,6 +72,7 @@ class Overlay:
         if node in self._addresses:
             self._addresses[node] = address
             return True
+        self._changes += 1
         insort(self._ring, node)
         self._addresses[node] = address
         self._table.setdefault(slot_of(node, own=self._own), node)
@@ -84,12 +86,26 @@ class Overlay:
         """Remove a node that left or is not answering; say whether it was kept."""
         if node not in self._addresses:
             return False
+        self._changes += 1
         self._remove(node)
         slot = slot_of(node, own=self._own)
         if self._table.get(slot) == node:
             del self._table[slot]
             self._promote_a_leaf_to(slot)
         return True
+
+    def would_keep(self, node: NodeId) -> bool:
+        """Say whether `learn` would keep this node, which is not kept yet."""
+        if node == self._own or node in self._addresses:
+            return False
+        if slot_of(node, own=self._own) not in self._table:
+            return True
+        return self._would_be_leaf(node)
+
+    def _would_be_leaf(self, node: NodeId) -> bool:
+        place, own_place = bisect_left(self._ring, node), bisect_left(self._ring, self._own)
+        steps = abs(place - (own_place + (place <= own_place)))
+        return min(steps, len(self._ring) + 1 - steps) <= self._leaf_size // 2
 
     def _promote_a_leaf_to(self, slot: Slot) -> None:
         for leaf in sorted(self.leaf_set):
@@ -127,6 +143,11 @@ class Overlay:
     def leaf_size(self) -> int:
         """Return how many nodes the leaf set wants, half of them on either side."""
         return self._leaf_size
+
+    @property
+    def changes(self) -> int:
+        """Return a number that grows whenever an answer may differ from before."""
+        return self._changes
 
     def __len__(self) -> int:
         """Return how many other nodes are kept."""
