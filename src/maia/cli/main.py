@@ -15,7 +15,7 @@ from typing import Final
 
 import typer
 
-from maia.cli import benchmarks, cert, demo, explain, filters, key, types
+from maia.cli import benchmarks, broker, cert, demo, explain, filters, key, status, types
 from maia.cli.output import fail
 from maia.errors import MaiaError
 
@@ -37,6 +37,8 @@ app.add_typer(cert.app, name="cert")
 app.add_typer(types.app, name="type")
 app.add_typer(filters.app, name="filter")
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
+app.command(name="status", epilog=status.EXAMPLES)(status.status)
 app.command(name="demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command(name="bench", epilog=benchmarks.EXAMPLES)(benchmarks.bench)
 

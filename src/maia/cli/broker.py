@@ -1,0 +1,125 @@
+"""`maia broker`: run a broker of a network, or check whether one could run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.key import open_key
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.runtime.broker_process import Listening
+    from maia.runtime.preparation import PreparedBroker
+
+__all__ = ["EXAMPLES", "broker"]
+
+EXAMPLES: Final = (
+    "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "
+    "maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub "
+    "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data"
+)
+
+
+def broker(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_BROKER_… win over it.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The broker's signing key file.")] = None,
+    network: Annotated[str | None, typer.Option(help="The network's name.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
+    ] = None,
+    credentials: Annotated[
+        list[str] | None, typer.Option(help="Certificates: files, or folders of *.cert. May be repeated.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="What others dial, if not where it listens.")] = None,
+    join: Annotated[
+        list[str] | None, typer.Option(help="A broker to join the network through. May be repeated.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="A folder for what survives a restart.")] = None,
+    types: Annotated[
+        str | None, typer.Option(help="A folder of *.type files to answer queries from.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
+    ] = None,
+    lease_s: Annotated[
+        str | None, typer.Option("--lease-s", help="Seconds that a subscription stands unrenewed.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="auto, json or text.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""
+    from maia.runtime.clock import system_now
+    from maia.runtime.config import read_config
+    from maia.runtime.preparation import prepare
+
+    flags: dict[str, object] = {
+        "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
+        "listen": listen, "address": address, "join": join, "data": data, "types": types, "status": status,
+        "lease_s": lease_s, "log_format": log_format, "log_level": log_level,
+    }  # fmt: skip
+    settings = read_config(config, flags=flags, environment=os.environ)
+    prepared = prepare(settings, now=system_now(), open_key=open_key)
+    if check:
+        _answer_checked(prepared, as_json=as_json)
+        return
+    _run(prepared, as_json=as_json)
+
+
+def _run(prepared: PreparedBroker, *, as_json: bool) -> None:
+    import asyncio
+
+    from maia.runtime.broker_process import serve
+    from maia.runtime.telemetry import Telemetry
+
+    config = prepared.config
+    telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
+
+    def ready(listening: Listening) -> None:
+        lines = [f"listening on {listening.address} as {listening.principal}"]
+        record = {
+            "listening": listening.address,
+            "principal": listening.principal,
+            "status": listening.status,
+        }
+        answer(lines, record, as_json=as_json)
+
+    asyncio.run(serve(prepared, telemetry, ready))
+
+
+def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
+    config, until = prepared.config, prepared.may_connect_until
+    shown_until = "unbounded" if until is None else str(until)
+    lines = [
+        f"broker       {prepared.key.principal}",
+        f"network      {prepared.network.name} of {prepared.network.owner}",
+        f"may connect  until {shown_until}",
+        f"credentials  {len(prepared.credentials)} certificates",
+        f"types        {len(prepared.definitions)} definitions",
+        f"listen       {config.listen}",
+        f"join         {' '.join(config.join) or 'nobody: the first of its network'}",
+        f"data         {config.data or 'none: nothing survives a restart'}",
+        "checked      the broker can run with this configuration",
+    ]
+    record = {
+        "principal": str(prepared.key.principal), "network": prepared.network.name,
+        "coordinator": str(prepared.network.owner), "until": shown_until, "listen": config.listen,
+        "join": list(config.join), "credentials": len(prepared.credentials),
+        "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
+        "checked": True,
+    }  # fmt: skip
+    answer(lines, record, as_json=as_json)

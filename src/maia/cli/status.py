@@ -1,0 +1,80 @@
+"""`maia status`: what is connected to a broker on this machine, and what stands there?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.output import answer
+
+__all__ = ["EXAMPLES", "status"]
+
+EXAMPLES: Final = "Examples: maia status --data met-data; maia status --config broker.toml --json"
+
+
+def status(
+    data: Annotated[Path | None, typer.Option(help="The broker's data folder.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The broker's configuration, which names the folder."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the links, tables and leases of a broker that runs on this machine."""
+    from maia.runtime.status_client import fetch_status
+    from maia.runtime.status_endpoint import read_door
+
+    found = fetch_status(read_door(_folder(data, config)))
+    answer(list(_lines(found)), found, as_json=as_json)
+
+
+def _folder(data: Path | None, config: Path | None) -> Path:
+    import os
+
+    from maia.runtime.config import read_config
+
+    if data is not None:
+        return data
+    if config is None and "MAIA_BROKER_DATA" in os.environ:
+        return Path(os.environ["MAIA_BROKER_DATA"])
+    if config is None:
+        raise typer.BadParameter("say --data FOLDER or --config FILE")
+    settings = read_config(config, flags={}, environment=os.environ)
+    if settings.data is None:
+        raise settings.wrong("data", "is not set, so the broker leaves no token to ask with")
+    return settings.data
+
+
+_HEAD: Final = ("principal", "network", "address")
+_TABLES: Final = (
+    "clients", "peers", "links_waiting", "subscriptions", "advertisements", "types", "certificates",
+    "requests_remembered",
+)  # fmt: skip
+
+
+def _lines(found: Mapping[str, object]) -> list[str]:
+    lines = [f"{name:<20} {found[name]}" for name in _HEAD if name in found]
+    lines += [f"{name.replace('_', ' '):<20} {found[name]}" for name in _TABLES if name in found]
+    links = found.get("links")
+    for link in links if isinstance(links, list) else []:
+        if isinstance(link, dict):
+            lines.append(_link_line(link))
+    known = {*_HEAD, *_TABLES, "links", "at", "audiences", "counters", "draining"}
+    lines += [f"{name.replace('_', ' '):<20} {value}" for name, value in found.items() if name not in known]
+    return lines
+
+
+def _link_line(link: Mapping[str, object]) -> str:
+    ends = link.get("next_lease_ends")
+    parts = [
+        f"{'link ' + str(link.get('link')):<20} {link.get('role')} {link.get('peer')}",
+        f"at {link.get('address')}" if link.get("address") else "",
+        f"{link.get('subscriptions')} subscriptions, {link.get('advertisements')} advertisements",
+        f"open {link.get('open_s')} s",
+        f"next lease ends {ends}" if ends else "",
+    ]
+    return ", ".join(part for part in parts if part)

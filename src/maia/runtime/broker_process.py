@@ -1,0 +1,144 @@
+"""How does one broker live as a process of its own?
+
+`maia broker` prepares it and calls `serve` here: the data folder is taken so
+that no second broker uses it, the status endpoint opens beside the network's
+port, and both close in order when the process is told to stop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from maia.errors import MaiaError, Unavailable
+from maia.runtime.broker_server import RunningBroker, run_broker
+from maia.runtime.links import LinkLimits
+from maia.runtime.preparation import PreparedBroker
+from maia.runtime.signals import until_told_to_stop
+from maia.runtime.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
+from maia.runtime.stores import FolderStore, MemoryStore, Store
+from maia.runtime.telemetry import Telemetry
+
+__all__ = ["DataFolderInUse", "Listening", "serve"]
+
+_KEPT: Final = "kept"
+_LOCK: Final = "lock"
+_GAUGES: Final = (
+    "clients",
+    "peers",
+    "links_waiting",
+    "types",
+    "certificates",
+    "subscriptions",
+    "advertisements",
+)
+
+
+class DataFolderInUse(Unavailable):
+    """Another broker runs with this data folder."""
+
+    code = "UNAVAILABLE-DATA-FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a broker that is ready answers."""
+
+    address: str
+    principal: str
+    status: str | None
+
+
+async def serve(prepared: PreparedBroker, telemetry: Telemetry, ready: Callable[[Listening], None]) -> None:
+    """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link."""
+    config = prepared.config
+    links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
+    try:
+        with _own(config.data) as store:
+            async with run_broker(
+                prepared.key,
+                prepared.settings(config.listen),
+                listen=config.listen,
+                store=_WithTypes(store, prepared.types_to_keep()),
+                limits=links,
+                records=telemetry,
+            ) as running:
+                await _answer_until_stopped(prepared, telemetry, running, ready)
+    except ExceptionGroup as group:
+        raise _first(group) from group
+
+
+async def _answer_until_stopped(
+    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, ready: Callable[[Listening], None]
+) -> None:
+    config, token, address = prepared.config, new_token(), None
+    endpoint = StatusEndpoint(_told(running, telemetry), token=token)
+    if config.status is not None:
+        address = await endpoint.start(config.status)
+        if config.data is not None:
+            new_door(config.data, address, token)
+    try:
+        ready(Listening(running.address, str(prepared.key.principal), address))
+        await until_told_to_stop()
+        telemetry.note("stopping", {"address": running.address})
+    finally:
+        await endpoint.stop()
+        if config.data is not None:
+            with suppress(OSError):
+                (config.data / DOOR_FILE).unlink()
+
+
+def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
+    def metrics() -> bytes:
+        status = running.status()
+        for name in _GAUGES:
+            value = status.get(name)
+            if isinstance(value, int):
+                telemetry.measure(f"maia_{name}", value)
+        return telemetry.metrics()
+
+    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=running.status)
+
+
+class _WithTypes:
+    """A store that also hands the broker the definitions of a type folder, to be verified like its own."""
+
+    def __init__(self, store: Store, types: Mapping[str, bytes]) -> None:
+        self._store, self._types = store, types
+
+    def load(self) -> Mapping[str, bytes]:
+        return {**self._types, **self._store.load()}
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> None:
+        self._store.keep(changes)
+
+
+@contextmanager
+def _own(data: Path | None) -> Iterator[Store]:
+    """Take the data folder for this process alone, for as long as it runs."""
+    if data is None:
+        yield MemoryStore()
+        return
+    descriptor = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataFolderInUse(f"another broker runs with the data folder `{data}`") from None
+        yield FolderStore(data / _KEPT)
+    finally:
+        os.close(descriptor)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """Return one of ours out of a task group's errors: the operator mends one thing at a time."""
+    for one in group.exceptions:
+        problem = _first(one) if isinstance(one, ExceptionGroup) else one
+        if isinstance(problem, MaiaError | OSError):
+            return problem
+    return group
