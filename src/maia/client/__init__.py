@@ -1,0 +1,56 @@
+"""The client as a value: its session with a broker, what it publishes and what it is subscribed to."""
+
+from maia.client.filling import ROWS_PER_FRAME, FrameFiller
+from maia.client.notices import (
+    Connected,
+    Delivered,
+    Disconnected,
+    Gone,
+    Notice,
+    Stands,
+    Taken,
+    TypeTold,
+    Withdrawn,
+)
+from maia.client.problems import (
+    BrokerNotTrusted,
+    BrokerUnavailable,
+    ClientClosed,
+    NotConnected,
+    RefusedByBroker,
+    RowsRefused,
+    UnknownToClient,
+    WrongBroker,
+)
+from maia.client.session import ClientSession
+from maia.client.settings import BadClientSettings, ClientSettings
+from maia.client.types import KnownVersion, known_version
+from maia.client.wallet import Wallet
+
+__all__ = [
+    "ROWS_PER_FRAME",
+    "BadClientSettings",
+    "BrokerNotTrusted",
+    "BrokerUnavailable",
+    "ClientClosed",
+    "ClientSession",
+    "ClientSettings",
+    "Connected",
+    "Delivered",
+    "Disconnected",
+    "FrameFiller",
+    "Gone",
+    "KnownVersion",
+    "NotConnected",
+    "Notice",
+    "RefusedByBroker",
+    "RowsRefused",
+    "Stands",
+    "Taken",
+    "TypeTold",
+    "UnknownToClient",
+    "Wallet",
+    "Withdrawn",
+    "WrongBroker",
+    "known_version",
+]

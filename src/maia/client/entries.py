@@ -1,0 +1,73 @@
+"""What does a client want to stand at its broker, and how far is each of it?
+
+An entry outlives links: its reference and its stream stay the same when the
+client reconnects, and the numbers of its frames go on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import Enum
+
+from maia.client.duplicates import SeenFrames
+from maia.client.types import KnownVersion
+from maia.credentials import Action
+from maia.events import Instant
+from maia.predicates import Predicate
+
+__all__ = ["Advertised", "Entry", "EntryStage", "Subscribed"]
+
+
+class EntryStage(Enum):
+    """How far a request has come on the present link."""
+
+    WAITING = "waiting"
+    """Not asked for on this link yet."""
+    ASKED = "asked"
+    STANDS = "stands"
+    WITHDRAWING = "withdrawing"
+
+
+@dataclass(slots=True)
+class Entry:
+    """Something to be asked for again and again, for as long as the application wants it."""
+
+    ref: int
+    known: KnownVersion = field(repr=False)
+    filter: Predicate = field(repr=False)
+    stream: bytes
+    stage: EntryStage = EntryStage.WAITING
+    was_accepted: bool = False
+    is_renewing: bool = False
+    hands_over: bool = True
+    """Whether the next request hands the definitions over."""
+    look_at: Instant | None = None
+    """When to renew, or to try again."""
+    failures: int = 0
+
+    @property
+    def action(self) -> Action:
+        """Return what the request asks for."""
+        return Action.SUBSCRIBE
+
+
+@dataclass(slots=True)
+class Subscribed(Entry):
+    """A subscription, and which frames its application has had."""
+
+    seen: SeenFrames = field(default_factory=lambda: SeenFrames(1), repr=False)
+
+
+@dataclass(slots=True)
+class Advertised(Entry):
+    """An advertisement, and the frames that the broker has not answered for."""
+
+    next_sequence: int = 0
+    under_way: OrderedDict[int, bytes] = field(default_factory=OrderedDict, repr=False)
+    bytes_under_way: int = 0
+
+    @property
+    def action(self) -> Action:
+        """Return what the request asks for."""
+        return Action.PUBLISH

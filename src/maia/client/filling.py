@@ -1,0 +1,70 @@
+"""Which events leave together in the next frame?
+
+A frame leaves at once while nothing is under way. While a frame is, events
+fill the next one, which leaves when it is full or when the broker has
+answered. So a quiet publisher waits for nobody, and a busy one fills its
+frames by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from maia.events import AttributeUid, Column, Frame, Kind, PresentValue, Value
+from maia.types import VerifiedType
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import Column as WireColumn
+
+__all__ = ["FRAME_BYTES", "ROWS_PER_FRAME", "FrameFiller"]
+
+ROWS_PER_FRAME: Final = 1024
+FRAME_BYTES: Final = 1 << 20
+"""About how many bytes of text a frame has when it leaves; one long event alone may have more."""
+
+
+class FrameFiller:
+    """Events of one publisher that wait for their frame, by column."""
+
+    __slots__ = ("_columns", "_kinds", "_size", "rows")
+
+    def __init__(self, event_type: VerifiedType) -> None:
+        """Begin with an empty frame of the publisher's version."""
+        self._kinds: Mapping[AttributeUid, Kind] = event_type.kinds
+        self._columns: dict[AttributeUid, list[Value]] = {uid: [] for uid in self._kinds}
+        self._size = 0
+        self.rows = 0
+        """How many events wait."""
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether the frame should wait for no more events."""
+        return self.rows >= ROWS_PER_FRAME or self._size >= FRAME_BYTES
+
+    def add(self, event: Mapping[AttributeUid, PresentValue]) -> None:
+        """Add one event that was checked against the type."""
+        for uid, values in self._columns.items():
+            value = event.get(uid)
+            values.append(value)
+            if isinstance(value, str | bytes):
+                self._size += len(value)
+        self.rows += 1
+
+    def take(self) -> tuple[int, list[WireColumn]]:
+        """Return what waits as columns ready to travel; attributes that no event has are left out."""
+        rows, columns = self.rows, self._columns
+        self._columns = {uid: [] for uid in self._kinds}
+        self.rows = self._size = 0
+        return rows, columns_of(rows, columns, self._kinds)
+
+
+def columns_of(
+    rows: int, columns: Mapping[AttributeUid, Sequence[Value]], kinds: Mapping[AttributeUid, Kind]
+) -> list[WireColumn]:
+    """Return columns ready to travel, every value checked; those of nulls alone are left out."""
+    given = {
+        uid: Column(kinds[uid], tuple(values))
+        for uid, values in columns.items()
+        if any(value is not None for value in values)
+    }
+    return frame_to_columns(Frame(rows, given))

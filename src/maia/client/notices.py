@@ -1,0 +1,96 @@
+"""What does a session tell its application?
+
+The application takes these after each input. Nothing in them is a promise of
+the transport: each is what a broker said, checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Frame, Instant
+
+__all__ = [
+    "Connected",
+    "Delivered",
+    "Disconnected",
+    "Gone",
+    "Notice",
+    "Stands",
+    "Taken",
+    "TypeTold",
+    "Withdrawn",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A broker has shown its right to connect and has accepted ours."""
+
+    broker: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """There is no broker now; `problem` says why, and whether trying again can help."""
+
+    problem: MaiaError
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """A request was accepted for the first time, or again after a reconnection."""
+
+    ref: int
+    until: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A request was refused, or what it had achieved has ended for good."""
+
+    ref: int
+    problem: MaiaError
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The broker has taken back what it was asked to take back."""
+
+    ref: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The broker has taken on every frame up to `sequence`; so many more rows were refused."""
+
+    ref: int
+    sequence: int
+    refused_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Events for some subscriptions, each frame once for each of them."""
+
+    refs: tuple[int, ...]
+    publisher: Principal
+    stream: bytes
+    sequence: int
+    published_at: Instant
+    frame: Frame = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTold:
+    """The broker's answer to a question about a type: signed definitions, which are not verified."""
+
+    id: int
+    definitions: tuple[bytes, ...] = field(repr=False)
+
+
+Notice: TypeAlias = Connected | Disconnected | Stands | Gone | Withdrawn | Taken | Delivered | TypeTold

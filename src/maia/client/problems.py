@@ -1,0 +1,95 @@
+"""What can a client's application be told that went wrong?
+
+What a broker refused is raised with the broker's own code, so that a program
+matches on one code wherever the decision fell.
+"""
+
+from __future__ import annotations
+
+from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
+
+__all__ = [
+    "BrokerNotTrusted",
+    "BrokerUnavailable",
+    "ClientClosed",
+    "NotConnected",
+    "RefusedByBroker",
+    "RowsRefused",
+    "UnknownToClient",
+    "WrongBroker",
+    "is_passing",
+    "told_by_broker",
+]
+
+_PASSING = "UNAVAILABLE-"
+
+
+class RefusedByBroker(Refusal):
+    """A broker said no; `code` is the broker's own."""
+
+    code = "REFUSED-BY-BROKER"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        # On the object, where it hides the code of the class.
+        self.__dict__["code"] = code
+
+
+class BrokerUnavailable(Unavailable):
+    """A broker cannot do now what it was asked for; `code` is the broker's own."""
+
+    code = "UNAVAILABLE-BROKER"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.__dict__["code"] = code
+
+
+class NotConnected(Unavailable):
+    """No broker could be reached in time."""
+
+    code = "UNAVAILABLE-NOT-CONNECTED"
+
+
+class ClientClosed(Unavailable):
+    """The client was closed, or the publisher or subscription withdrawn, while somebody waited for it."""
+
+    code = "UNAVAILABLE-CLIENT-CLOSED"
+
+
+class BrokerNotTrusted(Refusal):
+    """Whoever answered has no right to connect to the network; nothing was shown to it."""
+
+    code = "REFUSED-BROKER-NOT-TRUSTED"
+
+
+class WrongBroker(ProtocolViolation):
+    """Whoever answered is of another network, speaks another protocol, or speaks out of turn."""
+
+    code = "PROTOCOL-WRONG-BROKER"
+
+
+class RowsRefused(Refusal):
+    """Some events lay outside what their publisher may publish, and were not sent on."""
+
+    code = "REFUSED-ROWS"
+
+    def __init__(self, refused_rows: int) -> None:
+        self.refused_rows = refused_rows
+        super().__init__(f"{refused_rows} events lay outside what you may publish, and were not sent on")
+
+
+class UnknownToClient(BadInput):
+    """The client has no definition of a type, and the broker has none either."""
+
+    code = "INPUT-UNKNOWN-TYPE"
+
+
+def told_by_broker(code: str, message: str) -> MaiaError:
+    """Return what a broker said as an error of the family that its code belongs to."""
+    return (BrokerUnavailable if is_passing(code) else RefusedByBroker)(code, message)
+
+
+def is_passing(code: str) -> bool:
+    """Say whether the same request may succeed later without anybody doing anything."""
+    return code.startswith(_PASSING)

@@ -1,0 +1,45 @@
+"""What is a client told before it connects, and how much does it hold?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
+from maia.errors import BadInput
+
+__all__ = ["BadClientSettings", "ClientSettings"]
+
+
+class BadClientSettings(BadInput):
+    """A client cannot run with these settings."""
+
+    code = "INPUT-CLIENT-SETTINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """One client of one network: whom it dials, what it can show, how much it has under way."""
+
+    network: NetworkName
+    addresses: tuple[str, ...]
+    """Brokers, in the order of preference; the next one is tried when one fails."""
+    credentials: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    brokers: frozenset[Principal] | None = None
+    """The only brokers to talk to; None for whoever may connect to the network."""
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    handshake_s: int = 10
+    dial_again_s: float = 0.25
+    """About how long to wait after the first failure; each further one doubles it."""
+    dial_again_most_s: float = 30.0
+    frames_under_way: int = 32
+    """Frames of one publisher that the broker has not answered for."""
+    bytes_under_way: int = 8 << 20
+    streams: int = 4096
+    """Publishers' streams whose numbers each subscription remembers, to drop what comes twice."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no client can keep."""
+        if not self.addresses:
+            raise BadClientSettings("a client needs the address of one broker at least")
+        if self.handshake_s < 1 or self.frames_under_way < 1 or self.streams < 1:
+            raise BadClientSettings("the limits of a client are positive numbers")
