@@ -1,0 +1,157 @@
+"""What can somebody on the same machine learn from, or do to, a broker's status endpoint?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from maia.runtime.status_endpoint import (
+    DOOR_FILE,
+    NoStatus,
+    NotLoopback,
+    StatusEndpoint,
+    Told,
+    new_door,
+    new_token,
+    read_door,
+)
+
+NAMES = {"links": [{"peer": "ed25519:somebody"}]}
+
+
+def told() -> Told:
+    return Told(is_ready=lambda: True, metrics=lambda: b"maia_clients 1.0\n", status=lambda: NAMES)
+
+
+async def raw_answer(host: str, port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(request)
+        writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionError:
+        return b""  # closed before everything was read
+    finally:
+        writer.close()
+
+
+def asked(*requests: bytes, token: str = "t" * 64) -> list[bytes]:
+    """Send raw requests, one connection each, and return the raw answers."""
+
+    async def ask() -> list[bytes]:
+        endpoint = StatusEndpoint(told(), token=token)
+        address = await endpoint.start("127.0.0.1:0")
+        host, _, port = address.rpartition(":")
+        answers = []
+        for request in requests:
+            answers.append(await raw_answer(host, int(port), request.replace(b"HOST", address.encode())))
+        await endpoint.stop()
+        return answers
+
+    return asyncio.run(ask())
+
+
+def get(path: str, *headers: str, host: str = "HOST", method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", ""]).encode()
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ")[1])
+
+
+def test_status_needs_the_token() -> None:
+    """A70: who is connected is for whoever can read the data folder, and for nobody else."""
+    token = "5" * 64
+    answers = asked(
+        get("/status"),
+        get("/status", f"Authorization: Bearer {'4' * 64}"),
+        get("/status", f"Authorization: Bearer {token[:-1]}"),
+        get("/status", f"Authorization: Basic {token}"),
+        get(f"/status?token={token}"),
+        get("/status", "Authorization: Bearer "),
+        get("/status", f"Authorization: Bearer {token}"),
+        token=token,
+    )
+    assert [status_of(answer) for answer in answers] == [401, 401, 401, 401, 404, 401, 200]
+    assert all(b"somebody" not in answer for answer in answers[:-1])
+    assert json.loads(answers[-1].partition(b"\r\n\r\n")[2]) == NAMES
+
+
+def test_what_needs_no_token_names_nobody() -> None:
+    """A70: health, readiness and metrics are numbers and yes or no."""
+    answers = asked(get("/health"), get("/ready"), get("/metrics"), get("/"), get("/debug/vars"))
+    assert [status_of(answer) for answer in answers] == [200, 200, 200, 404, 404]
+    assert all(b"ed25519" not in answer for answer in answers)
+
+
+@pytest.mark.parametrize("host", ["evil.example:80", "evil.example", "", "127.0.0.1.evil.example:80"])
+def test_a_page_whose_name_points_here_reads_nothing(host: str) -> None:
+    """A70: a browser that was led here by a name of somebody else's is turned away."""
+    (answer,) = asked(get("/metrics", host=host))
+    assert status_of(answer) == 421
+    assert b"maia_clients" not in answer
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+def test_nothing_can_be_changed(method: str) -> None:
+    """A70: the endpoint reads and does nothing else."""
+    (answer,) = asked(get("/status", method=method))
+    assert status_of(answer) == 405
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"GET /health\r\n\r\n",
+        b"\xff\xfe\r\n\r\n",
+        b"GET  /health  HTTP/1.1\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"X: y\r\n" * 5000 + b"\r\n",
+    ],
+    ids=range(7),
+)
+def test_odd_requests_get_no_page(request_: bytes) -> None:
+    """A70: whatever is not a short request ends the connection, and the next one is served."""
+    odd, good = asked(request_, get("/health"))
+    assert odd == b"" or status_of(odd) == 400
+    assert status_of(good) == 200
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
+def test_it_listens_on_loopback_only(listen: str) -> None:
+    """A70: no configuration opens the endpoint to other machines."""
+    with pytest.raises(NotLoopback):
+        asyncio.run(StatusEndpoint(told(), token=new_token()).start(listen))
+
+
+def test_the_token_is_for_the_brokers_user_alone(tmp_path: Path) -> None:
+    """A70: the file with the token cannot be read by others, and the token is not printed."""
+    token = new_token()
+    new_door(tmp_path, "127.0.0.1:1", token)
+    assert stat.S_IMODE((tmp_path / DOOR_FILE).stat().st_mode) == 0o600
+    assert read_door(tmp_path).token == token
+    assert token not in repr(read_door(tmp_path))
+
+
+def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> None:
+    """A70: nobody makes the broker write its token through a link that they put there."""
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / DOOR_FILE).symlink_to(elsewhere)
+    new_door(tmp_path / "data", "127.0.0.1:1", new_token())
+    assert not elsewhere.exists()
+    assert not (tmp_path / "data" / DOOR_FILE).is_symlink()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"address": 1}', "\u00e9"])
+def test_a_broken_door_file_is_one_sentence(tmp_path: Path, text: str) -> None:
+    """A70: what lies in the data folder is not believed to be well formed."""
+    (tmp_path / DOOR_FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(NoStatus):
+        read_door(tmp_path)
