@@ -1,0 +1,148 @@
+"""Which filters accept a value, as bits that can be combined 64 filters at a time?
+
+For every cell of an attribute there is a row of bits, one per slot: set if the
+slot's filter accepts some value of the cell. 64 neighbouring slots are a
+*page*, and a second, shorter row says which pages have a bit at all, so that
+most pages are never looked at. If a cell holds ranks that a filter tells
+apart, the bit says "perhaps", and `Doubts` knows better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from maia.routing.match_cells import RankSpans
+from maia.routing.match_spans import Slots
+
+__all__ = ["PAGE", "Bitmaps", "Doubts", "Words", "bits_of", "cells_within", "packed_bits", "pages_of"]
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
+
+PAGE: Final = 64
+_OWN_CELLS: Final = 2
+"""Absence and "another kind" never share a cell: every event without the attribute meets the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bitmaps:
+    """The bits of one attribute. `cell_of_rank` is None where every rank has its own cell."""
+
+    cell_of_rank: npt.NDArray[np.int32] | None
+    words: Words
+    pages: Words
+
+    @classmethod
+    def of(
+        cls, spans: RankSpans, cell_of_rank: npt.NDArray[np.int32] | None, *, cells: int, free: _Flags
+    ) -> Bitmaps:
+        """Set the bits of all spans, and those of slots that are `free` to have any value in every cell."""
+        slots, lows, lasts = _in_cells(spans, cell_of_rank)
+        # A bit at the first cell of a span and one after its last: the running xor fills what lies between.
+        width = -(-len(free) // PAGE)
+        toggles = np.zeros((cells + 1, width), np.uint64)
+        toggles[0] = packed_bits(free)
+        pages, bits = slots // PAGE, np.uint64(1) << (slots % PAGE).astype(np.uint64)
+        np.bitwise_xor.at(toggles, (lows, pages), bits)
+        np.bitwise_xor.at(toggles, (lasts + 1, pages), bits)
+        np.bitwise_xor.accumulate(toggles, axis=0, out=toggles)
+        words = toggles[:cells]
+        return cls(cell_of_rank, words, pages_of(words))
+
+    def cells(self, ranks: _Numbers) -> _Numbers:
+        """Return the cells of some ranks."""
+        return ranks if self.cell_of_rank is None else self.cell_of_rank[ranks].astype(np.int64)
+
+    def cell(self, rank: int) -> int:
+        """Return the cell of one rank."""
+        return rank if self.cell_of_rank is None else int(self.cell_of_rank[rank])
+
+
+class Doubts:
+    """The spans of the slots whose bits only say "perhaps", found by binary search."""
+
+    __slots__ = ("_highs", "_is_in_doubt", "_keys", "_ranks")
+
+    def __init__(self, spans: RankSpans, is_in_doubt: _Flags, *, ranks: int) -> None:
+        """Keep the spans of the slots in doubt, which are in the order of slots and ranks."""
+        kept = is_in_doubt[spans.slots]
+        self._ranks = ranks
+        self._is_in_doubt = is_in_doubt
+        self._keys: _Numbers = spans.slots[kept] * ranks + spans.lows[kept]
+        self._highs = spans.highs[kept].astype(np.int32)
+
+    @classmethod
+    def of(
+        cls, spans: RankSpans, cell_of_rank: npt.NDArray[np.int32] | None, *, ranks: int, slots: int
+    ) -> Doubts | None:
+        """Return the doubts that shared cells leave, or None for none."""
+        if cell_of_rank is None:
+            return None
+        begins = np.append(True, cell_of_rank[1:] != cell_of_rank[:-1])
+        ends = np.append(begins[1:], True)
+        is_in_doubt = np.zeros(slots, np.bool_)
+        is_in_doubt[spans.slots[~(begins[spans.lows] & ends[spans.highs - 1])]] = True
+        return cls(spans, is_in_doubt, ranks=ranks) if is_in_doubt.any() else None
+
+    def accept(self, slots: Slots, ranks: _Numbers) -> _Flags:
+        """Say of each slot whether it truly accepts the rank beside it."""
+        accepted = ~self._is_in_doubt[slots]
+        asked = np.flatnonzero(~accepted)
+        wanted = slots[asked], ranks[asked]
+        nearest = self._keys.searchsorted(wanted[0] * self._ranks + wanted[1], "right") - 1
+        # Before the first key, -1 reads the last one, whose slot is then another one or whose low is above.
+        same_slot = (self._keys[nearest] // self._ranks == wanted[0]) & (nearest >= 0)
+        accepted[asked] = same_slot & (wanted[1] < self._highs[nearest])
+        return accepted
+
+
+def cells_within(spans: RankSpans, *, ranks: int, cells: int) -> tuple[npt.NDArray[np.int32] | None, int]:
+    """Spread ranks over at most `cells` cells, finer where more spans end; return how many are used."""
+    if ranks <= cells:
+        return None, ranks
+    if cells <= _OWN_CELLS:
+        return np.zeros(ranks, np.int32), 1
+    ends = np.bincount(spans.lows, minlength=ranks + 1) + np.bincount(spans.highs, minlength=ranks + 1)
+    weight = np.cumsum(ends[_OWN_CELLS:ranks])
+    shared = weight * (cells - _OWN_CELLS - 1) // max(1, int(weight[-1]))
+    _, dense = np.unique(shared, return_inverse=True)
+    cell_of_rank = np.concatenate([np.arange(_OWN_CELLS), dense + _OWN_CELLS]).astype(np.int32)
+    return cell_of_rank, int(cell_of_rank[-1]) + 1
+
+
+def _in_cells(
+    spans: RankSpans, cell_of_rank: npt.NDArray[np.int32] | None
+) -> tuple[Slots, _Numbers, _Numbers]:
+    """Return spans as first and last cell; those of one slot no longer overlap, and none is empty."""
+    if cell_of_rank is None:
+        return spans.slots, spans.lows, spans.highs - 1
+    lows = cell_of_rank[spans.lows].astype(np.int64)
+    lasts = cell_of_rank[spans.highs - 1].astype(np.int64)
+    again = np.flatnonzero(spans.slots[1:] == spans.slots[:-1]) + 1
+    lows[again] = np.maximum(lows[again], lasts[again - 1] + 1)
+    kept = lows <= lasts
+    return spans.slots[kept], lows[kept], lasts[kept]
+
+
+def packed_bits(flags: _Flags) -> Words:
+    """Return the last axis of some flags as words, lowest bit first, padded with zeros."""
+    width = -(-flags.shape[-1] // PAGE) * PAGE
+    padded = np.zeros((*flags.shape[:-1], width), np.bool_)
+    padded[..., : flags.shape[-1]] = flags
+    return np.packbits(padded, axis=-1, bitorder="little").view(np.uint64)
+
+
+def pages_of(words: Words) -> Words:
+    """Return which words of the last axis have a bit, as words themselves."""
+    return packed_bits(words != 0)
+
+
+def bits_of(words: Words) -> _Numbers:
+    """Return the numbers of the bits that are set, counted through all words."""
+    spread = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+    return np.flatnonzero(spread.view(np.bool_))

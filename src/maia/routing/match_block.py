@@ -1,0 +1,183 @@
+"""Which filters of a finished block does an event match?
+
+A block is built once from many filters and answers until a later one takes
+its place; all that can still happen to it is that filters leave. It asks the
+pages first, then the words of the pages that are left, then whatever bits
+could not say. Rows that lie in the same cells are answered together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from maia.events import AttributeUid, Event, Frame
+from maia.routing.match_attributes import CELLS_MAX, indexed_attributes
+from maia.routing.match_bitmaps import PAGE, Bitmaps, bits_of, packed_bits, pages_of
+from maia.routing.match_cells import Ranks, rank_spans
+from maia.routing.match_contents import Contents
+from maia.routing.match_order import clustered
+from maia.routing.match_search import groups_of, pairs_in_all
+from maia.routing.match_spans import Slots
+
+__all__ = ["Block"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Block(Generic[Key]):
+    """Many filters, ready to be matched."""
+
+    __slots__ = ("_attributes", "_is_live", "_live_pages", "_live_words", "_slots_by_id", "contents", "live")
+
+    def __init__(self, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> None:
+        """Put the slots in order and set their bits."""
+        count = len(contents.ids)
+        ranks = {uid: Ranks(asked) for uid, asked in contents.spans.items()}
+        spans = {uid: rank_spans(ranks[uid], asked) for uid, asked in contents.spans.items()}
+        order = clustered(count, [(spans[uid], ranks[uid].count) for uid in spans])
+        new_slots = np.empty(count, np.int64)
+        new_slots[order] = np.arange(count)
+        self.contents = contents.moved(new_slots)
+        moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
+        self._attributes = indexed_attributes(count, ranks, moved, cells_max=cells_max)
+        self._slots_by_id: dict[Key, list[int]] = {}
+        for slot, key in enumerate(self.contents.ids):
+            self._slots_by_id.setdefault(key, []).append(slot)
+        self.live = count
+        self._is_live = np.ones(count, np.bool_)
+        self._live_words = packed_bits(self._is_live)
+        self._live_pages = pages_of(self._live_words)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._slots_by_id
+
+    def __len__(self) -> int:
+        return len(self.contents.ids)
+
+    def discard(self, key: Key) -> None:
+        """Let a filter leave; its slots stay, and match nothing."""
+        slots = self._slots_by_id.pop(key)
+        self._is_live[slots] = False
+        self.live -= len(slots)
+        for page in {slot // PAGE for slot in slots}:
+            self._live_words[page] = packed_bits(self._is_live[page * PAGE : (page + 1) * PAGE])[0]
+        self._live_pages = pages_of(self._live_words)
+
+    @property
+    def filters(self) -> int:
+        """Return how many filters are left."""
+        return len(self._slots_by_id)
+
+    def live_contents(self) -> Contents[Key]:
+        """Return what is left, for a new block."""
+        return self.contents.kept(self._is_live)
+
+    # ------------------------------------------------------------ one event
+
+    def ids_matching(self, event: Event) -> Iterator[Key]:
+        """Yield the filters that admit one event, once for each alternative that does."""
+        ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._attributes]
+        slots = self._candidates(ranks)
+        for attribute, rank in zip(self._attributes, ranks, strict=True):
+            if attribute.doubts is not None and len(slots):
+                slots = slots[attribute.doubts.accept(slots, np.full(len(slots), rank))]
+        ids, rest = self.contents.ids, self.contents.rest
+        for slot in slots.tolist():
+            if slot not in rest or rest[slot].holds(event):
+                yield ids[slot]
+
+    def _candidates(self, ranks: Sequence[int]) -> Slots:
+        bitmaps = [
+            (one.bitmaps, one.bitmaps.cell(rank))
+            for one, rank in zip(self._attributes, ranks, strict=True)
+            if one.bitmaps is not None
+        ]
+        pages = self._live_pages.copy()
+        for bits, cell in bitmaps:
+            pages &= bits.pages[cell]
+        left = bits_of(pages)
+        words = self._live_words[left]
+        for bits, cell in bitmaps:
+            words &= bits.words[cell][left]
+        found = bits_of(words)
+        return left[found // PAGE] * PAGE + found % PAGE
+
+    # ------------------------------------------------------------ many events
+
+    def rows_by_id(self, frame: Frame) -> dict[Key, list[int]]:
+        """Return the rows that each filter admits, in order; filters that admit none are left out."""
+        slots, rows = self._pairs(frame)
+        ids, in_order = self.contents.ids, rows.tolist()
+        changes = np.flatnonzero(slots[1:] != slots[:-1]) + 1
+        starts = [0, *changes.tolist()] if in_order else []
+        ends = [*starts[1:], len(in_order)]
+        found: dict[Key, list[int]] = {}
+        for slot, start, end in zip(slots[starts].tolist(), starts, ends, strict=False):
+            key, some = ids[slot], in_order[start:end]
+            known = found.get(key)
+            found[key] = some if known is None else sorted({*known, *some})
+        return found
+
+    def rows_wanted(self, frame: Frame) -> set[int]:
+        """Return the rows that some filter admits."""
+        return set(self._pairs(frame)[1].tolist())
+
+    def _pairs(self, frame: Frame) -> tuple[Slots, _Numbers]:
+        """Return the pairs of a slot and a row that match, in the order of slots and then of rows."""
+        ranks = {
+            one.uid: one.ranks.of_column(column.kind, column.values)
+            for one in self._attributes
+            if (column := frame.columns.get(one.uid)) is not None
+        }
+        slots, rows = self._candidate_pairs(ranks, frame.rows)
+        for one in self._attributes:
+            if one.doubts is not None and len(slots):
+                asked = ranks[one.uid][rows] if one.uid in ranks else np.zeros(len(rows), np.int64)
+                accepted = one.doubts.accept(slots, asked)
+                slots, rows = slots[accepted], rows[accepted]
+        keys = np.sort(slots * max(1, frame.rows) + rows)
+        return self._without_failing_rest(*np.divmod(keys, max(1, frame.rows)), frame)
+
+    def _candidate_pairs(self, ranks: Mapping[AttributeUid, _Numbers], rows: int) -> tuple[Slots, _Numbers]:
+        """Return pairs by bits alone."""
+        pages, words = self._live_pages, self._live_words
+        bitmaps: list[Bitmaps] = []
+        cells: list[_Numbers] = []
+        for one in self._attributes:
+            if one.bitmaps is None:
+                continue
+            if one.uid in ranks:
+                bitmaps.append(one.bitmaps)
+                cells.append(one.bitmaps.cells(ranks[one.uid]))
+            else:  # no row has it: cell 0 for all of them, once
+                pages, words = pages & one.bitmaps.pages[0], words & one.bitmaps.words[0]
+        if not pages.any() or not rows:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        groups = groups_of(cells, [len(one.words) for one in bitmaps], rows)
+        firsts = groups.firsts()
+        found = pairs_in_all(
+            bitmaps, [column[firsts] for column in cells], pages=pages, words=words, rows=len(firsts)
+        )
+        return groups.spread(*found)
+
+    def _without_failing_rest(self, slots: Slots, rows: _Numbers, frame: Frame) -> tuple[Slots, _Numbers]:
+        """Ask what bits could not say, row by row, of the slots that have something left to ask."""
+        rest = self.contents.rest
+        if not rest:
+            return slots, rows
+        asked = np.isin(slots, np.fromiter(rest, np.int64, len(rest)))
+        kept = ~asked
+        events: dict[int, Event] = {}
+        columns = frame.columns.items()
+        for at in np.flatnonzero(asked).tolist():
+            row = int(rows[at])
+            if row not in events:
+                events[row] = {uid: column.values[row] for uid, column in columns}
+            kept[at] = rest[int(slots[at])].holds(events[row])
+        return slots[kept], rows[kept]
