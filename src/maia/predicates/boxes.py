@@ -23,7 +23,7 @@ from maia.predicates.order_codes import CODE_MAX, CODE_MIN, code_of
 from maia.predicates.sides import Side, side_of, side_within
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate, checked_size
 
-__all__ = ["ANY_KIND", "BRANCHES_MAX", "Box", "Edge", "box_of", "proved_to_cover"]
+__all__ = ["ANY_KIND", "BRANCHES_MAX", "Box", "Edge", "box_of", "bounds_rule_out", "proved_to_cover"]
 
 BRANCHES_MAX: Final = 64
 """A filter with more alternatives than this is bracketed by nothing, and always has to be proved."""
@@ -110,6 +110,30 @@ def proved_to_cover(*, wide: Box, narrow: Box) -> bool:
         if not within:
             return False
     return True
+
+
+def bounds_rule_out(*, wide: Box, narrow: Box) -> bool:
+    """Say whether the bounds alone show that `wide` does not admit all that `narrow` admits.
+
+    It is proof if `narrow` admits anything. Filters with several alternatives
+    are left undecided: one of them may admit nothing without our knowing, and
+    then its inner edges are touched by nothing.
+    """
+    if wide.edges is None or narrow.edges is None or narrow.constraints is None:
+        return False
+    return any(
+        (inner := narrow.edges.get(uid)) is None or not _may_hold(outer, inner)
+        for uid, outer in wide.edges.items()
+    )
+
+
+def _may_hold(outer: Edge, inner: Edge) -> bool:
+    """Say what a comparison of columns in `box_index.py` says: whether outer edges hold inner ones."""
+    if outer.low > inner.inner_low or outer.high < inner.inner_high:
+        return False
+    if outer.kind not in (ANY_KIND, inner.kind):
+        return False
+    return 0 in (outer.only, inner.inner) or outer.only == inner.inner
 
 
 def _branches(node: Predicate, *, negated: bool) -> list[_Branch] | None:

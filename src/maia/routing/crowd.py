@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from maia.predicates import counterexample
-from maia.predicates.boxes import proved_to_cover
+from maia.predicates.boxes import bounds_rule_out, proved_to_cover
 from maia.routing.hops import Hop
 from maia.routing.interests import Group, HopInterests
 
@@ -127,6 +127,8 @@ def _breaks_tie(*, wide: Group, narrow: Group) -> bool:
     one covers it would not be enough: the steps may have run out.
     """
     if wide.born < narrow.born:
+        return True
+    if bounds_rule_out(wide=narrow.box, narrow=wide.box):
         return True
     if wide.box.exact and narrow.box.exact:
         return not proved_to_cover(wide=narrow.box, narrow=wide.box)
