@@ -24,7 +24,7 @@ from maia.client.problems import (
 )
 from maia.client.session import ClientSession
 from maia.client.settings import BadClientSettings, ClientSettings
-from maia.client.types import KnownVersion, known_version
+from maia.client.types import KnownVersion, histories, known_version
 from maia.client.wallet import Wallet
 
 __all__ = [
@@ -52,5 +52,6 @@ __all__ = [
     "Wallet",
     "Withdrawn",
     "WrongBroker",
+    "histories",
     "known_version",
 ]

@@ -137,6 +137,7 @@ class ClientSession:
         self._numbers = count(1)
         self._entries: dict[int, Entry] = {}
         self._withdrawals: dict[int, int] = {}
+        self._questions: dict[int, TypeQuery] = {}
         self._alarms: list[tuple[int, int]] = []  # moments and references; 0 is the session itself
         self._look_at: Instant | None = None
         self._promised: Instant | None = None
@@ -191,7 +192,8 @@ class ClientSession:
     def ask_for_type(self, name: TypeName, now: Instant) -> tuple[int, list[Effect]]:
         """Ask the broker for the definitions of a type version; `TypeTold` follows."""
         number = next(self._numbers)
-        return number, self._finished(self._said(TypeQuery(number, type_to_bytes(name))), now)
+        self._questions[number] = TypeQuery(number, type_to_bytes(name))
+        return number, self._finished(self._said(self._questions[number]) if self.is_ready else [], now)
 
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way; the application waits otherwise."""
@@ -205,7 +207,9 @@ class ClientSession:
     def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[Effect]:
         """Send one frame, and remember it until the broker has taken it on."""
         sequence = entry.next_sequence
-        data = encode(Publish(entry.ref, sequence, now, rows, columns))
+        data = encode(
+            Publish(entry.ref, sequence, +now, rows, columns)
+        )  # the plus makes an int of an Instant
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         entry.bytes_under_way += len(data)
@@ -306,6 +310,8 @@ class ClientSession:
         self._notices.append(Connected(self._peer))
         self._look_later(_later(now, self._lease_s / 3))
         effects: list[Effect] = [Note("connected", {"broker": str(self._peer)})]
+        for question in self._questions.values():
+            effects += self._said(question)
         for entry in list(self._entries.values()):
             effects += self._ask(entry, now)
         return effects
@@ -329,7 +335,8 @@ class ClientSession:
             case Pong():
                 pass
             case TypeReply(id=number, definitions=definitions):
-                self._notices.append(TypeTold(number, tuple(definitions)))
+                if self._questions.pop(number, None) is not None:
+                    self._notices.append(TypeTold(number, tuple(definitions)))
             case Bye(code=code, message=sentence):
                 return self._left(told_by_broker(code, sentence), now)
             case _:

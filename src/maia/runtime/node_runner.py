@@ -88,7 +88,8 @@ class NodeRunner:
         self._is_busy = False
         self._unflushed: dict[Link, None] = {}
         self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
-        self._failure: asyncio.Future[None] | None = None
+        self._failure: MaiaError | None = None
+        self._body: asyncio.Task[object] | None = None
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
         self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
 
@@ -96,17 +97,45 @@ class NodeRunner:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the node while the body runs; every task ends before this does."""
+        """Run the node while the body runs; every task ends before this does.
+
+        The tasks live in a group of their own, so that what the body raises
+        arrives as it is. If the node cannot go on, the body is cancelled and
+        the reason raised.
+        """
+        self._body = asyncio.current_task()
+        begun, stop = asyncio.Event(), asyncio.Event()
+        living = asyncio.create_task(self._live(begun, stop))
+        living.add_done_callback(lambda _living: None if stop.is_set() else self._cancel_body())
+        try:
+            await begun.wait()
+            yield
+        except asyncio.CancelledError:
+            if self._failure is None or self._body is None:
+                raise
+            self._body.uncancel()
+            raise self._failure from None
+        finally:
+            stop.set()
+            await living
+
+    async def _live(self, begun: asyncio.Event, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
-            self._failure = asyncio.get_running_loop().create_future()
-            watching = group.create_task(self._watch(self._failure))
             self.connections.start(group)
-            try:
-                yield
-            finally:
-                self._cancel_alarm()
-                self.connections.stop()
-                watching.cancel()
+            begun.set()
+            await stop.wait()
+            self._cancel_alarm()
+            self.connections.stop()
+
+    def _fail(self, problem: MaiaError) -> None:
+        """End everything: a node that cannot keep what it must keep says nothing more."""
+        if self._failure is None:
+            self._failure = problem
+            self._cancel_body()
+
+    def _cancel_body(self) -> None:
+        if self._body is not None:
+            self._body.cancel()
 
     def listen(self, listening: socket.socket) -> None:
         """Accept connections at a socket that listens already."""
@@ -116,11 +145,6 @@ class NodeRunner:
         """Perform a node's last effects, and wait until its links are closed."""
         self.perform(effects)
         await self.connections.closed()
-
-    @staticmethod
-    async def _watch(failure: asyncio.Future[None]) -> None:
-        """End the whole group when the node cannot go on, because its store is gone."""
-        await failure
 
     # -------------------------------------------------------- inputs
 
@@ -179,8 +203,7 @@ class NodeRunner:
             self._store.keep(changes)
         except MaiaError as problem:
             self._records.note("store-failed", problem.as_record())
-            if self._failure is not None and not self._failure.done():
-                self._failure.set_exception(problem)
+            self._fail(problem)
             return False
         return True
 

@@ -1,0 +1,174 @@
+"""How does an application receive events?
+
+    async for event in subscription:
+        print(event["numberplate"], event.publisher)
+
+Events wait here in order until they are asked for. When too many wait, the
+client stops reading, TCP tells the broker, and a broker that cannot hold any
+more closes the link rather than slow anybody else down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Final
+
+from maia.client import ClientClosed, Delivered
+from maia.client.entries import Subscribed
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Instant, Value
+from maia.runtime.publisher import Home
+from maia.types import VerifiedType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ReceivedEvent", "Subscription"]
+
+ROWS_WAITING_MAX: Final = 65_536
+"""How many events may wait for the application before the client stops reading."""
+_WITHDRAW_S: Final = 30.0
+
+
+class ReceivedEvent(dict[str, Value]):
+    """One event by the names of the subscriber's version; null where nothing is to be seen."""
+
+    __slots__ = ("delivered",)
+
+    def __init__(self, values: Iterator[tuple[str, Value]], delivered: Delivered) -> None:
+        """Take values by name, and the delivery that they came with."""
+        super().__init__(values)
+        self.delivered = delivered
+
+    @property
+    def publisher(self) -> Principal:
+        """Return who published the event."""
+        return self.delivered.publisher
+
+    @property
+    def published_at(self) -> Instant:
+        """Return when the event was published, by its publisher's clock."""
+        return self.delivered.published_at
+
+
+class Subscription:
+    """The events of one type that a filter admits. Made by `client.subscribe`."""
+
+    def __init__(self, client: Home, entry: Subscribed) -> None:
+        """Receive under a subscription that stands, or soon will."""
+        self._client = client
+        self._entry = entry
+        self._frames: deque[Delivered] = deque()
+        self._rows: deque[ReceivedEvent] = deque()
+        self._waiting = 0
+        self._arrived = asyncio.Event()
+        self._problem: MaiaError | None = None
+        self._is_withdrawn = False
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version of the type in whose names events are delivered."""
+        return self._entry.known.event_type
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether the client should read on."""
+        return self._waiting < ROWS_WAITING_MAX
+
+    # -------------------------------------------------------- what an application asks for
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        """Return the events in the order in which they arrive."""
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        """Return the next event; raise the refusal when the subscription has ended for good."""
+        while not self._rows:
+            self._rows.extend(_rows_of(await self._next_frame(), self.event_type))
+        return self._rows.popleft()
+
+    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
+        while True:
+            try:
+                frame = await self._next_frame()
+            except StopAsyncIteration:
+                return
+            yield _batch_of(frame, self.event_type)
+
+    async def unsubscribe(self, *, timeout_s: float = _WITHDRAW_S) -> None:
+        """Take the subscription back; events that have arrived can still be taken."""
+        if self._problem is None and not self._is_withdrawn:
+            await self._client.withdraw(self._entry, timeout_s)
+            self._is_withdrawn = True
+            self._arrived.set()
+
+    # -------------------------------------------------------- what the client tells
+
+    def take(self, delivered: Delivered) -> None:
+        """Take a frame that has arrived."""
+        self._frames.append(delivered)
+        self._waiting += delivered.frame.rows
+        self._arrived.set()
+
+    def end(self, problem: MaiaError) -> None:
+        """Take note that nothing more will arrive."""
+        self._problem = problem
+        self._arrived.set()
+
+    # -------------------------------------------------------- inside
+
+    async def _next_frame(self) -> Delivered:
+        while not self._frames:
+            if self._is_withdrawn or isinstance(self._problem, ClientClosed):
+                raise StopAsyncIteration
+            if self._problem is not None:
+                raise self._problem
+            self._arrived.clear()
+            await self._arrived.wait()
+        frame = self._frames.popleft()
+        had_room = self.has_room
+        self._waiting -= frame.frame.rows
+        if not had_room:
+            self._client.check_room()
+        return frame
+
+
+def _rows_of(delivered: Delivered, event_type: VerifiedType) -> Iterator[ReceivedEvent]:
+    names = [attribute.name for attribute in event_type.attributes]
+    columns = _columns_of(delivered, event_type)
+    for values in zip(*columns, strict=True):
+        yield ReceivedEvent(zip(names, values, strict=True), delivered)
+
+
+def _columns_of(delivered: Delivered, event_type: VerifiedType) -> list[tuple[Value, ...]]:
+    frame, missing = delivered.frame, (None,) * delivered.frame.rows
+    return [
+        frame.columns[attribute.uid].values if attribute.uid in frame.columns else missing
+        for attribute in event_type.attributes
+    ]
+
+
+def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from maia.views import ARROW_TYPES
+
+    fields = [
+        pa.field(attribute.name, ARROW_TYPES[attribute.kind], nullable=True)
+        for attribute in event_type.attributes
+    ]
+    who_and_when = {
+        b"maia.publisher": str(delivered.publisher).encode(),
+        b"maia.published_at": b"%d" % delivered.published_at,
+        b"maia.stream": delivered.stream.hex().encode(),
+        b"maia.sequence": b"%d" % delivered.sequence,
+    }
+    arrays = [
+        pa.array(values, type=field.type)
+        for values, field in zip(_columns_of(delivered, event_type), fields, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=who_and_when))
