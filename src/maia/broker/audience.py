@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.matches import Matches
 from maia.broker.transit import Transit
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
@@ -30,6 +29,7 @@ from maia.predicates import (
     predicate_to_expression,
     simplified,
 )
+from maia.routing.matching import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
 from maia.wire.codec import encode
@@ -108,7 +108,7 @@ class Audience:
     def __init__(self) -> None:
         """Begin with nobody."""
         self.classes: dict[bytes, ViewClass] = {}
-        self.matches = Matches()
+        self.matches: MatchIndex[bytes] = MatchIndex()
 
     def join(self, key: bytes, view: View, event_type: VerifiedType, member: tuple[LinkId, int]) -> bool:
         """Add a reference to its class; say whether the class is new."""
@@ -137,7 +137,7 @@ class Audience:
 
     def deliver(self, transit: Transit) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class."""
-        for key, rows in self.matches.rows(transit.frame).items():
+        for key, rows in self.matches.match_frame(transit.frame).items():
             view_class = self.classes[key]
             seen = view_class.screened(transit, rows)
             if seen is not None:

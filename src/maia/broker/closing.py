@@ -6,6 +6,7 @@ neighbouring broker had told. The rest of the network hears of it at once.
 
 from __future__ import annotations
 
+from maia.broker.peers import broker_gone, dial_failed
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscription import end_advertisement, end_subscription
@@ -41,5 +42,5 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     for advertisement in list(link.advertisements.values()):
         effects += end_advertisement(state, link, advertisement, now)
     if was_ready:
-        effects += state.routes.link_gone(link.id)
-    return effects
+        return [*effects, *broker_gone(state, link, now)]
+    return effects if link.dialled is None else [*effects, *dial_failed(state, link.dialled, now)]

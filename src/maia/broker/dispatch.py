@@ -12,8 +12,11 @@ from typing import Any, Final
 
 from maia.broker.closing import forget_link
 from maia.broker.edge import refusal_effects
+from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
+from maia.broker.replicating import hear_replica
+from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.sessions import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
@@ -24,14 +27,22 @@ from maia.wire.codec import encode
 from maia.wire.effects import Close, Effect, Note, Send
 from maia.wire.messages import (
     Advertise,
+    Announce,
     Bye,
     Carried,
     Ended,
     Failed,
+    FindClosest,
+    Interest,
     Message,
+    Nodes,
+    Offer,
     Ping,
     Pong,
     Publish,
+    Renew,
+    Replica,
+    Resync,
     Subscribe,
     TypeQuery,
     TypeReply,
@@ -58,7 +69,8 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant) -> li
     if kind in _OF_BROKERS:
         if link.role is not Role.BROKER:
             raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-        return _OF_BROKERS[kind](state, link, message, now)
+        # A second link to the same broker may still carry what was said before it had to go.
+        return _OF_BROKERS[kind](state, link, message, now) if state.routes.is_current(link.id) else []
     raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
 
 
@@ -125,4 +137,12 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,
+    FindClosest: tell_closest,
+    Nodes: hear_nodes,
+    Announce: hear_announce,
+    Interest: hear_interest,
+    Offer: hear_offer,
+    Renew: hear_renew,
+    Resync: hear_resync,
+    Replica: hear_replica,
 }

@@ -62,7 +62,8 @@ class Edge:
         decision = decide(request, evidence, NO_FACTS, now)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        return Right(request, tuple(pool), decision.view, decision.stable, self.epoch)
+        used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
+        return Right(request, tuple(pool), tuple(used.values()), decision.view, decision.stable, self.epoch)
 
     def decide_connect(self, principal: Principal, pool: Sequence[SignedCertificate], now: Instant) -> Right:
         """Return the principal's right to be part of this network."""

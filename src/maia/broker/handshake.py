@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from maia.broker.refusals import OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
+from maia.broker.closing import close_link
+from maia.broker.peers import broker_ready, superseded
+from maia.broker.refusals import LinkNotNeeded, OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
 from maia.broker.sessions import Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import ask_to_look_at_link, next_look_at_link
@@ -102,7 +104,17 @@ def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     link.stage = Stage.READY
     ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
     fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
-    return [Note("connected", fields)]
+    joined = _joined(state, link, now) if link.role is Role.BROKER else []
+    return [Note("connected", fields), *joined]
+
+
+def _joined(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Make a broker a neighbour; of two links to it, one has to go."""
+    loser = superseded(state, link)
+    effects = [] if loser is link else broker_ready(state, link, now)
+    if loser is not None:
+        effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
+    return effects
 
 
 _STEPS: Final[Mapping[tuple[Stage, type[Message]], Step]] = {

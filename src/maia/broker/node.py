@@ -16,12 +16,13 @@ from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
 from maia.broker.handshake import check_room, open_link, step_of
 from maia.broker.keeping import keep_certificates, reload_kept
+from maia.broker.peers import dial_failed, leave, start
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.upkeep import look_at_everything, look_at_what_is_due
+from maia.broker.upkeep import ask_to_look_at_routing, look_at_everything, look_at_what_is_due
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -66,7 +67,7 @@ class Broker:
         state, kept = self._state, self._kept
         self._kept = {}
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
-        return self._finished([started, *reload_kept(state, kept, now), *state.routes.start(state, now)])
+        return self._finished([started, *reload_kept(state, kept, now), *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
@@ -79,16 +80,16 @@ class Broker:
             case LinkClosed(link=link):
                 effects += self._closed(self._state.links.pop(link, None), now)
             case DialFailed(address=address):
-                effects += self._state.routes.dial_failed(self._state, address, now)
+                effects += dial_failed(self._state, address, now)
             case Tick():
                 pass  # what was due has been looked at
             case _:
                 assert_never(happened)
-        return self._finished(effects)
+        return self._finished(effects, now)
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
-        return self._finished(look_at_everything(self._state, now))
+        return self._finished(look_at_everything(self._state, now), now)
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""
@@ -98,10 +99,10 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*state.routes.leave(state, now), *keep_certificates(state)]
+        effects = [*leave(state), *keep_certificates(state)]
         for link in list(state.links.values()):
             effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
-        return self._finished(effects)
+        return self._finished(effects, now)
 
     def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
         link, effects = open_link(self._state, opened, now)
@@ -114,7 +115,7 @@ class Broker:
     def _received(self, link: Link | None, data: bytes, now: Instant) -> list[Effect]:
         if link is None or link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        link.heard_at = now
+        link.heard_at, link.asked_at = now, None
         try:
             message = decode(data)
             if link.is_ready:
@@ -130,8 +131,10 @@ class Broker:
         gone = Note("disconnected", {"link": link.id, "peer": str(link.peer), "role": link.role.value})
         return [gone, *([] if link.stage is Stage.CLOSING else forget_link(self._state, link, now))]
 
-    def _finished(self, effects: list[Effect]) -> list[Effect]:
+    def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
+        if self._state.routes.is_stirred:
+            ask_to_look_at_routing(self._state, now)
         kept, self._state.to_keep = self._state.to_keep, []
         wake = self._state.deadlines.to_promise()
         return [*kept, *effects, *([] if wake is None else [WakeAt(wake)])]

@@ -8,6 +8,8 @@ only identifiers and interests are left.
 from __future__ import annotations
 
 from maia.broker.refusals import FrameTooLarge
+from maia.broker.routes import unseen_part
+from maia.broker.routing_glue import forward
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState
@@ -44,11 +46,12 @@ def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> li
 
 def _sent(state: BrokerState, transit: Transit, *, source: LinkId | None = None) -> list[Effect]:
     """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
-    if not state.routes.is_new(transit):
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
         return [Count("maia_duplicates_total")]
-    audience = state.audiences.get(transit.type_id)
-    here = [] if audience is None else list(audience.deliver(transit))
-    return [*here, *state.routes.forward(transit, source=source)]
+    audience = state.audiences.get(unseen.type_id)
+    here = [] if audience is None else list(audience.deliver(unseen))
+    return [*here, *forward(state, unseen, source=source)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

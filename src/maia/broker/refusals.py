@@ -16,7 +16,7 @@ __all__ = [
     "HandshakeTooSlow",
     "LeaseEnded",
     "LinkNotNeeded",
-    "NotTheRequester",
+    "NotProved",
     "OutOfTurn",
     "PeerSilent",
     "RefTaken",
@@ -62,10 +62,10 @@ class ClientsOnly(ProtocolViolation):
     code = "PROTOCOL-CLIENTS-ONLY"
 
 
-class NotTheRequester(Refusal):
-    """A request was signed by somebody else than the principal at the end of the link."""
+class NotProved(Refusal):
+    """An interest or offer of another broker does not rest on a request that proves it."""
 
-    code = "REFUSED-NOT-THE-REQUESTER"
+    code = "REFUSED-NOT-PROVED"
 
 
 class UnknownRef(BadInput):

@@ -1,60 +1,134 @@
-"""Where else is this publication wanted, and who else must know of this interest?"""
+"""What does a broker know of the way to other brokers and their interests?
+
+The overlay says who is next on the way to a type's rendezvous, the book who
+wants and offers what behind which neighbour, the memory what has been here.
+All three come from `maia.routing`, which knows nothing of links, messages or
+rights; this file holds them together and names a neighbour by its place on
+the ring.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.broker.settings import BrokerSettings
 from maia.broker.transit import Transit
+from maia.credentials import Principal
 from maia.events import Instant
-from maia.wire.effects import Effect, LinkId
+from maia.routing.digests import Tally
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
+from maia.routing.ids import NodeId, node_id_of_type
+from maia.routing.matching import MatchIndex
+from maia.routing.overlay import Overlay
+from maia.routing.overlay_join import Contact, Membership
+from maia.routing.rendezvous import BookLimits, RoutingBook
+from maia.routing.replicas import Replica, ReplicaSender, ReplicaStore
+from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
+from maia.wire.effects import LinkId
 
-__all__ = ["Routes"]
+__all__ = ["Neighbour", "Routes", "new_routes", "unseen_part"]
+
+_REPLICATE_AFTER_US: Final = 500_000
+"""Replicas follow a change after this time, so that many changes are one replica."""
 
 
+@dataclass(slots=True)
+class Neighbour:
+    """A broker at the other end of a ready link."""
+
+    node: NodeId
+    link: LinkId
+    changed: dict[tuple[bytes, bytes], tuple[int, int | None]] = field(default_factory=dict)
+    """What it told that was narrowed or refused here: by type and id, the marks before and after."""
+    difference: Tally = field(default_factory=Tally)
+    """By how much its count and digest of what it told exceed those of the book."""
+
+
+@dataclass(slots=True)
 class Routes:
-    """Nothing yet: a broker alone."""
+    """The overlay, the book and the memory of one broker."""
 
-    __slots__ = ()
+    membership: Membership
+    book: RoutingBook
+    seen: DuplicateMemory
+    replicas: ReplicaSender
+    store: ReplicaStore
+    to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
+    """Replicas that wait for a link to their holder."""
+    contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
+    """Where the holders in replicas were said to listen; the oldest word goes first."""
+    neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
+    node_of: dict[LinkId, NodeId] = field(default_factory=dict)
+    replicate_at: Instant | None = None
+    look_at: Instant | None = None
+    is_stirred: bool = False
+    """Something changed since the next look was asked for."""
 
-    def is_new(self, transit: Transit) -> bool:
-        """Say whether a frame has not been here before."""
-        del transit
-        return True
+    @property
+    def overlay(self) -> Overlay:
+        """Return who is next on the way to a point of the ring."""
+        return self.membership.overlay
 
-    def forward(self, transit: Transit, *, source: LinkId | None) -> list[Effect]:
-        """Return what leaves for other brokers."""
-        del transit, source
-        return []
+    def is_current(self, link: LinkId) -> bool:
+        """Say whether a link is the one through which its broker is a neighbour."""
+        return link in self.node_of
 
-    def interest_changed(self, state: object, type_id: bytes, now: Instant) -> list[Effect]:
-        """Tell others what the local subscribers of a type want now."""
-        del state, type_id, now
-        return []
+    def stir(self, now: Instant) -> None:
+        """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
+        self.is_stirred = True
+        if self.replicate_at is None:
+            self.replicate_at = Instant(now + _REPLICATE_AFTER_US)
 
-    def offer_changed(self, state: object, type_id: bytes, now: Instant) -> list[Effect]:
-        """Tell others whether somebody here publishes a type now."""
-        del state, type_id, now
-        return []
+    def next_look(self, now: Instant) -> Instant | None:
+        """Return when routing has something to do by itself."""
+        wake = self.membership.wake_at(now)
+        moments = (
+            self.book.next_due(),
+            self.store.next_due(),
+            None if wake is None else Instant(wake),
+            self.replicate_at,
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
 
-    def start(self, state: object, now: Instant) -> list[Effect]:
-        """Look for the other brokers."""
-        del state, now
-        return []
+    def link_to(self, node: object) -> LinkId | None:
+        """Return the link to a neighbour, as the book names it."""
+        known = self.neighbours.get(node) if isinstance(node, int) else None  # type: ignore[call-overload]  # NodeId is an int
+        return None if known is None else known.link
 
-    def leave(self, state: object, now: Instant) -> list[Effect]:
-        """Tell the other brokers that this one goes."""
-        del state, now
-        return []
 
-    def look(self, state: object, now: Instant) -> list[Effect]:
-        """Renew what was told to others, and try again what failed."""
-        del state, now
-        return []
+def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
+    """Return the routes of a broker that knows nobody."""
+    membership = Membership(Contact.of(principal.key, settings.address), seeds=settings.seeds)
+    limits, lease_us = settings.limits, settings.lease_s * 1_000_000
+    book = RoutingBook(
+        parent_of=lambda type_id: membership.overlay.next_hop(node_id_of_type(type_id)),
+        limits=BookLimits(lease_us=lease_us, told_by_neighbour_max=limits.interests_per_peer),
+        matcher=MatchIndex,
+        with_local_targets=False,
+    )
+    seen = DuplicateMemory(
+        MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
+    )
+    return Routes(
+        membership=membership,
+        book=book,
+        seen=seen,
+        replicas=ReplicaSender(book, repeat_us=lease_us // 3),
+        store=ReplicaStore(lease_us=lease_us, per_sender_max=limits.interests_per_peer),
+    )
 
-    def dial_failed(self, state: object, address: str, now: Instant) -> list[Effect]:
-        """Take note that nobody answered at an address."""
-        del state, address, now
-        return []
 
-    def link_gone(self, link: LinkId) -> list[Effect]:
-        """Forget what came through a link."""
-        del link
-        return []
+def unseen_part(routes: Routes, transit: Transit) -> Transit | None:
+    """Remember a frame and return the part that was not here before; None if there is none."""
+    whole: Sequence[int] = transit.kept or range(transit.frame.rows)
+    asked = row_set(transit.kept) if transit.kept else ALL_ROWS
+    new = routes.seen.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked)
+    if new == asked:
+        return transit
+    # Of all rows without some, those that this frame has.
+    fresh = set(rows_in(new & (1 << whole[-1] + 1) - 1, among=whole))
+    rows = [at for at, row in enumerate(whole) if row in fresh]
+    return transit.cut(rows) if rows else None

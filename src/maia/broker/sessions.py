@@ -47,6 +47,9 @@ class Right:
 
     request: Request
     pool: tuple[SignedCertificate, ...] = field(repr=False)
+    """All that was shown, to decide again from."""
+    used: tuple[SignedCertificate, ...] = field(repr=False)
+    """The certificates of the chains that were found, to show to other brokers."""
     # Kept out of repr: a View holds restrictions that its holder may not read.
     view: View = field(repr=False)
     stable: Validity
@@ -109,8 +112,8 @@ class Link:
     """The credentials that the peer showed in the handshake."""
     connect: Right | None = None
     look_at: Instant | None = None
-    is_asked: bool = False
-    """A ping was sent and nothing has been heard since."""
+    asked_at: Instant | None = None
+    """When a ping was sent, if nothing has been heard since."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
 

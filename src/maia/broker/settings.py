@@ -45,6 +45,8 @@ class BrokerLimits:
     """How long a connection may take to prove its right to connect."""
     streams: int = 65_536
     """Publishers' streams whose numbers are remembered to recognise duplicates."""
+    numbers_per_stream: int = 256
+    """Frames of one stream that may arrive out of order and are still recognised."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from maia.broker.edge import Edge
 from maia.broker.known_types import KnownTypes
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
-from maia.broker.routes import Routes
+from maia.broker.routes import Routes, new_routes
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
 from maia.credentials import Principal, VerificationCache, certificate_to_bytes
@@ -94,7 +94,7 @@ def new_state(principal: Principal, settings: BrokerSettings, random: Callable[[
         types=KnownTypes(settings, certificates),
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
-        routes=Routes(),
+        routes=new_routes(principal, settings),
     )
 
 

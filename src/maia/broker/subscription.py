@@ -14,6 +14,7 @@ from typing import TypeVar
 from maia.broker.audience import class_key
 from maia.broker.edge import refusal_effects
 from maia.broker.refusals import LeaseEnded, RefTaken
+from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
 from maia.broker.state import BrokerState, Due, just_after, seconds_after
@@ -168,10 +169,12 @@ def _place_subscription(
         return []
     audience = state.audience(type_id)
     # In before out: a renewal that changes the filter leaves no moment without either.
-    audience.join(entry.view_class, entry.right.view, entry.right.event_type, (link.id, entry.ref))
-    if before is not None:
-        audience.leave(before.view_class, (link.id, entry.ref))
-    return state.routes.interest_changed(state, type_id, now)
+    member, effects = (link.id, entry.ref), list[Effect]()
+    if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member):
+        effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
+    if before is not None and audience.leave(before.view_class, member):
+        effects += class_gone(state, type_id, before.view_class, now)
+    return effects
 
 
 def _place_advertisement(
@@ -179,7 +182,7 @@ def _place_advertisement(
 ) -> list[Effect]:
     link.advertisements[entry.ref] = entry
     ask_to_look(state, entry, asked_before=before.look_at if before else None)
-    return state.routes.offer_changed(state, entry.right.event_type.type_id, now)
+    return advertised(state, entry, now)
 
 
 def end_entry(
@@ -198,10 +201,11 @@ def end_subscription(
     del link.subscriptions[entry.ref]
     type_id = entry.right.event_type.type_id
     audience = state.audiences[type_id]
-    audience.leave(entry.view_class, (link.id, entry.ref))
+    is_gone = audience.leave(entry.view_class, (link.id, entry.ref))
     if not audience.classes:
         del state.audiences[type_id]
-    return [*_ended(link, entry.ref, problem), *state.routes.interest_changed(state, type_id, now)]
+    changed = class_gone(state, type_id, entry.view_class, now) if is_gone else []
+    return [*_ended(link, entry.ref, problem), *changed]
 
 
 def end_advertisement(
@@ -209,8 +213,7 @@ def end_advertisement(
 ) -> list[Effect]:
     """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.advertisements[entry.ref]
-    changed = state.routes.offer_changed(state, entry.right.event_type.type_id, now)
-    return [*_ended(link, entry.ref, problem), *changed]
+    return [*_ended(link, entry.ref, problem), *unadvertised(state, entry, now)]
 
 
 def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from maia.broker.closing import close_link
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
+from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import BrokerState, Due, just_after, seconds_after
 from maia.broker.subscription import look_at_entry
@@ -17,7 +18,13 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Ping
 
-__all__ = ["ask_to_look_at_link", "look_at_everything", "look_at_what_is_due", "next_look_at_link"]
+__all__ = [
+    "ask_to_look_at_link",
+    "ask_to_look_at_routing",
+    "look_at_everything",
+    "look_at_what_is_due",
+    "next_look_at_link",
+]
 
 
 def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
@@ -43,6 +50,20 @@ def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant) -> None:
     state.deadlines.ask(at, Due(link.id, None, at))
 
 
+def ask_to_look_at_routing(state: BrokerState, now: Instant) -> None:
+    """Have routing looked at when it next has something to do by itself."""
+    routes = state.routes
+    routes.is_stirred = False
+    wanted = routes.next_look(now)
+    if wanted is None:
+        return
+    at = max(wanted, just_after(now))
+    asked = routes.look_at
+    if asked is None or at < asked or asked <= now:
+        routes.look_at = at
+        state.deadlines.ask(at, Due(None, None, at))
+
+
 def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
     """Return when to ask whether the peer is there, or when its right to connect ends."""
     next_look = seconds_after(now, state.settings.lease_s / 3)
@@ -52,7 +73,7 @@ def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     if due.link is None:
-        return state.routes.look(state, now)
+        return look_at_routing(state, now) if state.routes.look_at == due.at else []
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
@@ -68,11 +89,14 @@ def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     effects = _look_at_right_to_connect(state, link, now)
     if effects:
         return effects
-    if seconds_after(link.heard_at, state.settings.lease_s) <= now:
+    third = state.settings.lease_s / 3
+    # Silence counts from the ping on: who was not asked, because this broker slept, is not to blame.
+    if link.asked_at is not None and seconds_after(link.asked_at, 2 * third) <= now:
         return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
     ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
-    if seconds_after(link.heard_at, state.settings.lease_s / 3) > now:
+    if link.asked_at is not None or seconds_after(link.heard_at, third) > now:
         return []
+    link.asked_at = now
     state.pings += 1
     return [Send(link.id, encode(Ping(state.pings)))]
 

@@ -1,0 +1,194 @@
+"""Who are the other brokers, and which link leads to which of them?
+
+The overlay says whom to look for; this file dials, answers and tells on its
+behalf. Between two brokers one link counts. When both dial at once, both keep
+the one that the smaller key dialled; a peer that started anew replaces its
+old link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from maia.broker.routes import Neighbour
+from maia.broker.routing_glue import told
+from maia.broker.sessions import Link
+from maia.broker.state import BrokerState
+from maia.events import Instant
+from maia.routing.ids import NodeId, node_id_from_bytes, node_id_of_key, node_id_of_type, node_id_to_bytes
+from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Spread, Step
+from maia.routing.replicas import Replica
+from maia.wire.codec import encode
+from maia.wire.effects import Dial, Effect, Note, Send
+from maia.wire.messages import Announce, FindClosest, Message, NodeRecord, Nodes
+
+__all__ = [
+    "broker_gone",
+    "broker_ready",
+    "dial_failed",
+    "hear_announce",
+    "hear_nodes",
+    "leave",
+    "performed",
+    "start",
+    "superseded",
+    "tell_closest",
+]
+
+
+# ------------------------------------------------------------ links
+
+
+def superseded(state: BrokerState, link: Link) -> Link | None:
+    """Return which of two links to the same broker has to go, now that a second one is ready."""
+    node = node_id_of_key(link.peer.key)
+    known = state.routes.neighbours.get(node)
+    if known is None:
+        return None
+    before = state.links[known.link]
+    if before.instance != link.instance:
+        return before
+    return before if _dialler(state, link) < _dialler(state, before) else link
+
+
+def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """A broker has proved its right to connect: it is a neighbour from now on."""
+    contact = Contact.of(link.peer.key, link.address or "")
+    routes = state.routes
+    effects: list[Effect] = []
+    if contact.node in routes.neighbours:
+        effects += _forget(state, routes.neighbours[contact.node])
+    routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
+    routes.node_of[link.id] = contact.node
+    effects += performed(state, routes.membership.confirmed(contact, now, dialled=link.dialled))
+    effects += told(state, routes.book.hop_up(contact.node, now))
+    return [*effects, *_parents_changed(state, now), *_adopted(state, contact.node, now)]
+
+
+def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """A link to a broker is gone, and everything that it told with it."""
+    routes = state.routes
+    node = routes.node_of.get(link.id)
+    if node is None:
+        return []
+    effects = _forget(state, routes.neighbours[node])
+    effects += performed(state, routes.membership.lost(node, now))
+    return [*effects, *_parents_changed(state, now), *_taken_over(state, node, now)]
+
+
+def _forget(state: BrokerState, neighbour: Neighbour) -> list[Effect]:
+    del state.routes.neighbours[neighbour.node], state.routes.node_of[neighbour.link]
+    return told(state, state.routes.book.hop_gone(neighbour.node))
+
+
+def _dialler(state: BrokerState, link: Link) -> bytes:
+    return link.peer.key if link.dialled is None else state.principal.key
+
+
+# ------------------------------------------------------------ the overlay's steps
+
+
+def start(state: BrokerState, now: Instant) -> list[Effect]:
+    """Look for the others."""
+    state.routes.is_stirred = True
+    return performed(state, state.routes.membership.start(now))
+
+
+def leave(state: BrokerState) -> list[Effect]:
+    """Tell the neighbours that this broker goes."""
+    return performed(state, state.routes.membership.leave())
+
+
+def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
+    """Nobody answered at an address, or nobody who may."""
+    effects = performed(state, state.routes.membership.dial_failed(address, now))
+    return [*effects, *_parents_changed(state, now)]
+
+
+def performed(state: BrokerState, steps: Iterable[Step]) -> list[Effect]:
+    """Return what the overlay wants done."""
+    state.routes.is_stirred = True
+    effects: list[Effect] = []
+    for step in steps:
+        match step:
+            case Connect(address):
+                effects.append(Dial(address))
+            case Ask(node, target, number):
+                effects += _sent(state, node, FindClosest(number, node_id_to_bytes(target)))
+            case Spread(to, about, alive):
+                effects += _sent(state, to, Announce(NodeRecord(about.key, about.address), alive))
+            case Dropped():
+                pass  # the link stays: the other side may count on it
+            case _:
+                assert_never(step)
+    return effects
+
+
+def tell_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
+    """Answer a broker that asks who stands near a point of the ring."""
+    near = state.routes.membership.answer(node_id_from_bytes(message.target))
+    records = [NodeRecord(contact.key, contact.address) for contact in near]
+    return [Send(link.id, encode(Nodes(message.id, records)))]
+
+
+def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
+    """Look into an answer to our own question."""
+    contacts = [Contact.of(record.key, record.address) for record in message.nodes]
+    node = state.routes.node_of[link.id]
+    return performed(state, state.routes.membership.reply(node, message.id, contacts, now))
+
+
+def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
+    """Look into news of a broker; a peer is believed about itself alone."""
+    about = Contact.of(message.node.key, message.node.address)
+    node = state.routes.node_of[link.id]
+    steps = state.routes.membership.heard(node, about, message.alive, now)
+    return [*performed(state, steps), *_parents_changed(state, now)]
+
+
+def _sent(state: BrokerState, node: NodeId, message: Message) -> list[Effect]:
+    link = state.routes.link_to(node)
+    return [] if link is None else [Send(link, encode(message))]
+
+
+# ------------------------------------------------------------ rendezvous
+
+
+def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
+    """Let every type find its way again."""
+    routes = state.routes
+    routes.stir(now)
+    return told(state, routes.book.parents_changed())
+
+
+def _taken_over(state: BrokerState, gone: NodeId, now: Instant) -> list[Effect]:
+    """Use what a rendezvous that is gone had given to this broker, where this broker now follows it."""
+    routes = state.routes
+    replicas = routes.store.promoted(
+        gone, lambda type_id: routes.overlay.next_hop(node_id_of_type(type_id)) is None
+    )
+    return [effect for replica in replicas for effect in _promoted(state, replica, now)]
+
+
+def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect]:
+    """Use a replica as soon as there is a link to its holder; dial it if there is none."""
+    routes = state.routes
+    holder = replica.holder
+    contact = routes.contacts.get(holder) if isinstance(holder, int) else None  # type: ignore[call-overload]  # NodeId is an int
+    if contact is None or contact.node == routes.membership.own.node:
+        return []
+    routes.to_adopt.setdefault(contact.node, []).append(replica)
+    if contact.node in routes.neighbours:
+        return _adopted(state, contact.node, now)
+    return [Note("rendezvous-taken-over", {"type": replica.type_id.hex()}), Dial(contact.address)]
+
+
+def _adopted(state: BrokerState, node: NodeId, now: Instant) -> list[Effect]:
+    effects: list[Effect] = []
+    for replica in state.routes.to_adopt.pop(node, ()):
+        effects += told(
+            state,
+            state.routes.book.adopt(node, replica.type_id, replica.entries, offers=replica.offers, now=now),
+        )
+    return effects

@@ -1,0 +1,81 @@
+"""How does what the routing book wants told become a message, and the other way round?
+
+The book speaks of hops and entries; brokers send interests, offers, renewals
+and requests for more. An interest carries the request that caused it and the
+certificates behind it, so that any broker on the way can verify it (C9). The
+proof of a local interest is looked up when it is sent: whoever still stands
+for it, with the latest request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from maia.routing.hops import Entry, Tell, TellInterest, TellOffer, TellRenew, TellResync
+from maia.wire.filters import filter_from_bytes, filter_to_bytes
+from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
+
+__all__ = ["NO_PROOF", "Proof", "ProofOf", "entry_of", "messages_of", "wanted_of"]
+
+_CREDENTIALS_MAX: Final = 256
+_INTEREST_BYTES: Final = 1 << 20
+"""From this size on, an interest is told in several messages; each stays far below what a peer reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The signed request behind an interest or an offer, and the certificates behind the request."""
+
+    request: bytes | None = field(repr=False)
+    credentials: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+NO_PROOF: Final = Proof(None)
+
+ProofOf = Callable[[object], Proof]
+"""Finds the proof that belongs to the baggage of an entry."""
+
+
+def messages_of(tell: Tell, proof_of: ProofOf) -> Iterator[Message]:
+    """Yield the messages that say what the book wants said, in the order in which it counts."""
+    match tell:
+        case TellInterest(_, type_id, add, remove):
+            yield from _interests(type_id, [wanted_of(entry, proof_of) for entry in add], list(remove))
+        case TellOffer(_, type_id, stands, baggage):
+            proof = proof_of(baggage) if stands else NO_PROOF
+            yield Offer(type_id, stands, proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
+        case TellRenew(_, entries, digest):
+            yield Renew(entries, digest)
+        case TellResync():
+            yield Resync()
+        case _:
+            assert_never(tell)
+
+
+def wanted_of(entry: Entry, proof_of: ProofOf) -> Wanted:
+    """Return an entry of the book as it travels."""
+    proof = proof_of(entry.baggage)
+    credentials = list(proof.credentials[:_CREDENTIALS_MAX])
+    return Wanted(entry.id, filter_to_bytes(entry.predicate), proof.request, credentials)
+
+
+def entry_of(wanted: Wanted) -> Entry:
+    """Return what a peer wants as an entry of the book; the proof is its baggage, verified or not."""
+    proof = Proof(wanted.proof, tuple(wanted.credentials))
+    return Entry(wanted.id, filter_from_bytes(wanted.filter), proof)
+
+
+def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterator[Interest]:
+    # What is added goes first: between two messages the peer wants too much, and never too little.
+    some: list[Wanted] = []
+    size = 0
+    for wanted in add:
+        more = len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
+        if some and size + more > _INTEREST_BYTES:
+            yield Interest(type_id, some, [])
+            some, size = [], 0
+        some.append(wanted)
+        size += more
+    yield Interest(type_id, some, remove)
