@@ -62,6 +62,7 @@ class ViewClass:
     view: View = field(repr=False)
     event_type: VerifiedType = field(repr=False)
     routed: Predicate = field(repr=False)
+    """Matched here: admits whatever the View shows."""
     members: dict[LinkId, list[int]] = field(default_factory=dict)
     see: See | None = field(default=None, repr=False)
 

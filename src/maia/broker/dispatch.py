@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from maia.broker.closing import forget_link
 from maia.broker.edge import refusal_effects
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
@@ -24,11 +23,10 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.types import definition_to_bytes
 from maia.wire.codec import encode
-from maia.wire.effects import Close, Effect, Note, Send
+from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Advertise,
     Announce,
-    Bye,
     Carried,
     Ended,
     Failed,
@@ -109,11 +107,6 @@ def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) 
     return []  # that it was heard is all it says
 
 
-def _hear_bye(state: BrokerState, link: Link, message: Bye, now: Instant) -> list[Effect]:
-    fields = {"link": link.id, "peer": str(link.peer), "code": message.code}
-    return [Note("bye", fields), Close(link.id, message.code), *forget_link(state, link, now)]
-
-
 def _tell_type(state: BrokerState, link: Link, message: TypeQuery, _now: Instant) -> list[Effect]:
     known = state.types.named(type_from_bytes(message.name))
     definitions = [definition_to_bytes(version.signed) for version in known]
@@ -123,7 +116,6 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, _now: Instant
 _OF_ANYBODY: Final[Mapping[type, _Handler]] = {
     Ping: _say_pong,
     Pong: _hear_pong,
-    Bye: _hear_bye,
     TypeQuery: _tell_type,
 }
 

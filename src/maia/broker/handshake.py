@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from maia.broker.closing import close_link
-from maia.broker.peers import broker_ready, superseded
+from maia.broker.peers import broker_known, broker_ready, superseded
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
 from maia.broker.sessions import Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -111,7 +111,7 @@ def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
 def _joined(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Make a broker a neighbour; of two links to it, one has to go."""
     loser = superseded(state, link)
-    effects = [] if loser is link else broker_ready(state, link, now)
+    effects = broker_known(state, link, now) if loser is link else broker_ready(state, link, now)
     if loser is not None:
         effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
     return effects

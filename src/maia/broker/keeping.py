@@ -39,9 +39,10 @@ def reload_kept(state: BrokerState, kept: Mapping[str, bytes], now: Instant) -> 
 def keep_certificates(state: BrokerState) -> list[Effect]:
     """Keep the certificates that were verified most recently, if there are new ones."""
     known = state.certificates.exported()[-_KEPT_MAX:]
-    if len(known) == state.certificates_kept:
+    newest = {signed.id for signed in known}
+    if newest == state.certificates_kept:
         return []
-    state.certificates_kept = len(known)
+    state.certificates_kept = newest
     data = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
     return [Keep(KEPT_CERTIFICATES, data)]
 

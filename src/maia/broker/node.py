@@ -28,6 +28,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import decode
 from maia.wire.effects import (
+    Close,
     Count,
     DialFailed,
     Effect,
@@ -39,6 +40,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
+from maia.wire.messages import Bye
 
 __all__ = ["Broker"]
 
@@ -118,12 +120,18 @@ class Broker:
         link.heard_at, link.asked_at = now, None
         try:
             message = decode(data)
+            if isinstance(message, Bye):
+                return self._heard_bye(link, message, now)
             if link.is_ready:
                 return answer(self._state, link, message, now)
             return step_of(link, message)(self._state, link, message, now)
         except MaiaError as problem:
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
             return [refused, *close_link(self._state, link, problem, now)]
+
+    def _heard_bye(self, link: Link, message: Bye, now: Instant) -> list[Effect]:
+        fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
+        return [Note("bye", fields), Close(link.id, message.code), *forget_link(self._state, link, now)]
 
     def _closed(self, link: Link | None, now: Instant) -> list[Effect]:
         if link is None:
@@ -136,5 +144,8 @@ class Broker:
         if self._state.routes.is_stirred:
             ask_to_look_at_routing(self._state, now)
         kept, self._state.to_keep = self._state.to_keep, []
+        for effect in effects:
+            if type(effect) is Count:
+                self._state.counters[effect.name] += effect.amount
         wake = self._state.deadlines.to_promise()
         return [*kept, *effects, *([] if wake is None else [WakeAt(wake)])]

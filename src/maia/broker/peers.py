@@ -25,6 +25,7 @@ from maia.wire.messages import Announce, FindClosest, Message, NodeRecord, Nodes
 
 __all__ = [
     "broker_gone",
+    "broker_known",
     "broker_ready",
     "dial_failed",
     "hear_announce",
@@ -50,6 +51,12 @@ def superseded(state: BrokerState, link: Link) -> Link | None:
     if before.instance != link.instance:
         return before
     return before if _dialler(state, link) < _dialler(state, before) else link
+
+
+def broker_known(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """A broker that is a neighbour already has answered at an address that we dialled."""
+    contact = Contact.of(link.peer.key, link.address or "")
+    return performed(state, state.routes.membership.confirmed(contact, now, dialled=link.dialled))
 
 
 def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -17,6 +17,7 @@ from maia.credentials import Action, VerifiedChain, find_chains
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Predicate, covers
 from maia.types import type_id
+from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
 __all__ = ["is_to_be_verified", "proved_filter", "prove_offer"]
@@ -38,7 +39,11 @@ def proved_filter(
     chains = _chains(state, kind, proof, Action.SUBSCRIBE, now)
     granted = AnyOf(tuple(chain.authority.restriction for chain in chains))
     # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
-    return wanted if covers(wide=granted, narrow=wanted) else AllOf((wanted, granted))
+    if covers(wide=granted, narrow=wanted):
+        return wanted
+    narrowed = AllOf((wanted, granted))
+    filter_to_bytes(narrowed)  # refused if it could not be passed on
+    return narrowed
 
 
 def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> None:

@@ -7,6 +7,7 @@ only identifiers and interests are left.
 
 from __future__ import annotations
 
+from maia.broker.audience import Audience
 from maia.broker.refusals import FrameTooLarge
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
@@ -16,6 +17,7 @@ from maia.broker.state import BrokerState
 from maia.broker.subscription import look_at_entry
 from maia.broker.transit import Transit, from_carried, written_as
 from maia.events import Frame, Instant
+from maia.types import TransitKindMismatch
 from maia.wire.codec import encode
 from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Count, Effect, LinkId, Send
@@ -40,7 +42,11 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
 
 def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> list[Effect]:
     """Take a frame from another broker to everybody else who may have a part of it."""
-    transit = from_carried(message, state.types.kinds(message.type_id))
+    try:
+        transit = from_carried(message, state.types.kinds(message.type_id))
+    except TransitKindMismatch as problem:
+        # Whoever passed it on may not know the type, so the frame ends here and the link does not.
+        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     return _sent(state, transit, source=link.id)
 
 
@@ -50,8 +56,15 @@ def _sent(state: BrokerState, transit: Transit, *, source: LinkId | None = None)
     if unseen is None:
         return [Count("maia_duplicates_total")]
     audience = state.audiences.get(unseen.type_id)
-    here = [] if audience is None else list(audience.deliver(unseen))
+    here = [] if audience is None else _delivered(state, audience, unseen)
     return [*here, *forward(state, unseen, source=source)]
+
+
+def _delivered(state: BrokerState, audience: Audience, transit: Transit) -> list[Effect]:
+    """Deliver a frame to local subscribers, unless a later one of its stream was: order comes first."""
+    if not state.routes.order.is_next(transit.publisher.key, transit.stream, transit.sequence):
+        return [Count("maia_late_frames_total")]
+    return list(audience.deliver(transit))
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.broker.order import StreamOrder
 from maia.broker.settings import BrokerSettings
 from maia.broker.transit import Transit
 from maia.credentials import Principal
@@ -54,6 +55,7 @@ class Routes:
     membership: Membership
     book: RoutingBook
     seen: DuplicateMemory
+    order: StreamOrder
     replicas: ReplicaSender
     store: ReplicaStore
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
@@ -105,7 +107,12 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
     limits, lease_us = settings.limits, settings.lease_s * 1_000_000
     book = RoutingBook(
         parent_of=lambda type_id: membership.overlay.next_hop(node_id_of_type(type_id)),
-        limits=BookLimits(lease_us=lease_us, told_by_neighbour_max=limits.interests_per_peer),
+        limits=BookLimits(
+            lease_us=lease_us,
+            told_by_neighbour_max=limits.interests_per_peer,
+            # Never the limit that is reached: what clients may have is counted at their links.
+            local_entries_max=limits.links * limits.subscriptions_per_client,
+        ),
         matcher=MatchIndex,
         with_local_targets=False,
     )
@@ -116,6 +123,7 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         membership=membership,
         book=book,
         seen=seen,
+        order=StreamOrder(limits.streams),
         replicas=ReplicaSender(book, repeat_us=lease_us // 3),
         store=ReplicaStore(lease_us=lease_us, per_sender_max=limits.interests_per_peer),
     )

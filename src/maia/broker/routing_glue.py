@@ -21,10 +21,12 @@ from maia.broker.transit import Transit
 from maia.credentials import certificate_to_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.routing.hops import LOCAL, Entry, Tell
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.filters import FilterTooLong, filter_to_bytes
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
 
 __all__ = [
@@ -51,8 +53,17 @@ _OFFER = b"offer"
 def class_joined(state: BrokerState, type_id: bytes, view_class: ViewClass, now: Instant) -> list[Effect]:
     """Tell others that somebody here wants something new."""
     state.routes.stir(now)
-    entry_id = view_class.key[:_ID_BYTES]
-    return told(state, state.routes.book.local_subscribe(type_id, entry_id, view_class.routed, view_class))
+    entry_id, wanted = view_class.key[:_ID_BYTES], _tellable(view_class.routed)
+    return told(state, state.routes.book.local_subscribe(type_id, entry_id, wanted, view_class))
+
+
+def _tellable(wanted: Predicate) -> Predicate:
+    """Return a filter that fits into a message: one that is too long asks others for everything."""
+    try:
+        filter_to_bytes(wanted)
+    except FilterTooLong:
+        return ALWAYS
+    return wanted
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:

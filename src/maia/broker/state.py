@@ -67,7 +67,7 @@ class BrokerState:
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)
     counters: Counter[str] = field(default_factory=Counter)
     pings: int = 0
-    certificates_kept: int = 0
+    certificates_kept: set[bytes] = field(default_factory=set)
     is_draining: bool = False
 
     def ready_links(self) -> Iterable[Link]:

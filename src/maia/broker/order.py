@@ -1,0 +1,37 @@
+"""Does this frame come after those of its stream that were delivered?
+
+While the tree of a type changes, a later frame may overtake an earlier one on
+another way. Subscribers get each publisher's frames in their order: a frame
+that comes too late is left out, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+__all__ = ["StreamOrder"]
+
+
+class StreamOrder:
+    """The last frame of each stream that was delivered here, for a bounded number of streams."""
+
+    __slots__ = ("_last", "_streams_max")
+
+    def __init__(self, streams_max: int) -> None:
+        """Begin with nothing delivered."""
+        self._last: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        self._streams_max = streams_max
+
+    def is_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+        """Take note of a frame; say whether no later one was delivered before it.
+
+        Other rows of the same frame are not too late.
+        """
+        key = (publisher, stream)
+        if sequence < self._last.get(key, 0):
+            return False
+        self._last[key] = sequence
+        self._last.move_to_end(key)
+        if len(self._last) > self._streams_max:
+            self._last.popitem(last=False)
+        return True
