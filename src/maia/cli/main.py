@@ -15,7 +15,7 @@ from typing import Final
 
 import typer
 
-from maia.cli import benchmarks, broker, cert, demo, explain, filters, key, status, types
+from maia.cli import benchmarks, broker, cert, demo, explain, filters, key, publish, status, subscribe, types
 from maia.cli.output import fail
 from maia.errors import MaiaError
 
@@ -38,6 +38,8 @@ app.add_typer(types.app, name="type")
 app.add_typer(filters.app, name="filter")
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
+app.command(name="publish", epilog=publish.EXAMPLES)(publish.publish)
+app.command(name="subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
 app.command(name="status", epilog=status.EXAMPLES)(status.status)
 app.command(name="demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command(name="bench", epilog=benchmarks.EXAMPLES)(benchmarks.bench)

@@ -18,10 +18,12 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.membership import Membership, WaitS, membership
 from maia.cli.output import answer
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
+    from maia.credentials import Owner
     from maia.events import Attribute
     from maia.types import Change, SignedDefinition, TypeDefinition, VerifiedType
 
@@ -165,6 +167,88 @@ def show(definition: Annotated[Path, typer.Argument()], as_json: AsJson = False)
         _record(found.definition) | {"signer": str(found.signer), "id": found.id.hex()},
         as_json=as_json,
     )
+
+
+@app.command(
+    epilog="Examples: maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type; "
+    "maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key "
+    "--credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type"
+)
+def fetch(
+    name: Annotated[str, typer.Argument(help="The readable name, such as uk.gov.pito.Numberplate.")],
+    owner: Annotated[str, typer.Option("--owner", help="Whose type it is: key, .pub file or quorum:….")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="ADDRESS|FOLDER", help="A broker, or a folder of *.type files.")
+    ],
+    out: Out,
+    version: Annotated[
+        str | None, typer.Option(help="Default: the newest of a folder, and 0 of a broker.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", "-k", help="To ask a broker: who is asking.")] = None,
+    credentials: Annotated[
+        list[Path] | None, typer.Option("--credentials", help="To ask a broker: files, or folders of *.cert.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option("--network", envvar="MAIA_NETWORK", help="To ask a broker: its network.")
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="To ask a broker: the owner."),
+    ] = None,
+    wait_s: WaitS = 30.0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a definition, and verify it against the owner's key, whoever handed it over."""
+    from maia.runtime.type_folder import TypeFolder
+
+    whose = read_owner(owner)
+    if Path(source).is_dir():
+        lineage = TypeFolder(Path(source)).find(owner=whose, name=name, version=version, at=moment(None))
+    else:
+        if key is None or network is None or coordinator is None:
+            raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
+        member = membership(
+            key=key, network=network, coordinator=coordinator, credentials=credentials or [],
+            brokers=[source], wait_s=wait_s,
+        )  # fmt: skip
+        lineage = _fetched(member, whose, name, version)
+    _save_lineage(lineage, out, force=force, as_json=as_json)
+
+
+def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
+    import asyncio
+
+    from maia.credentials import FIRST_VERSION, TypeName
+    from maia.runtime.type_folder import verified_lineage
+    from maia.runtime.type_query import fetch_definitions
+
+    wanted = TypeName(owner, name, version or FIRST_VERSION)
+    found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))
+    return verified_lineage(found, owner=owner, name=name, version=wanted.version, at=moment(None))
+
+
+def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, as_json: bool) -> None:
+    """Write the version that was asked for, and beside it those it was made from."""
+    from maia.types import definition_to_text
+
+    before = [out.with_name(f"{out.stem}.{one.name.version}{out.suffix}") for one in lineage[:-1]]
+    for path, one in zip([*before, out], lineage, strict=True):
+        write_new(path, definition_to_text(one.signed), overwrite=force)
+    newest = lineage[-1]
+    lines = [
+        *_lines(newest.definition),
+        "verified     the signature and every right it needs hold",
+        *(f"made from    {path}" for path in before),
+        f"written to   {out}",
+    ]
+    record = _record(newest.definition) | {
+        "verified": True,
+        "id": newest.id.hex(),
+        "file": str(out),
+        "previous_files": [str(path) for path in before],
+    }
+    answer(lines, record, as_json=as_json)
 
 
 def _save(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) -> None:

@@ -1,0 +1,132 @@
+"""Who is connecting, to which network, through which broker?
+
+`maia publish`, `maia subscribe` and `maia type fetch` take the same options;
+what is the same for every command of a day can be said once, in the
+environment.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from maia.cli.inputs import moment, read_certificates, read_definition, read_owner
+from maia.cli.key import open_key
+
+if TYPE_CHECKING:
+    from maia.client import ClientSettings
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey
+    from maia.runtime.client_api import Client
+    from maia.types import SignedDefinition, VerifiedType
+
+__all__ = [
+    "Brokers",
+    "Coordinator",
+    "CredentialFiles",
+    "Definition",
+    "Membership",
+    "Network",
+    "Previous",
+    "WaitS",
+    "history_of",
+    "membership",
+    "verified",
+]
+
+Definition: TypeAlias = Annotated[
+    Path, typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`.")
+]
+Previous: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
+]
+CredentialFiles: TypeAlias = Annotated[
+    list[Path],
+    typer.Option("--credentials", help="Certificates: files, or folders of *.cert. May be repeated."),
+]
+Network: TypeAlias = Annotated[
+    str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
+]
+Coordinator: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--coordinator", envvar="MAIA_COORDINATOR", help="The network's owner: key, .pub file or quorum:…."
+    ),
+]
+Brokers: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--broker",
+        envvar="MAIA_ADDRESS",
+        metavar="ADDRESS",
+        help="A broker, such as 127.0.0.1:7400; give several to go on when one fails.",
+    ),
+]
+WaitS: TypeAlias = Annotated[
+    float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A member of a network, ready to connect."""
+
+    key: SigningKey = field(repr=False)
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    brokers: tuple[str, ...]
+    wait_s: float
+
+    def settings(self) -> ClientSettings:
+        """Return what a session of this member is told."""
+        from maia.client import ClientSettings
+
+        return ClientSettings(self.network, self.brokers, self.credentials)
+
+    def connect(self) -> AbstractAsyncContextManager[Client]:
+        """Connect through the first broker that answers and proves its own right to connect."""
+        from maia.runtime.client_api import connect
+
+        return connect(
+            self.brokers,
+            key=self.key,
+            network=self.network,
+            credentials=self.credentials,
+            timeout_s=self.wait_s,
+        )
+
+
+def membership(
+    *,
+    key: Path,
+    network: str,
+    coordinator: str,
+    credentials: list[Path],
+    brokers: list[str],
+    wait_s: float,
+) -> Membership:
+    """Open the key and the certificates that the options name."""
+    from maia.credentials import NetworkName
+
+    name = NetworkName(read_owner(coordinator), network)
+    return Membership(open_key(key), name, tuple(read_certificates(credentials)), tuple(brokers), wait_s)
+
+
+def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:
+    """Read a definition after those it was made from."""
+    return [read_definition(path) for path in [*(previous or ()), definition]]
+
+
+def verified(history: list[SignedDefinition]) -> VerifiedType:
+    """Verify a definition after those it was made from; the last one is what is meant."""
+    from maia.types import verify_definition
+
+    now = moment(None)
+    found = verify_definition(history[0], at=now)
+    for signed in history[1:]:
+        found = verify_definition(signed, at=now, previous=found)
+    return found

@@ -1,0 +1,49 @@
+"""Which definitions of a type does a broker hand out?
+
+The broker is the type registry's counter, not its authority: what it hands
+out is checked by whoever asked (`type_folder.verified_lineage`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from maia.client import ClientSession, ClientSettings, Connected, Disconnected, NotConnected, TypeTold
+from maia.credentials import SigningKey, TypeName
+from maia.runtime.clock import system_now
+from maia.runtime.node_runner import NodeRunner
+from maia.types import SignedDefinition, definition_from_bytes
+
+__all__ = ["fetch_definitions"]
+
+
+async def fetch_definitions(
+    key: SigningKey, settings: ClientSettings, name: TypeName, *, timeout_s: float
+) -> tuple[SignedDefinition, ...]:
+    """Ask a broker for a version and those it was made from; nothing of the answer is verified."""
+    session = ClientSession(key, settings, random=os.urandom)
+    told: asyncio.Future[TypeTold] = asyncio.get_running_loop().create_future()
+
+    def take_notices() -> None:
+        for notice in session.take_notices():
+            match notice:
+                case Connected():
+                    runner.perform(session.ask_for_type(name, system_now())[1])
+                case TypeTold() if not told.done():
+                    told.set_result(notice)
+                case Disconnected(problem=problem, is_final=True) if not told.done():
+                    told.set_exception(problem)
+
+    runner = NodeRunner(session, key, after_inputs=take_notices)
+    async with runner.running():
+        runner.perform(session.start(system_now()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await told
+        except TimeoutError:
+            where = "`, `".join(settings.addresses)
+            raise NotConnected(f"no broker at `{where}` answered in {timeout_s:g} seconds") from None
+        finally:
+            await runner.drain(session.close(system_now()))
+    return tuple(definition_from_bytes(data) for data in answer.definitions)
