@@ -1,15 +1,13 @@
-"""How does a broker run as a process?
+"""How does a broker come to life?
 
 It binds its address, restores what it kept, and then answers whoever
-connects, until it is told to stop. `maia broker` calls `serve_broker`; tests
-and demonstrations run several of them in one process with `run_broker`.
+connects, until its body ends. `maia broker` runs one in a process of its own;
+tests and demonstrations run several of them in one process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +22,7 @@ from maia.runtime.node_runner import NodeRunner
 from maia.runtime.records import Records
 from maia.runtime.stores import MemoryStore, Store
 
-__all__ = ["RunningBroker", "run_broker", "serve_broker"]
+__all__ = ["RunningBroker", "run_broker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +70,3 @@ async def run_broker(
                 yield RunningBroker(bound, broker, runner, clock)
             finally:
                 await runner.drain(broker.drain(clock()))
-
-
-async def serve_broker(
-    key: SigningKey,
-    settings: BrokerSettings,
-    *,
-    listen: str | None = None,
-    store: Store | None = None,
-    limits: LinkLimits | None = None,
-    records: Records | None = None,
-    ready: Callable[[RunningBroker], None] = lambda _running: None,
-) -> None:
-    """Run a broker until the process is told to stop, by SIGTERM or Ctrl-C."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    try:
-        async with run_broker(
-            key, settings, listen=listen, store=store, limits=limits, records=records
-        ) as running:
-            ready(running)
-            await stopped.wait()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

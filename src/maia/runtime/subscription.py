@@ -90,6 +90,20 @@ class Subscription:
             self._rows.extend(_rows_of(await self._next_frame(), self.event_type))
         return self._rows.popleft()
 
+    async def some(self, most: int, *, timeout_s: float | None = None) -> list[ReceivedEvent]:
+        """Return events that have arrived, at most so many; wait for one, or for `timeout_s` and none.
+
+        Without a timeout, nothing is returned only when the subscription or
+        the client has been closed.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                first = await anext(self)
+        except (TimeoutError, StopAsyncIteration):
+            return []
+        more = [self._rows.popleft() for _ in range(min(most - 1, len(self._rows)))]
+        return [first, *more]
+
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
         while True:
