@@ -212,9 +212,7 @@ class SimulatedNetwork:
         )
         check_is_minimal([entry.predicate for entry in told], others if is_audience else [])
         any_offer = any(book.offers(hop, type_id) for hop in hops)
-        assert book.told(receiver, type_id)[1] == (
-            any_offer and self.parents[(sender, type_id)] == receiver
-        )
+        assert book.told(receiver, type_id)[1] == (any_offer and self.parents[(sender, type_id)] == receiver)
 
 
 def check_is_minimal(told: list[Predicate], wanted: list[Predicate]) -> None:

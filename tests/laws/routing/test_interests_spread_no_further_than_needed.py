@@ -1,0 +1,149 @@
+"""Whatever happens in whatever order: at rest, the network routes as if everybody knew everything.
+
+Each step changes a small network of routing books and lets some tells arrive,
+from any queue. At the end `SimulatedNetwork.check` compares it with global
+knowledge: publications come to every broker with a matching client, once, and
+nowhere else; both ends of each link agree; nothing is told that covering
+makes needless.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maia.events import AttributeUid, Event, Kind
+from maia.predicates import Predicate
+from support.predicates import conjunctions, events, predicates
+from support.routing import TYPES, SimulatedNetwork
+
+pytestmark = pytest.mark.laws
+
+KINDS = {AttributeUid("speed"): Kind.INT, AttributeUid("plate"): Kind.STRING}
+ENTRIES = 10
+
+Step = tuple[str, int, int, int, Predicate, int]
+
+WHAT = (
+    *("subscribe",) * 5,
+    *("unsubscribe",) * 3,
+    *("advertise",) * 3,
+    *("unadvertise", "crash", "start", "choose parents", "reconnect"),
+)
+
+
+def steps(filters: st.SearchStrategy[Predicate]) -> st.SearchStrategy[list[Step]]:
+    """Draw what happens: what, where, which type, under which number, which filter, and what arrives."""
+    step = st.tuples(
+        st.sampled_from(WHAT),
+        st.integers(0, 5),
+        st.integers(0, 1),
+        st.integers(0, ENTRIES - 1),
+        filters,
+        st.integers(0, 12),
+    )
+    return st.lists(step, min_size=3, max_size=30)
+
+
+def perform(network: SimulatedNetwork, brokers: int, step: Step) -> None:
+    what, where, which, number, predicate, _ = step
+    up = sorted(network.books)
+    broker, type_id = up[where % len(up)], TYPES[which]
+    match what:
+        case "subscribe":
+            network.subscribe(broker, type_id, number, predicate)
+        case "unsubscribe":
+            network.unsubscribe(broker, type_id, number)
+        case "advertise":
+            network.advertise(broker, type_id, number % 2)
+        case "unadvertise":
+            network.unadvertise(broker, type_id, number % 2)
+        case "crash" if len(up) > 1:
+            network.crash(broker)
+        case "start" if len(up) < brokers:
+            network.start(next(one for one in range(brokers) if one not in up))
+        case "reconnect" if len(up) > 1:
+            other = next(one for one in up if one != broker)
+            network.cut(broker, other)
+            network.deliver(number)
+            network.connect(broker, other)
+        case _:
+            network.choose_parents()
+
+
+def run(brokers: int, happens: list[Step], random: Random) -> SimulatedNetwork:
+    network = SimulatedNetwork(brokers, random)
+    for step in happens:
+        perform(network, brokers, step)
+        network.deliver(step[-1])
+    return network
+
+
+@given(
+    st.integers(1, 6),
+    steps(conjunctions(KINDS, max_size=3)),
+    st.lists(events(KINDS), min_size=3),
+    st.randoms(),
+)
+def test_at_rest_every_publication_comes_to_those_who_want_it_once(
+    brokers: int, happens: list[Step], published: list[Event], random: Random
+) -> None:
+    run(brokers, happens, random).check(published[:6])
+
+
+@given(
+    st.integers(2, 5),
+    steps(predicates(KINDS, max_leaves=4)),
+    st.lists(events(KINDS), min_size=3),
+    st.randoms(),
+)
+def test_filters_of_any_shape_are_routed_without_loss(
+    brokers: int, happens: list[Step], published: list[Event], random: Random
+) -> None:
+    network = run(brokers, happens, random)
+    network.deliver()
+    for event in published[:6]:
+        for (broker, type_id), advertisements in network.publishers.items():
+            if advertisements:
+                network.check_publication(broker, type_id, event)
+
+
+@given(
+    st.integers(2, 5),
+    steps(conjunctions(KINDS, max_size=2)),
+    st.lists(events(KINDS), min_size=3),
+    st.randoms(),
+)
+def test_what_a_link_lost_is_found_and_told_again(
+    brokers: int, happens: list[Step], published: list[Event], random: Random
+) -> None:
+    network = SimulatedNetwork(brokers, random)
+    for step in happens:
+        perform(network, brokers, step)
+        network.lose_one_tell()
+        network.deliver(step[-1])
+    for _ in range(6):
+        network.deliver()
+        network.tick(seconds=21)
+    network.check(published[:4])
+
+
+@given(st.integers(2, 5), steps(conjunctions(KINDS, max_size=2)), st.randoms())
+def test_a_network_in_which_everybody_leaves_forgets_everything(
+    brokers: int, happens: list[Step], random: Random
+) -> None:
+    network = run(brokers, happens, random)
+    for broker, type_id, entry in list(network.subscriptions):
+        network.unsubscribe(broker, type_id, int.from_bytes(entry, "big"))
+    for (broker, type_id), advertisements in network.publishers.items():
+        for number in list(advertisements):
+            network.unadvertise(broker, type_id, number)
+    network.deliver()
+    for book in network.books.values():
+        assert book.types() == ()
+        for hop in book.neighbours():
+            link = book.link(hop)
+            assert (link.told.count, link.told.total, link.heard.count, link.heard.total) == (0, 0, 0, 0)

@@ -1,0 +1,121 @@
+"""The memory of publications: what is new, within bounds, across restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.events import ROWS_MAX
+from maia.routing.duplicates import BadMemory, DuplicateMemory, MemoryLimits
+from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
+
+KEY, STREAM = b"K" * 32, b"S" * 16
+
+
+def small(**limits: int) -> DuplicateMemory:
+    return DuplicateMemory(MemoryLimits(**limits))
+
+
+def test_a_publication_is_new_once():
+    memory = DuplicateMemory()
+    assert memory.is_new(KEY, STREAM, 0)
+    assert not memory.is_new(KEY, STREAM, 0)
+    assert memory.is_new(KEY, STREAM, 1)
+
+
+def test_publishers_and_streams_do_not_share_numbers():
+    memory = DuplicateMemory()
+    assert memory.is_new(KEY, STREAM, 0)
+    assert memory.is_new(b"k" * 32, STREAM, 0)
+    assert memory.is_new(KEY, b"s" * 16, 0)
+
+
+def test_order_does_not_matter_within_the_window():
+    memory = DuplicateMemory()
+    assert all(memory.is_new(KEY, STREAM, number) for number in (5, 3, 4, 0, 2, 1))
+    assert not any(memory.is_new(KEY, STREAM, number) for number in range(6))
+
+
+def test_rows_that_come_by_different_ways_are_each_new_once():
+    memory = DuplicateMemory()
+    assert memory.new_rows(KEY, STREAM, 0, row_set([0, 2])) == row_set([0, 2])
+    assert memory.new_rows(KEY, STREAM, 0, row_set([1, 2])) == row_set([1])
+    assert rows_in(memory.new_rows(KEY, STREAM, 0, ALL_ROWS), among=range(5)) == [3, 4]
+    assert memory.new_rows(KEY, STREAM, 0, ALL_ROWS) == 0
+
+
+def test_no_rows_are_no_publication():
+    memory = DuplicateMemory()
+    assert memory.new_rows(KEY, STREAM, 0, 0) == 0
+    assert memory.is_new(KEY, STREAM, 0)
+
+
+def test_past_the_window_what_is_missing_counts_as_seen():
+    memory = small(numbers_per_stream_max=4)
+    for number in (10, 11, 12, 13, 14):
+        assert memory.is_new(KEY, STREAM, number)
+    assert not memory.is_new(KEY, STREAM, 9), "the mark has passed it"
+    assert not any(memory.is_new(KEY, STREAM, number) for number in range(10, 15))
+
+
+def test_the_stream_that_was_silent_for_longest_is_forgotten_first():
+    memory = small(streams_max=2)
+    for stream in (b"1", b"2", b"1", b"3"):
+        memory.is_new(KEY, stream, 0)
+    assert len(memory) == 2
+    assert not memory.is_new(KEY, b"1", 0)
+    assert memory.is_new(KEY, b"2", 0)
+
+
+def test_too_many_bytes_leave_silent_streams_their_mark():
+    memory = small(bytes_max=2_000)
+    for number in range(1, 8):
+        memory.is_new(KEY, b"silent", 2 * number)
+    for number in range(1, 8):
+        memory.is_new(KEY, b"loud", 2 * number)
+    assert not any(memory.is_new(KEY, b"silent", number) for number in range(15)), "never twice"
+    assert memory._bytes <= 2_000
+
+
+def test_the_largest_frame_fits_and_is_counted():
+    memory = small(bytes_max=100_000)
+    every_other = row_set(range(0, ROWS_MAX, 2))
+    for number in range(100):
+        assert memory.new_rows(KEY, STREAM, number, every_other) == every_other
+    assert memory._bytes <= 100_000
+
+
+def test_a_restart_forgets_nothing():
+    memory = DuplicateMemory()
+    for number in (0, 1, 5):
+        memory.is_new(KEY, STREAM, number)
+    memory.new_rows(KEY, STREAM, 7, row_set([1]))
+    again = DuplicateMemory.imported(memory.exported())
+    assert [number for number in range(8) if again.new_rows(KEY, STREAM, number, row_set([1]))] == [
+        2,
+        3,
+        4,
+        6,
+    ]
+    assert again.new_rows(KEY, STREAM, 7, row_set([0, 1])) == row_set([0])
+
+
+def test_a_restart_with_smaller_limits_keeps_the_marks():
+    memory = DuplicateMemory()
+    for number in range(0, 3_000, 2):
+        memory.is_new(KEY, STREAM, number)
+    again = DuplicateMemory.imported(memory.exported(), MemoryLimits(numbers_per_stream_max=2))
+    assert not any(again.is_new(KEY, STREAM, number) for number in range(0, 3_000, 2))
+
+
+def test_the_last_number_does_not_break_the_restart():
+    memory = DuplicateMemory()
+    for number in range(1, 2_000):
+        memory.is_new(KEY, STREAM, 2**63 - number)
+    again = DuplicateMemory.imported(memory.exported())
+    assert not again.is_new(KEY, STREAM, 2**63 - 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91\x01", b"\x91\x94\xc4\x01a\xc4\x01b\xff\x90"])
+def test_what_was_not_written_by_us_is_refused(data: bytes):
+    with pytest.raises(BadMemory):
+        DuplicateMemory.imported(data)

@@ -1,0 +1,130 @@
+"""Replicas: the rendezvous node's book in other hands."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.events import Instant
+from maia.predicates import ALWAYS, parse_predicate
+from maia.routing.hops import Entry
+from maia.routing.rendezvous import BookLimits, RoutingBook
+from maia.routing.replicas import (
+    ENTRIES_PER_REPLICA_MAX,
+    Replica,
+    ReplicaSender,
+    ReplicaStore,
+    TellReplica,
+    TooManyReplicas,
+)
+from support.routing import entry_id
+
+TYPE = b"T" * 32
+NOW = Instant(0)
+LEASE_US = 60_000_000
+FAST = Entry(entry_id(1), parse_predicate("speed > 50"))
+
+
+def rendezvous(parent: str | None = None) -> RoutingBook:
+    book = RoutingBook(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=LEASE_US))
+    for hop in ("left", "right", "child"):
+        book.hop_up(hop, NOW)
+    book.heard_interest("child", TYPE, [FAST], [], NOW)
+    book.local_subscribe(TYPE, entry_id(9), ALWAYS)
+    return book
+
+
+def sender(book: RoutingBook) -> ReplicaSender:
+    return ReplicaSender(book, repeat_us=LEASE_US // 3)
+
+
+def test_each_leaf_hears_of_each_neighbour_and_not_of_local_clients():
+    tells = sender(rendezvous()).due(["left", "right"], NOW)
+    replica = Replica(TYPE, "child", (FAST,), offers=False)
+    assert tells == [TellReplica("left", replica), TellReplica("right", replica)]
+
+
+def test_only_changes_are_sent_until_everything_is_due_again():
+    book = rendezvous()
+    replicas = sender(book)
+    replicas.due(["left"], NOW)
+    assert replicas.due(["left"], Instant(1)) == []
+    book.heard_offer("child", TYPE, stands=True, baggage=None, now=NOW)
+    assert replicas.due(["left"], Instant(2)) == [TellReplica("left", Replica(TYPE, "child", (FAST,), True))]
+    assert len(replicas.due(["left"], Instant(LEASE_US))) == 1
+
+
+def test_what_is_gone_is_withdrawn():
+    book = rendezvous()
+    replicas = sender(book)
+    replicas.due(["left"], NOW)
+    book.hop_gone("child")
+    assert replicas.due(["left"], Instant(1)) == [TellReplica("left", Replica(TYPE, "child", (), False))]
+
+
+def test_a_broker_that_is_not_the_rendezvous_sends_no_replica():
+    assert sender(rendezvous(parent="right")).due(["left"], NOW) == []
+
+
+def test_a_leaf_hears_nothing_about_itself():
+    assert sender(rendezvous()).due(["child"], NOW) == []
+
+
+def test_a_neighbour_that_wants_very_much_is_said_to_want_everything():
+    book = rendezvous()
+    many = [
+        Entry(entry_id(n), parse_predicate(f"speed == {n}"))
+        for n in range(100, 101 + ENTRIES_PER_REPLICA_MAX)
+    ]
+    book.heard_interest("child", TYPE, many, [FAST.id], NOW)
+    (tell,) = sender(book).due(["left"], NOW)
+    assert [entry.predicate for entry in tell.replica.entries] == [ALWAYS]
+
+
+def test_the_follower_finds_whom_to_contact_and_what_they_want():
+    store = ReplicaStore(lease_us=LEASE_US)
+    replica = Replica(TYPE, "child", (FAST,), offers=True)
+    store.heard("root", replica, NOW)
+    assert store.promoted("somebody else", lambda type_id: True) == []
+    assert store.promoted("root", lambda type_id: False) == []
+    assert store.promoted("root", lambda type_id: True) == [replica]
+    assert len(store) == 0
+
+
+def test_replicas_end_unless_repeated():
+    store = ReplicaStore(lease_us=LEASE_US)
+    store.heard("root", Replica(TYPE, "child", (FAST,), offers=False), NOW)
+    assert store.next_due() == LEASE_US + 1
+    store.expire(Instant(LEASE_US + 1))
+    assert store.promoted("root", lambda type_id: True) == []
+    assert store.next_due() is None
+
+
+def test_an_empty_replica_removes_the_last_one():
+    store = ReplicaStore(lease_us=LEASE_US)
+    store.heard("root", Replica(TYPE, "child", (FAST,), offers=False), NOW)
+    store.heard("root", Replica(TYPE, "child", (), offers=False), NOW)
+    store.heard("root", Replica(TYPE, "never seen", (), offers=False), NOW)
+    assert len(store) == 0
+    assert store.types() == ()
+
+
+def test_nobody_sends_more_replicas_than_its_share_or_touches_anothers():
+    store = ReplicaStore(lease_us=LEASE_US, per_sender_max=1)
+    store.heard("root", Replica(TYPE, "child", (FAST,), offers=False), NOW)
+    store.heard("root", Replica(TYPE, "child", (), offers=True), NOW)
+    with pytest.raises(TooManyReplicas):
+        store.heard("root", Replica(TYPE, "another", (FAST,), offers=False), NOW)
+    store.heard("liar", Replica(TYPE, "child", (), offers=False), NOW)
+    assert len(store.promoted("root", lambda type_id: True)) == 1
+    store.heard("root", Replica(TYPE, "another", (FAST,), offers=False), NOW)
+
+
+def test_the_loss_of_the_rendezvous_loses_no_subscription():
+    former, successor = rendezvous(), RoutingBook()
+    store = ReplicaStore(lease_us=LEASE_US)
+    for tell in sender(former).due(["successor"], NOW):
+        store.heard("root", tell.replica, NOW)
+    for replica in store.promoted("root", lambda type_id: True):
+        successor.hop_up(replica.holder, NOW)
+        successor.adopt(replica.holder, replica.type_id, replica.entries, replica.offers, NOW)
+    assert successor.targets(TYPE, "publisher's side", {"speed": 60}) == {"child"}
