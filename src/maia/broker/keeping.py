@@ -8,19 +8,23 @@ signature is checked again, and what does not hold is dropped with a note.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Final
 
 import msgspec
 
+from maia.broker.routes import memory_limits
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import certificate_from_bytes, certificate_to_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.routing.duplicates import DuplicateMemory
 from maia.wire.effects import Effect, Keep, Note
 
-__all__ = ["KEPT_CERTIFICATES", "keep_certificates", "reload_kept"]
+__all__ = ["KEPT_CERTIFICATES", "KEPT_PUBLICATIONS", "keep_what_changed", "reload_kept"]
 
 KEPT_CERTIFICATES: Final = "certificates"
+KEPT_PUBLICATIONS: Final = "publications"
 _KEPT_MAX: Final = 16_384
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[bytes])
@@ -33,10 +37,35 @@ def reload_kept(state: BrokerState, kept: Mapping[str, bytes], now: Instant) -> 
         *_reload_certificates(state, kept.get(KEPT_CERTIFICATES)),
         *state.types.reload(kept, now),
         *state.requests.reload(kept, now=now, latest=latest),
+        *_reload_publications(state, kept.get(KEPT_PUBLICATIONS)),
     ]
 
 
-def keep_certificates(state: BrokerState) -> list[Effect]:
+def keep_what_changed(state: BrokerState) -> list[Effect]:
+    """Keep what makes the next start faster, and what recognises publications that were here before."""
+    return [*_keep_certificates(state), *_keep_publications(state)]
+
+
+def _keep_publications(state: BrokerState) -> list[Effect]:
+    data = state.routes.seen.exported()
+    digest = sha256(data).digest()
+    if digest == state.publications_kept:
+        return []
+    state.publications_kept = digest
+    return [Keep(KEPT_PUBLICATIONS, data)]
+
+
+def _reload_publications(state: BrokerState, data: bytes | None) -> list[Effect]:
+    if data is None:
+        return []
+    try:
+        state.routes.seen = DuplicateMemory.imported(data, memory_limits(state.settings.limits))
+    except MaiaError as problem:
+        return [Note("kept-dropped", {"name": KEPT_PUBLICATIONS, "code": problem.code})]
+    return []
+
+
+def _keep_certificates(state: BrokerState) -> list[Effect]:
     """Keep the certificates that were verified most recently, if there are new ones."""
     known = state.certificates.exported()[-_KEPT_MAX:]
     newest = {signed.id for signed in known}

@@ -15,14 +15,14 @@ from typing import Final, assert_never
 from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
 from maia.broker.handshake import check_room, open_link, step_of
-from maia.broker.keeping import keep_certificates, reload_kept
+from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.peers import dial_failed, leave, start
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.upkeep import ask_to_look_at_routing, look_at_everything, look_at_what_is_due
+from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -101,7 +101,7 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*leave(state), *keep_certificates(state)]
+        effects = [*leave(state), *keep_what_changed(state)]
         for link in list(state.links.values()):
             effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
         return self._finished(effects, now)
@@ -142,7 +142,7 @@ class Broker:
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
         if self._state.routes.is_stirred:
-            ask_to_look_at_routing(self._state, now)
+            ask_to_look_at_broker(self._state, now)
         kept, self._state.to_keep = self._state.to_keep, []
         for effect in effects:
             if type(effect) is Count:

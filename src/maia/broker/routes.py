@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.order import StreamOrder
-from maia.broker.settings import BrokerSettings
+from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.broker.transit import Transit
 from maia.credentials import Principal
 from maia.events import Instant
@@ -30,7 +30,7 @@ from maia.routing.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.wire.effects import LinkId
 
-__all__ = ["Neighbour", "Routes", "new_routes", "unseen_part"]
+__all__ = ["Neighbour", "Routes", "memory_limits", "new_routes", "unseen_part"]
 
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
@@ -116,9 +116,7 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         matcher=MatchIndex,
         with_local_targets=False,
     )
-    seen = DuplicateMemory(
-        MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
-    )
+    seen = DuplicateMemory(memory_limits(limits))
     return Routes(
         membership=membership,
         book=book,
@@ -127,6 +125,11 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         replicas=ReplicaSender(book, repeat_us=lease_us // 3),
         store=ReplicaStore(lease_us=lease_us, per_sender_max=limits.interests_per_peer),
     )
+
+
+def memory_limits(limits: BrokerLimits) -> MemoryLimits:
+    """Return how much of the publications that were here is remembered."""
+    return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
 
 
 def unseen_part(routes: Routes, transit: Transit) -> Transit | None:

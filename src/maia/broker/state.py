@@ -67,6 +67,8 @@ class BrokerState:
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)
     counters: Counter[str] = field(default_factory=Counter)
     pings: int = 0
+    keep_at: Instant | None = None
+    publications_kept: bytes = b""
     certificates_kept: set[bytes] = field(default_factory=set)
     is_draining: bool = False
 

@@ -7,6 +7,7 @@ ended, however late the clock's own tick arrives (A35).
 from __future__ import annotations
 
 from maia.broker.closing import close_link
+from maia.broker.keeping import keep_what_changed
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
@@ -20,7 +21,7 @@ from maia.wire.messages import Ping
 
 __all__ = [
     "ask_to_look_at_link",
-    "ask_to_look_at_routing",
+    "ask_to_look_at_broker",
     "look_at_everything",
     "look_at_what_is_due",
     "next_look_at_link",
@@ -50,14 +51,14 @@ def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant) -> None:
     state.deadlines.ask(at, Due(link.id, None, at))
 
 
-def ask_to_look_at_routing(state: BrokerState, now: Instant) -> None:
-    """Have routing looked at when it next has something to do by itself."""
+def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
+    """Have the broker looked at when it next has something to do by itself."""
     routes = state.routes
     routes.is_stirred = False
+    if state.keep_at is None:
+        state.keep_at = seconds_after(now, state.settings.lease_s)
     wanted = routes.next_look(now)
-    if wanted is None:
-        return
-    at = max(wanted, just_after(now))
+    at = max(state.keep_at if wanted is None else min(wanted, state.keep_at), just_after(now))
     asked = routes.look_at
     if asked is None or at < asked or asked <= now:
         routes.look_at = at
@@ -73,7 +74,7 @@ def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     if due.link is None:
-        return look_at_routing(state, now) if state.routes.look_at == due.at else []
+        return _look_at_broker(state, now) if state.routes.look_at == due.at else []
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
@@ -81,6 +82,14 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
         entry = link.subscriptions.get(due.ref) or link.advertisements.get(due.ref)
         return look_at_entry(state, link, entry, now) if entry is not None and entry.look_at == due.at else []
     return _look_at_link(state, link, now) if link.look_at == due.at else []
+
+
+def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
+    effects = look_at_routing(state, now)
+    if state.keep_at is not None and state.keep_at <= now:
+        state.keep_at = None
+        effects += keep_what_changed(state)
+    return effects
 
 
 def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
