@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.broker import NOW, SECOND, Net, connect_right
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.messages import Accepted, Bye, Greeting, Hello, Ping, Pong, Subscribe, Welcome
+from support.broker import NOW, SECOND, Net, connect_right
 
 STRANGER = SigningKey.from_seed(b"\x07" * 32)
 
@@ -132,7 +132,7 @@ def test_what_arrives_after_the_end_is_ignored() -> None:
     client.say(Subscribe(1, b"", [], []))
     assert client.closed
     assert link is not None
-    from maia.wire.effects import Received  # noqa: PLC0415 - only this test speaks past the end
+    from maia.wire.effects import Received
 
     assert running.broker.handle(Received(link, encode(Ping(1))), NOW) == []
 

@@ -1,0 +1,266 @@
+"""From a signed request to an entry that routes events, and back to nothing."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from maia.broker import BrokerLimits
+from maia.credentials import FIRST_VERSION, Action, TypeName
+from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition
+from maia.wire.messages import Deliver, Failed, TypeQuery, TypeReply
+from maia.wire.names import type_to_bytes
+from support.broker import Net, sighting
+
+BY_DAY = Comparison(NUMBERPLATE, Operator.EQ, "LC04 ABC")
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net()
+    net.broker()
+    return net
+
+
+def test_a_subscriber_sees_its_attributes_of_its_events(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    detective, statistics = net.client("Detective Smith"), net.client("statistics office")
+    for subscriber in (billing, detective, statistics):
+        subscriber.subscribe()
+    ref = camera.advertise()
+    camera.publish(ref, sighting("LC04 ABC"), sighting(SUSPECT))
+    assert [set(event) for event in billing.events()] == [{NUMBERPLATE, TIMESTAMP}] * 2
+    assert [set(event) for event in statistics.events()] == [{LOCATION, TIMESTAMP}] * 2
+    assert [event[NUMBERPLATE] for event in detective.events()] == [SUSPECT]
+
+
+def test_a_filter_narrows_what_is_delivered(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    billing.subscribe(BY_DAY)
+    camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["LC04 ABC"]
+
+
+def test_a_filter_over_a_hidden_attribute_is_refused_with_its_code(net: Net) -> None:
+    billing = net.client("billing office")
+    ref = billing.subscribe(Comparison(LOCATION, Operator.EQ, "Victoria"))
+    assert billing.code_of(ref) == "POLICY-ATTRIBUTE-NOT-READABLE"
+    assert not billing.closed
+
+
+def test_a_refusal_is_noted_with_code_and_principal_and_no_literal(net: Net) -> None:
+    detective = net.client("Detective Smith")
+    detective.advertise()
+    (fields,) = net.brokers["CCS broker"].noted("refused")
+    assert fields["code"] == "POLICY-ACTION-NOT-GRANTED" or str(fields["code"]).startswith("POLICY-")
+    assert fields["principal"] == str(detective.principal)
+    assert SUSPECT not in repr(fields)
+
+
+def test_the_restriction_is_joined_without_a_word(net: Net) -> None:
+    detective = net.client("Detective Smith")
+    ref = detective.subscribe()
+    assert detective.was_accepted(ref)
+    assert SUSPECT.encode() not in b"".join(repr(message).encode() for message in detective.heard[2:])
+
+
+def test_a_broker_knows_a_type_once_it_was_handed_over(net: Net) -> None:
+    first, second = net.client("billing office"), net.client("statistics office")
+    ref = second.subscribe(definitions=[])
+    assert second.code_of(ref) == "TYPE-UNKNOWN"
+    first.subscribe()
+    ref = second.subscribe(definitions=[])
+    assert second.was_accepted(ref)
+
+
+def test_a_type_is_not_remembered_from_a_request_that_was_refused(net: Net) -> None:
+    client = net.client("camera at Victoria")
+    assert client.code_of(client.subscribe()) is not None
+    assert net.brokers["CCS broker"].broker.status(net.now)["types"] == 0
+
+
+def test_a_type_whose_signer_may_not_install_is_refused() -> None:
+    net = Net()
+    net.broker()
+    key = net.story.keys["Detective Smith"]
+    name = TypeName(key.principal, "uk.gov.met.Suspect", FIRST_VERSION)
+    attributes = (Attribute("name", attribute_uid("1"), Kind.STRING),)
+    own = definition_to_bytes(sign_definition(TypeDefinition(name, None, attributes), key))
+    detective = net.client("Detective Smith")
+    ref = detective.subscribe(definitions=[own], event_type=name)
+    assert detective.code_of(ref) == "TYPE-INSTALL-NOT-GRANTED"
+
+
+def test_without_the_rule_an_owner_uses_its_own_type_at_once() -> None:
+    net = Net(require_install=False)
+    net.broker()
+    key = net.story.keys["Detective Smith"]
+    name = TypeName(key.principal, "uk.gov.met.Suspect", FIRST_VERSION)
+    attributes = (Attribute("name", attribute_uid("1"), Kind.STRING),)
+    own = definition_to_bytes(sign_definition(TypeDefinition(name, None, attributes), key))
+    detective = net.client("Detective Smith")
+    assert detective.was_accepted(detective.subscribe(definitions=[own], event_type=name))
+
+
+def test_a_subscriber_gets_its_own_version(net: Net) -> None:
+    """N7: what the publisher's later version adds is not in the subscriber's, and is dropped."""
+    story = net.story
+    colour = Attribute("colour", attribute_uid("77"), Kind.STRING)
+    later = sign_definition(
+        next_version(story.definition.definition, [Added(colour)], version=UUID(int=7)), story.keys["PITO"]
+    )
+    pito, ccs = net.client("PITO"), net.client("CCS")
+    ccs.subscribe()
+    both = [definition_to_bytes(story.definition), definition_to_bytes(later)]
+    ref = pito.advertise(definitions=both, event_type=later.definition.name)
+    pito.publish(ref, sighting() | {colour.uid: "red"}, kinds=later.definition.kinds)
+    pito.subscribe(event_type=later.definition.name, definitions=[])
+    pito.publish(ref, sighting() | {colour.uid: "red"}, kinds=later.definition.kinds)
+    assert [set(event) for event in ccs.events()] == [{NUMBERPLATE, TIMESTAMP, LOCATION}] * 2
+    assert [event[colour.uid] for event in pito.events()] == ["red"]
+
+
+def test_an_unsubscribed_client_hears_no_more(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    ref, published = billing.subscribe(), camera.advertise()
+    camera.publish(published, sighting())
+    billing.unsubscribe(ref)
+    camera.publish(published, sighting())
+    assert len(billing.events()) == 1
+    assert net.brokers["CCS broker"].broker.status(net.now)["audiences"] == {}
+
+
+def test_a_subscription_that_is_not_renewed_ends_with_its_lease(net: Net) -> None:
+    billing = net.client("billing office")
+    ref = billing.subscribe()
+    net.advance(59)
+    assert billing.ended_with(ref) is None
+    net.advance(2)
+    assert billing.ended_with(ref) == "UNAVAILABLE-LEASE-ENDED"
+
+
+def test_a_renewed_subscription_stands(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    ref = billing.subscribe()
+    for _ in range(5):
+        net.advance(40)
+        billing.subscribe(ref=ref)
+    camera.publish(camera.advertise(), sighting())
+    assert billing.ended_with(ref) is None
+    assert len(billing.events(ref)) == 1
+
+
+def test_a_renewal_may_change_the_filter(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    ref, published = billing.subscribe(BY_DAY), camera.advertise()
+    billing.subscribe(Comparison(NUMBERPLATE, Operator.EQ, SUSPECT), ref=ref)
+    camera.publish(published, sighting("LC04 ABC"), sighting(SUSPECT))
+    assert [event[NUMBERPLATE] for event in billing.events()] == [SUSPECT]
+
+
+def test_a_reference_stands_for_one_thing(net: Net) -> None:
+    office = net.client("billing office")
+    ref = office.subscribe()
+    office.advertise(ref=ref)
+    assert office.code_of(ref) == "INPUT-REF-TAKEN"
+    office.unadvertise(ref)
+    assert office.last(Failed).code == "INPUT-UNKNOWN-REF"
+
+
+def test_subscriptions_have_a_limit() -> None:
+    net = Net(limits=BrokerLimits(subscriptions_per_client=2, advertisements_per_client=1))
+    net.broker()
+    billing, camera = net.client("billing office"), net.client("camera at Victoria")
+    refs = [billing.subscribe() for _ in range(3)]
+    assert [billing.code_of(ref) for ref in refs] == [None, None, "UNAVAILABLE-ENTRY-QUOTA"]
+    billing.unsubscribe(refs[0])
+    assert billing.was_accepted(billing.subscribe())
+    assert [camera.code_of(camera.advertise()) for _ in range(2)] == [None, "UNAVAILABLE-ENTRY-QUOTA"]
+
+
+def test_the_same_view_is_screened_and_written_once(net: Net) -> None:
+    camera = net.client("camera at Victoria")
+    offices = [net.client("billing office") for _ in range(3)]
+    for office in offices:
+        office.subscribe()
+    sent: list[int] = []
+    send = net._send
+    net._send = lambda name, link, data: (sent.append(id(data)), send(name, link, data))[1]  # type: ignore[method-assign]  # watched
+    camera.publish(camera.advertise(), sighting())
+    delivered = [message for office in offices for message in office.all_heard(Deliver)]
+    assert len(delivered) == 3
+    assert net.brokers["CCS broker"].broker.status(net.now)["audiences"].popitem()[1]["classes"] == 1  # type: ignore[attr-defined]
+    assert len(sent) - len(set(sent)) == 2  # one object, three links
+
+
+def test_two_subscriptions_of_one_client_share_a_delivery(net: Net) -> None:
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    refs = [billing.subscribe(), billing.subscribe()]
+    camera.publish(camera.advertise(), sighting())
+    (message,) = billing.all_heard(Deliver)
+    assert message.refs == refs
+
+
+def test_a_right_that_ends_takes_the_subscription_with_it(net: Net) -> None:
+    """A35: the next frame is not delivered, however late the clock's tick comes."""
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    ref = billing.subscribe()
+    published = camera.advertise()
+    camera.publish(published, sighting())
+    end = net.story.certificates[0].certificate.validity.not_after
+    assert end is not None
+    net.now = end
+    # Rights end together in the story; leases are renewed so that only the rights are left to end.
+    billing.subscribe(ref=ref)
+    camera.advertise(ref=published)
+    camera.publish(published, sighting())
+    heard = len(billing.events())
+    net.now = Instant(end + 1)
+    camera.publish(published, sighting())
+    assert len(billing.events()) == heard
+    assert camera.bye == "POLICY-EXPIRED"
+
+
+def test_a_broker_tells_what_it_knows_of_a_type(net: Net) -> None:
+    billing = net.client("billing office")
+    name = net.story.definition.definition.name
+    billing.say(TypeQuery(9, type_to_bytes(name)))
+    assert billing.last(TypeReply) == TypeReply(9, [])
+    billing.subscribe()
+    billing.say(TypeQuery(10, type_to_bytes(name)))
+    assert billing.last(TypeReply) == TypeReply(10, [definition_to_bytes(net.story.definition)])
+
+
+def test_what_a_client_had_goes_with_its_link(net: Net) -> None:
+    billing, camera = net.client("billing office"), net.client("camera at Victoria")
+    billing.subscribe()
+    camera.advertise()
+    billing.hang_up()
+    camera.hang_up()
+    status = net.brokers["CCS broker"].broker.status(net.now)
+    assert (status["subscriptions"], status["advertisements"], status["rendezvous"]) == (0, 0, {})
+
+
+def test_credentials_shown_in_the_handshake_count_for_requests(net: Net) -> None:
+    billing = net.client("billing office")
+    assert billing.was_accepted(billing.subscribe(credentials=()))
+
+
+def test_a_request_for_another_action_breaks_the_link(net: Net) -> None:
+    billing = net.client("billing office")
+    billing.subscribe(request=billing.request(Action.PUBLISH))
+    assert billing.bye == "PROTOCOL-REQUEST"
+
+
+def test_evidence_that_changed_is_asked_again(net: Net) -> None:
+    billing = net.client("billing office")
+    ref = billing.subscribe()
+    running = net.brokers["CCS broker"]
+    net._perform(running, running.broker.evidence_changed(net.now))
+    net.settle()
+    assert billing.ended_with(ref) is None
+    assert not billing.closed
