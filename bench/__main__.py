@@ -14,9 +14,9 @@ from harness import (
     BUSY_CORES_WORTH_A_WARNING,
     QUICK,
     THOROUGH,
+    Answer,
     Benchmark,
     Effort,
-    Result,
     UnknownBenchmark,
     all_benchmarks,
     busy_cores,
@@ -83,8 +83,8 @@ def _run_all(benchmarks: Sequence[Benchmark], *, effort: Effort, as_json: bool) 
             PAGE.write_text(performance_page(), encoding="utf-8")
 
 
-def _run_one(benchmark: Benchmark, *, effort: Effort, as_json: bool) -> list[Result]:
-    results = []
+def _run_one(benchmark: Benchmark, *, effort: Effort, as_json: bool) -> list[Answer]:
+    results: list[Answer] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=ON_STDERR, transient=True, disable=not ON_STDERR.is_terminal) as progress:
         bar = progress.add_task(f"#{benchmark.number} {benchmark.name}: preparing", total=None)

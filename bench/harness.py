@@ -86,14 +86,25 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A ratio that needs no clock: one value, or one per repetition."""
+    """A ratio that needs no clock here: one value, or one per repetition; absolute times beside it."""
 
     case: str
     values: Sequence[float]
     target: Target
+    ours_us: Sequence[float] = ()
+    peer_us: Sequence[float] = ()
 
 
-Case = Race | Figure
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """A case that could not be tried here, and why: a peer that is not installed, for instance."""
+
+    case: str
+    why: str
+    target: Target
+
+
+Case = Race | Figure | NotMeasured
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,30 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """What stands in the place of a case's answer when it was not measured. It has met no target."""
+
+    bench: int
+    case: str
+    target: str
+    not_measured: str
+    met: bool = False
+
+    def as_row(self) -> dict[str, object]:
+        """Return the row that `--json` prints: the reason where the ratio would stand."""
+        return {
+            "bench": self.bench,
+            "case": self.case,
+            "not_measured": self.not_measured,
+            "target": self.target,
+            "met": self.met,
+        }
+
+
+Answer = Result | Unanswered
+
+
+@dataclass(frozen=True, slots=True)
 class Effort:
     """How long to measure: rounds per case, and the shortest time that one slice of a round takes."""
 
@@ -160,15 +195,16 @@ QUICK = Effort(rounds=3, slice_s=0.002, quick=True)
 
 
 def run_case(
-    case: Case, *, bench: int, effort: Effort, on_round: Callable[[], None] = lambda: None
+    case: Race | Figure, *, bench: int, effort: Effort, on_round: Callable[[], None] = lambda: None
 ) -> Result:
     """Measure one case. `on_round` is called after every round, for a progress bar."""
     if isinstance(case, Figure):
-        return _result(case, bench=bench, ratios=list(case.values))
+        ours_s, peer_s = [us / 1e6 for us in case.ours_us], [us / 1e6 for us in case.peer_us]
+        return _result(case, bench=bench, ratios=list(case.values), ours_s=ours_s, peer_s=peer_s)
     ours_calls = case.ours.calls or _calls_filling(case.ours, effort.slice_s)
     peer_calls = case.peer.calls or _calls_filling(case.peer, effort.slice_s)
-    ours_s: list[float] = []
-    peer_s: list[float] = []
+    ours_s = []
+    peer_s = []
     for _ in range(effort.rounds):
         gc.collect()  # the garbage of one round is not paid for in the next
         ours_s.append(_seconds_per_operation(case.ours, ours_calls))
@@ -182,7 +218,7 @@ def run_case(
 
 
 def _result(
-    case: Case,
+    case: Race | Figure,
     *,
     bench: int,
     ratios: list[float],
@@ -318,7 +354,10 @@ def _busy_ticks() -> int | None:
 
 def run_benchmark(
     benchmark: Benchmark, effort: Effort, on_round: Callable[[str], None] = lambda _case: None
-) -> Iterator[Result]:
+) -> Iterator[Answer]:
     """Run the cases of `benchmark` one after the other and yield each answer as it comes."""
     for case in benchmark.cases(effort.quick):
+        if isinstance(case, NotMeasured):
+            yield Unanswered(benchmark.number, case.case, str(case.target), case.why)
+            continue
         yield run_case(case, bench=benchmark.number, effort=effort, on_round=partial(on_round, case.case))

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from harness import BENCH_FOLDER, Benchmark, Result
+from harness import BENCH_FOLDER, Answer, Benchmark, Result, Unanswered
 
 RESULTS = BENCH_FOLDER / "results"
 PAGE = BENCH_FOLDER.parent / "docs" / "performance.md"
@@ -50,7 +50,7 @@ def this_machine(*, load_before: float, load_after: float, busy: float) -> Machi
     )
 
 
-def print_table(benchmark: Benchmark, results: Sequence[Result]) -> None:
+def print_table(benchmark: Benchmark, results: Sequence[Answer]) -> None:
     """Print the answers of one benchmark for people."""
     table = Table(title=f"#{benchmark.number} {benchmark.name}: {benchmark.about}", title_justify="left")
     for heading in ("case", "ratio", "interval", "target", "met", "ours µs", "peer µs"):
@@ -60,7 +60,9 @@ def print_table(benchmark: Benchmark, results: Sequence[Result]) -> None:
     Console().print(table)
 
 
-def _cells(result: Result) -> tuple[str, ...]:
+def _cells(result: Answer) -> tuple[str, ...]:
+    if isinstance(result, Unanswered):
+        return "not measured", result.not_measured, result.target, "NO", "", ""
     low, high = result.interval
     return (
         number(result.ratio),
@@ -77,7 +79,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def keep(benchmark: Benchmark, results: Sequence[Result], machine: Machine) -> Path:
+def keep(benchmark: Benchmark, results: Sequence[Answer], machine: Machine) -> Path:
     """Keep the answers of a thorough run as the benchmark's last result."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{benchmark.number:02d}-{benchmark.name}.json"
@@ -98,7 +100,8 @@ def performance_page(folder: Path = RESULTS) -> str:
     """Return the performance page, written from the kept results in `folder`."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     rows = [row for record in records for row in record["rows"]]
-    missed = [row for row in rows if not row["met"]]
+    untried = [row for row in rows if "not_measured" in row]
+    missed = [row for row in rows if not row["met"] and row not in untried]
     parts = [
         "# Performance",
         "",
@@ -108,7 +111,8 @@ def performance_page(folder: Path = RESULTS) -> str:
         "the median ratio with an interval that holds the true median with 95 % confidence. Absolute times",
         "stand beside their ratio and mean little elsewhere. Run one yourself: `make bench NAMES=3`.",
         "",
-        f"{len(rows)} cases, {len(rows) - len(missed)} at their target, {len(missed)} below it.",
+        f"{len(rows)} cases, {len(rows) - len(missed) - len(untried)} at their target, "
+        f"{len(missed)} below it, {len(untried)} not measured.",
         "",
     ]
     for record in records:
@@ -141,6 +145,8 @@ def _section(record: dict[str, object]) -> list[str]:
 
 
 def _page_row(row: dict[str, object]) -> str:
+    if "not_measured" in row:
+        return f"| {row['case']} | not measured | {row['not_measured']} | {row['target']} | **no** | | |"
     interval = row["interval"]
     assert isinstance(interval, list)
     times = [number(float(str(row[side]))) if side in row else "" for side in ("ours_us", "peer_us")]
@@ -155,8 +161,9 @@ def _page_row(row: dict[str, object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def draw(benchmark: Benchmark, results: Sequence[Result]) -> Path:
+def draw(benchmark: Benchmark, results: Sequence[Answer]) -> Path:
     """Draw ratio by case, with interval and target, as the picture on the performance page."""
+    measured = [result for result in results if isinstance(result, Result)]
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -164,13 +171,13 @@ def draw(benchmark: Benchmark, results: Sequence[Result]) -> Path:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3.5))
-    places = range(len(results))
-    low = [result.ratio - result.interval[0] for result in results]
-    high = [result.interval[1] - result.ratio for result in results]
-    axes.errorbar(places, [result.ratio for result in results], yerr=[low, high], fmt="o-", capsize=3)
-    for bound in {float(result.target.split()[1]) for result in results}:
+    places = range(len(measured))
+    low = [result.ratio - result.interval[0] for result in measured]
+    high = [result.interval[1] - result.ratio for result in measured]
+    axes.errorbar(places, [result.ratio for result in measured], yerr=[low, high], fmt="o-", capsize=3)
+    for bound in {float(result.target.split()[1]) for result in measured}:
         axes.axhline(bound, linestyle="--", color="grey", linewidth=1)
-    axes.set_xticks(list(places), [result.case for result in results], rotation=20, ha="right")
+    axes.set_xticks(list(places), [result.case for result in measured], rotation=20, ha="right")
     axes.set_ylabel("ratio (dashed: target)")
     axes.set_title(f"#{benchmark.number} {benchmark.name}")
     path = PAGE.parent / "images" / f"bench-{benchmark.number:02d}.svg"

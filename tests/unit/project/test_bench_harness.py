@@ -148,3 +148,24 @@ def test_every_benchmark_has_its_own_number_and_name_and_the_file_says_it(harnes
     found = harness.all_benchmarks()
     assert sorted(int(path.name[1:3]) for path in files) == [benchmark.number for benchmark in found]
     assert len({benchmark.name for benchmark in found}) == len(found)
+
+
+def test_a_case_that_was_not_measured_says_why_and_has_met_nothing(harness):
+    missing = harness.NotMeasured(
+        "broker, against a peer", why="peer is not installed", target=harness.at_least(2)
+    )
+    benchmark = harness.Benchmark(number=12, name="broker", about="", cases=lambda quick: [missing])
+    (answer,) = harness.run_benchmark(benchmark, harness.QUICK)
+    assert answer.as_row() == {
+        "bench": 12,
+        "case": "broker, against a peer",
+        "not_measured": "peer is not installed",
+        "target": ">= 2",
+        "met": False,
+    }
+
+
+def test_absolute_times_stand_beside_a_figure(harness):
+    figure = harness.Figure("p50", [2.0], harness.at_most(3), ours_us=[100.0], peer_us=[50.0])
+    row = harness.run_case(figure, bench=13, effort=harness.QUICK).as_row()
+    assert (row["ours_us"], row["peer_us"]) == (100.0, 50.0)
