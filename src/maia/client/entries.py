@@ -13,7 +13,6 @@ from enum import Enum
 from maia.client.duplicates import SeenFrames
 from maia.client.types import KnownVersion
 from maia.credentials import Action
-from maia.events import Instant
 from maia.predicates import Predicate
 
 __all__ = ["Advertised", "Entry", "EntryStage", "Subscribed"]
@@ -42,8 +41,6 @@ class Entry:
     is_renewing: bool = False
     hands_over: bool = True
     """Whether the next request hands the definitions over."""
-    look_at: Instant | None = None
-    """When to renew, or to try again."""
     failures: int = 0
 
     @property

@@ -1,0 +1,59 @@
+"""What does a client have to look at next, and when?"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+from maia.events import INSTANT_MAX, Instant
+
+__all__ = ["SESSION", "Alarms", "later"]
+
+SESSION: Final = 0
+"""What the session itself is called here; entries are called by their references."""
+
+_SECOND: Final = 1_000_000
+
+
+class Alarms:
+    """Moments by whoever asked for them. Each has one moment at a time; an earlier wish is forgotten."""
+
+    __slots__ = ("_heap", "_promised", "_wanted")
+
+    def __init__(self) -> None:
+        """Begin with nothing to look at."""
+        self._heap: list[tuple[int, int]] = []
+        self._wanted: dict[int, int] = {}
+        self._promised: int | None = None
+
+    def ask(self, whose: int, at: Instant) -> None:
+        """Have somebody looked at when `at` has come, and not before."""
+        self._wanted[whose] = at
+        heapq.heappush(self._heap, (at, whose))
+
+    def forget(self, whose: int) -> None:
+        """Have somebody not looked at."""
+        self._wanted.pop(whose, None)
+
+    def due(self, now: Instant) -> Iterator[int]:
+        """Yield whose moment has come."""
+        if self._promised is not None and self._promised <= now:
+            self._promised = None
+        while self._heap and self._heap[0][0] <= now:
+            at, whose = heapq.heappop(self._heap)
+            if self._wanted.get(whose) == at:
+                del self._wanted[whose]
+                yield whose
+
+    def to_promise(self) -> Instant | None:
+        """Return the next moment, unless the runtime has been asked for it already."""
+        if not self._heap or (self._promised is not None and self._promised <= self._heap[0][0]):
+            return None
+        self._promised = self._heap[0][0]
+        return Instant(self._promised)
+
+
+def later(now: Instant, seconds: float) -> Instant:
+    """Return the moment so many seconds later, or the last moment there is."""
+    return Instant(min(INSTANT_MAX, now + int(seconds * _SECOND)))

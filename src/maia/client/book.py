@@ -1,0 +1,301 @@
+"""What stands at the broker for this client, what was asked for, and what is to be asked for again?
+
+The book outlives links. It knows no link: it returns the messages to be sent,
+and the session sends them if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from maia.client.alarms import Alarms, later
+from maia.client.asking import message_asking_for
+from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
+from maia.client.notices import Delivered, Gone, Notice, Stands, Taken, TypeTold, Withdrawn
+from maia.client.problems import WrongBroker, is_passing, told_by_broker
+from maia.client.settings import ClientSettings
+from maia.client.wallet import Wallet
+from maia.credentials import SigningKey, TypeName, principal_from_bytes
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.columns import columns_to_frame
+from maia.wire.messages import (
+    Accepted,
+    Deliver,
+    Ended,
+    Failed,
+    Message,
+    Publish,
+    Published,
+    TypeQuery,
+    TypeReply,
+    Unadvertise,
+    Unsubscribe,
+)
+from maia.wire.messages import Column as WireColumn
+from maia.wire.names import type_to_bytes
+
+__all__ = ["Book"]
+
+_TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
+_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF"})
+"""Why something ended that the client still wants: it asks for it again at once."""
+
+
+class Book:
+    """The advertisements, subscriptions and questions of one client."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: ClientSettings,
+        wallet: Wallet,
+        alarms: Alarms,
+        random: Callable[[int], bytes],
+    ) -> None:
+        """Begin with nothing."""
+        self._key = key
+        self._settings = settings
+        self._wallet = wallet
+        self._alarms = alarms
+        self._random = random
+        self._numbers = count(1)
+        self._entries: dict[int, Entry] = {}
+        self._withdrawals: dict[int, int] = {}
+        self._questions: dict[int, bytes] = {}
+        self.lease_s = 0
+        self.notices: list[Notice] = []
+
+    def next_number(self) -> int:
+        """Return a number that this client has not used."""
+        return next(self._numbers)
+
+    # -------------------------------------------------------- what the application wants
+
+    def add(self, entry: Entry, now: Instant, *, is_ready: bool) -> list[bytes]:
+        """Want something from now on; raise, and want nothing, if no credential speaks for it."""
+        asking = encode(self._message_asking_for(entry, now))
+        self._entries[entry.ref] = entry
+        if not is_ready:
+            return []
+        entry.stage = EntryStage.ASKED
+        return [asking]
+
+    def withdraw(self, entry: Entry, *, is_ready: bool) -> list[bytes]:
+        """Want something no longer."""
+        if entry.ref not in self._entries or entry.stage is EntryStage.WITHDRAWING:
+            return []
+        if not is_ready or entry.stage is EntryStage.WAITING:
+            self._end_withdrawal(entry.ref)
+            return []
+        entry.stage = EntryStage.WITHDRAWING
+        return [self._withdrawal(entry)]
+
+    def ask_for_type(self, number: int, name: TypeName) -> list[bytes]:
+        """Want to know a type."""
+        self._questions[number] = encode(TypeQuery(number, type_to_bytes(name)))
+        return [self._questions[number]]
+
+    def has_room(self, entry: Advertised) -> bool:
+        """Say whether another frame may be under way."""
+        return (
+            entry.stage is EntryStage.STANDS
+            and len(entry.under_way) < self._settings.frames_under_way
+            and entry.bytes_under_way < self._settings.bytes_under_way
+        )
+
+    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[bytes]:
+        """Number a frame and remember it until the broker has taken it on."""
+        sequence = entry.next_sequence
+        # The plus makes an int of an Instant.
+        data = encode(Publish(entry.ref, sequence, +now, rows, columns))
+        entry.next_sequence += 1
+        entry.under_way[sequence] = data
+        entry.bytes_under_way += len(data)
+        return [data] if entry.stage is EntryStage.STANDS else []
+
+    # -------------------------------------------------------- links come and go
+
+    def ask_for_everything(self, lease_s: int, now: Instant) -> list[bytes]:
+        """Return what to say to a broker that has just welcomed this client."""
+        self.lease_s = max(1, lease_s)
+        asking = list(self._questions.values())
+        for entry in list(self._entries.values()):
+            asking += self._ask(entry, now)
+        return asking
+
+    def link_lost(self) -> None:
+        """Remember that nothing stands any more; what was to be withdrawn is."""
+        self._withdrawals.clear()
+        for entry in list(self._entries.values()):
+            if entry.stage is EntryStage.WITHDRAWING:
+                self._end_withdrawal(entry.ref)
+            entry.stage, entry.is_renewing, entry.hands_over = EntryStage.WAITING, False, True
+            self._alarms.forget(entry.ref)
+
+    def look(self, ref: int, now: Instant) -> list[bytes]:
+        """Renew what stands, or ask again for what could not be had."""
+        entry = self._entries.get(ref)
+        if entry is None or entry.stage is EntryStage.WITHDRAWING:
+            return []
+        return self._renew(entry, now) if entry.stage is EntryStage.STANDS else self._ask(entry, now)
+
+    # -------------------------------------------------------- what a broker tells
+
+    def told(self, message: Message, now: Instant) -> list[bytes]:
+        """Take an answer on; refuse what no client is told."""
+        match message:
+            case Deliver():
+                self._delivered(message)
+            case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
+                self._taken(ref, sequence, refused_rows)
+            case Accepted(id=number, until=until):
+                return self._accepted(number, until, now)
+            case Failed(id=number, code=code, message=sentence):
+                return self._failed(number, told_by_broker(code, sentence), now)
+            case Ended(ref=ref, code=code, message=sentence):
+                return self._ended(ref, told_by_broker(code, sentence), now)
+            case TypeReply(id=number, definitions=definitions):
+                if self._questions.pop(number, None) is not None:
+                    self.notices.append(TypeTold(number, tuple(definitions)))
+            case _:
+                raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
+        return []
+
+    def _delivered(self, message: Deliver) -> None:
+        fresh = [
+            entry
+            for ref in message.refs
+            if isinstance(entry := self._entries.get(ref), Subscribed)
+            and entry.stage is not EntryStage.WITHDRAWING
+            and entry.seen.is_new(message.publisher, message.stream, message.sequence)
+        ]
+        if not fresh:
+            return
+        version = fresh[0].known.event_type
+        if any(entry.known.event_type.id != version.id for entry in fresh):
+            raise WrongBroker("one delivery was for subscriptions to different types")
+        self.notices.append(
+            Delivered(
+                tuple(entry.ref for entry in fresh),
+                principal_from_bytes(message.publisher),
+                message.stream,
+                message.sequence,
+                Instant(message.published_at),
+                columns_to_frame(message.columns, message.rows, version.kinds),
+            )
+        )
+
+    def _taken(self, ref: int, sequence: int, refused_rows: int) -> None:
+        entry = self._entries.get(ref)
+        if not isinstance(entry, Advertised):
+            return
+        under_way = entry.under_way
+        while under_way and (first := next(iter(under_way))) <= sequence:
+            entry.bytes_under_way -= len(under_way.pop(first))
+        self.notices.append(Taken(ref, sequence, refused_rows))
+
+    def _accepted(self, number: int, until: int | None, now: Instant) -> list[bytes]:
+        if self._is_end_of_withdrawal(number):
+            return []
+        entry = self._entries.get(number)
+        if entry is None or entry.stage is EntryStage.WITHDRAWING:
+            return []
+        stood = entry.stage is EntryStage.STANDS
+        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
+        entry.hands_over, entry.failures = False, 0
+        self._alarms.ask(entry.ref, later(now, self.lease_s / 2))
+        if stood:
+            return []
+        self.notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        # What the last broker did not answer for goes out again under its old numbers.
+        return list(entry.under_way.values()) if isinstance(entry, Advertised) else []
+
+    def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
+        if self._is_end_of_withdrawal(number):  # it had ended by itself
+            return []
+        entry = self._entries.get(number)
+        if entry is None or entry.stage is EntryStage.WITHDRAWING:
+            return []
+        if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
+            entry.hands_over = True
+            return self._renew(entry, now) if entry.is_renewing else self._ask(entry, now)
+        if is_passing(problem.code) and entry.was_accepted:
+            self._ask_later(entry, now)
+            return []
+        stood = entry.stage is EntryStage.STANDS
+        self._give_up(entry, problem)
+        return [self._withdrawal(entry)] if stood else []
+
+    def _ended(self, ref: int, problem: MaiaError, now: Instant) -> list[bytes]:
+        entry = self._entries.get(ref)
+        if entry is None or entry.stage is EntryStage.WITHDRAWING:
+            return []
+        if problem.code in _ASK_AGAIN or is_passing(problem.code):
+            # Frames that were on their way when it ended are answered like this too; one request is enough.
+            return [] if entry.stage is EntryStage.ASKED else self._ask(entry, now)
+        self._give_up(entry, problem)
+        return []
+
+    # -------------------------------------------------------- asking
+
+    def _ask(self, entry: Entry, now: Instant) -> list[bytes]:
+        try:
+            asking = encode(self._message_asking_for(entry, now))
+        except MaiaError as problem:  # a credential has expired meanwhile, for instance
+            self._give_up(entry, problem)
+            return []
+        entry.stage = EntryStage.ASKED
+        return [asking]
+
+    def _renew(self, entry: Entry, now: Instant) -> list[bytes]:
+        asking = self._ask(entry, now)
+        if asking:
+            entry.stage, entry.is_renewing = EntryStage.STANDS, True
+        return asking
+
+    def _ask_later(self, entry: Entry, now: Instant) -> None:
+        if not entry.is_renewing:
+            entry.stage = EntryStage.WAITING
+        entry.failures += 1
+        wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
+        self._alarms.ask(entry.ref, later(now, wait_s))
+
+    def _message_asking_for(self, entry: Entry, now: Instant) -> Message:
+        return message_asking_for(
+            entry,
+            key=self._key,
+            network=self._settings.network,
+            wallet=self._wallet,
+            nonce=self._random(16),
+            now=now,
+        )
+
+    # -------------------------------------------------------- endings
+
+    def _withdrawal(self, entry: Entry) -> bytes:
+        number = self.next_number()
+        self._withdrawals[number] = entry.ref
+        kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
+        return encode(kind(number, entry.ref))
+
+    def _is_end_of_withdrawal(self, number: int) -> bool:
+        ref = self._withdrawals.pop(number, None)
+        if ref is not None:
+            self._end_withdrawal(ref)
+        return ref is not None
+
+    def _end_withdrawal(self, ref: int) -> None:
+        if self._forget(ref):
+            self.notices.append(Withdrawn(ref))
+
+    def _give_up(self, entry: Entry, problem: MaiaError) -> None:
+        self._forget(entry.ref)
+        self.notices.append(Gone(entry.ref, problem))
+
+    def _forget(self, ref: int) -> bool:
+        self._alarms.forget(ref)
+        return self._entries.pop(ref, None) is not None
