@@ -102,7 +102,23 @@ class SimulatedNetwork:
 
     def higher(self, broker: int, type_id: bytes) -> list[int]:
         order = self.rank[type_id]
-        return sorted(one for one in self.books if order.index(one) > order.index(broker))
+        linked = [one for one in self.books if (broker, one) in self.queues]
+        return sorted(one for one in linked if order.index(one) > order.index(broker))
+
+    def partition(self, side: set[int]) -> None:
+        """Cut every link between one side and the other; each chooses a rendezvous node of its own."""
+        for one, other in sorted(self.queues):
+            if one in side and other not in side:
+                self.cut(one, other)
+        self.choose_parents()
+
+    def heal(self) -> None:
+        """Connect everybody with everybody again."""
+        for one in sorted(self.books):
+            for other in sorted(self.books):
+                if one < other and (one, other) not in self.queues:
+                    self.connect(one, other)
+        self.choose_parents()
 
     def lose_one_tell(self) -> None:
         """Lose something that a link should have kept: a bug of ours, which renewals must find."""
@@ -158,10 +174,8 @@ class SimulatedNetwork:
             for (broker, type_id), advertisements in self.publishers.items():
                 if advertisements:
                     self.check_publication(broker, type_id, event)
-        for one in self.books:
-            for other in self.books:
-                if one != other:
-                    self.check_link(one, other)
+        for one, other in self.queues:
+            self.check_link(one, other)
 
     def check_publication(self, origin: int, type_id: bytes, event: Event) -> None:
         """Claim: it comes to every broker with a matching client, once, and nowhere without a reason."""
@@ -169,10 +183,14 @@ class SimulatedNetwork:
         wanting = {
             broker
             for (broker, wanted, _), predicate in self.subscriptions.items()
-            if wanted == type_id and admits(predicate, event)
+            if wanted == type_id and admits(predicate, event) and self.can_reach(origin, broker)
         }
         assert reached == wanting
         assert not useless, "a publication was carried to a broker behind which nobody wants it"
+
+    def can_reach(self, one: int, other: int) -> bool:
+        """Say whether two brokers are on the same side of a partition, whose sides are fully linked."""
+        return one == other or (one, other) in self.queues
 
     def spread(self, origin: int, type_id: bytes, event: Event) -> tuple[set[int], set[int]]:
         """Carry an event; return who has clients for it, and who got it for nothing. Refuse a second copy."""

@@ -18,7 +18,7 @@ from maia.predicates.boxes import bounds_rule_out, proved_to_cover
 from maia.routing.hops import Hop
 from maia.routing.interests import Group, HopInterests
 
-__all__ = ["Crowd", "is_heard_by"]
+__all__ = ["Crowd", "breaks_tie", "is_heard_by"]
 
 
 def is_heard_by(hop: Hop, group: Group) -> bool:
@@ -106,7 +106,7 @@ class Crowd:
             if hop != group.hop:
                 for key in others.table.maximal_covering(group.box):
                     other = others.group_with(key)
-                    if other.is_shown and _breaks_tie(wide=other, narrow=group):
+                    if other.is_shown and breaks_tie(wide=other, narrow=group):
                         yield other
 
     def _outranked_by(self, group: Group) -> Iterator[Group]:
@@ -114,11 +114,11 @@ class Crowd:
             if hop != group.hop:
                 for key in others.table.maximal_covered_by(group.box):
                     other = others.group_with(key)
-                    if other.is_shown and _breaks_tie(wide=group, narrow=other):
+                    if other.is_shown and breaks_tie(wide=group, narrow=other):
                         yield other
 
 
-def _breaks_tie(*, wide: Group, narrow: Group) -> bool:
+def breaks_tie(*, wide: Group, narrow: Group) -> bool:
     """Say whether a filter that covers another one also outranks it: the older of two equals does.
 
     Outranking must never go round in a circle, or a circle of equal filters

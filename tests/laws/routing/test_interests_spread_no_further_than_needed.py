@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import Predicate
+from maia.predicates.boxes import box_of, proved_to_cover
+from maia.routing.crowd import breaks_tie
+from maia.routing.interests import Group
 from support.predicates import conjunctions, events, predicates
 from support.routing import TYPES, SimulatedNetwork
 
@@ -147,3 +150,45 @@ def test_a_network_in_which_everybody_leaves_forgets_everything(
         for hop in book.neighbours():
             link = book.link(hop)
             assert (link.told.count, link.told.total, link.heard.count, link.heard.total) == (0, 0, 0, 0)
+
+
+@given(
+    st.integers(2, 5),
+    st.sets(st.integers(0, 4)),
+    steps(conjunctions(KINDS, max_size=2)),
+    st.lists(events(KINDS), min_size=3),
+    st.randoms(),
+)
+def test_each_side_of_a_partition_routes_for_itself_and_both_come_together(
+    brokers: int, side: set[int], happens: list[Step], published: list[Event], random: Random
+) -> None:
+    """A83: no side loses its own subscriptions, and healing leaves no second way to anybody."""
+    network = run(brokers, happens, random)
+    network.partition(side)
+    network.check(published[:3])
+    for step in happens[:5]:
+        if step[0] in ("subscribe", "unsubscribe", "advertise"):
+            perform(network, brokers, step)
+    network.deliver(5)
+    network.heal()
+    network.check(published[:3])
+
+
+@given(st.lists(predicates(KINDS, max_leaves=4), min_size=2, max_size=5), st.permutations(range(5)))
+def test_outranking_never_goes_round_in_a_circle(filters: list[Predicate], ages: list[int]) -> None:
+    """A circle of filters, each hidden by the next, would hide them all."""
+    groups = [Group(hop, str(hop), ages[hop], box_of(one)) for hop, one in enumerate(filters)]
+    above = {
+        low.hop: {high.hop for high in groups if high is not low and outranks(wide=high, narrow=low)}
+        for low in groups
+        if not low.box.is_empty
+    }
+    while above:
+        tops = {hop for hop, higher in above.items() if not higher & above.keys()}
+        assert tops
+        above = {hop: higher for hop, higher in above.items() if hop not in tops}
+
+
+def outranks(*, wide: Group, narrow: Group) -> bool:
+    covered = not wide.box.is_empty and proved_to_cover(wide=wide.box, narrow=narrow.box)
+    return covered and breaks_tie(wide=wide, narrow=narrow)
