@@ -248,6 +248,7 @@ class Net:
         self.settings = settings
         self.brokers: dict[str, Running] = {}
         self.clients: dict[tuple[str, LinkId], Client] = {}
+        self.clients_so_far = 0
         self.wires: dict[tuple[str, LinkId], tuple[str, LinkId]] = {}
         self.queue: deque[Callable[[], None]] = deque()
         self.carried: list[tuple[str, str, Message]] = []
@@ -309,12 +310,13 @@ class Net:
 
     def client(self, who: str, at: str = "CCS broker", **changes: Any) -> Client:
         """Connect somebody of the story, with all certificates of the story that concern them."""
+        self.clients_so_far += 1
         key = changes.pop("key", None) or self.story.keys[who]
         client = Client(
             self,
             key,
             changes.pop("credentials", self.story.certificates),
-            random=random_from(who.encode() + len(self.clients).to_bytes(4, "big")),
+            random=random_from(who.encode() + self.clients_so_far.to_bytes(4, "big")),
             **changes,
         )
         client.stream = sha256(who.encode()).digest()[:16]

@@ -23,6 +23,7 @@ from maia.broker.refusals import LinkNotNeeded, OutOfTurn, TooManyLinks, WrongNe
 from maia.broker.sessions import Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import ask_to_look_at_link, next_look_at_link
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkOpened, Note, Send
@@ -33,20 +34,23 @@ __all__ = ["Step", "open_link", "step_of"]
 Step = Callable[[BrokerState, Link, Message, Instant], list[Effect]]
 
 
-def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> tuple[Link, list[Effect]]:
+def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> list[Effect]:
     """Take on a connection whose key is proved; refuse one too many, and one to ourselves."""
-    accepted = opened.dialled is None
-    stage = Stage.AWAITING_HELLO if accepted else Stage.AWAITING_GREETING
+    stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
     link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
     state.links[link.id] = link
+    try:
+        _check_room(state, link)
+    except MaiaError as problem:
+        return close_link(state, link, problem, now)
     ask_to_look_at_link(state, link, seconds_after(now, state.settings.limits.handshake_s))
-    if not accepted:
-        return link, []
+    if stage is Stage.AWAITING_GREETING:
+        return []
     greeting = Greeting(PROTOCOL_VERSION, state.network, state.own_credentials, state.instance)
-    return link, [Send(link.id, encode(greeting))]
+    return [Send(link.id, encode(greeting))]
 
 
-def check_room(state: BrokerState, link: Link) -> None:
+def _check_room(state: BrokerState, link: Link) -> None:
     """Refuse a link beyond the limits, before it costs more than its place in a table (A74)."""
     limits = state.settings.limits
     if len(state.links) > limits.links:

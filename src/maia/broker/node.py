@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
-from maia.broker.handshake import check_room, open_link, step_of
+from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.peers import dial_failed, leave, start
 from maia.broker.refusals import Shutdown
@@ -76,7 +76,7 @@ class Broker:
         effects = look_at_what_is_due(self._state, now)
         match happened:
             case LinkOpened():
-                effects += self._opened(happened, now)
+                effects += open_link(self._state, happened, now)
             case Received(link=link, data=data):
                 effects += self._received(self._state.links.get(link), data, now)
             case LinkClosed(link=link):
@@ -105,14 +105,6 @@ class Broker:
         for link in list(state.links.values()):
             effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
         return self._finished(effects, now)
-
-    def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
-        link, effects = open_link(self._state, opened, now)
-        try:
-            check_room(self._state, link)
-        except MaiaError as problem:
-            return close_link(self._state, link, problem, now)
-        return effects
 
     def _received(self, link: Link | None, data: bytes, now: Instant) -> list[Effect]:
         if link is None or link.stage is Stage.CLOSING:
