@@ -1,0 +1,253 @@
+"""The numberplate story over real sockets, with a broker here and with brokers as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import maia
+from maia.client import RowsRefused, UnknownToClient
+from maia.events import Instant
+from support.live import STORY, TYPE, broker, broker_process, city, client
+from support.live_rights import story_with_a_choosy_camera
+from support.waiting import in_a_loop, soon, until, until_in_a_thread
+
+NOON = Instant(1_700_000_000_000_000)
+CAMERA, BILLING, STATISTICS, SMITH = (
+    "camera at Victoria",
+    "billing office",
+    "statistics office",
+    "Detective Smith",
+)
+
+
+@in_a_loop
+async def test_everybody_sees_their_part_of_a_car_and_nobody_sees_more():
+    async with city(CAMERA, BILLING, STATISTICS, SMITH) as (_, camera, billing, statistics, smith):
+        bills = await billing.subscribe(STORY.definition)
+        counts = await statistics.subscribe(STORY.definition)
+        suspects = await smith.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish(numberplate="BD51 SMR", timestamp=NOON, location="Victoria")
+        await cars.publish(numberplate="AE05 XYZ", timestamp=NOON, location="Victoria")
+        await cars.flush()
+
+        assert [await soon(anext(bills)) for _ in range(2)] == [
+            {"numberplate": "BD51 SMR", "timestamp": NOON, "location": None},
+            {"numberplate": "AE05 XYZ", "timestamp": NOON, "location": None},
+        ]
+        assert [await soon(anext(counts)) for _ in range(2)] == [
+            {"numberplate": None, "timestamp": NOON, "location": "Victoria"},
+        ] * 2
+        seen = await soon(anext(suspects))
+        assert seen == {"numberplate": "AE05 XYZ", "timestamp": NOON, "location": "Victoria"}
+        assert seen.publisher == STORY.principal(CAMERA)
+        # The detective's first event is the suspect: the other car was not delivered before it.
+        assert await suspects.some(1, timeout_s=0.05) == []
+
+
+@in_a_loop
+async def test_a_camera_that_lies_about_its_place_is_put_in_its_place():
+    async with city(CAMERA, STATISTICS) as (_, camera, statistics):
+        counts = await statistics.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish(numberplate="AE05 XYZ", location="Oxford Street")
+        assert (await soon(anext(counts)))["location"] == "Victoria"
+
+
+@in_a_loop
+async def test_a_filter_is_applied_before_the_subscriber():
+    async with city(CAMERA, BILLING) as (_, camera, billing):
+        wanted = await billing.subscribe(STORY.definition, 'prefix(numberplate, "AE")')
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish_many([{"numberplate": plate} for plate in ("AE1", "BD1", "AE2", "CF1", "AE3")])
+        plates = [(await soon(anext(wanted)))["numberplate"] for _ in range(3)]
+        assert plates == ["AE1", "AE2", "AE3"]
+
+
+@in_a_loop
+async def test_events_come_as_arrow_batches_and_go_as_such():
+    async with city(CAMERA, BILLING) as (_, camera, billing):
+        bills = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        given = pa.record_batch(
+            {
+                "numberplate": pa.array([f"AE05 {n}" for n in range(3000)]),
+                "timestamp": pa.array([NOON] * 3000, pa.timestamp("us", tz="UTC")),
+            }
+        )
+        await cars.publish_batch(given)
+        await cars.flush()
+        taken: list[pa.RecordBatch] = []
+        async with asyncio.timeout(30):
+            async for batch in bills.batches():
+                taken.append(batch)
+                if sum(one.num_rows for one in taken) == 3000:
+                    break
+        whole = pa.Table.from_batches([one.replace_schema_metadata() for one in taken])
+        assert whole["numberplate"].to_pylist() == given["numberplate"].to_pylist()
+        assert whole["timestamp"].combine_chunks() == given["timestamp"]
+        assert whole["location"].null_count == 3000
+        assert taken[0].schema.metadata[b"maia.publisher"] == str(STORY.principal(CAMERA)).encode()
+
+
+@in_a_loop
+async def test_a_type_is_asked_for_by_its_full_name():
+    async with broker() as running, client(CAMERA, running.address) as camera:
+        await camera.advertise(STORY.definition)
+        async with client(BILLING, running.address, types=[]) as billing:
+            bills = await billing.subscribe(TYPE)
+            assert bills.event_type.name == TYPE
+            with pytest.raises(UnknownToClient):
+                await billing.subscribe("uk.gov.pito.Aeroplane")
+
+
+@in_a_loop
+async def test_refusals_arrive_with_their_codes():
+    async with city(CAMERA, BILLING) as (_, camera, billing):
+        with pytest.raises(maia.Refusal) as no_right:
+            await billing.advertise(STORY.definition)
+        assert no_right.value.code == "POLICY-NO-CHAIN"
+        with pytest.raises(maia.Refusal) as hidden:
+            await billing.subscribe(STORY.definition, 'location == "Victoria"')
+        assert hidden.value.code == "POLICY-ATTRIBUTE-NOT-READABLE"
+        cars = await camera.advertise(STORY.definition)
+        with pytest.raises(maia.BadInput):
+            await cars.publish(numberplate=5)
+        with pytest.raises(maia.BadInput):
+            await cars.publish_many([{"numberplate": "AE05 XYZ"}, {"numberplate": 5}])
+        with pytest.raises(maia.BadInput):
+            await cars.publish(colour="blue")
+        # None of these mistakes costs more than itself.
+        await cars.publish(numberplate="AE05 XYZ")
+        await cars.flush()
+
+
+@in_a_loop
+async def test_rows_outside_a_right_are_counted_and_said_once():
+    story = story_with_a_choosy_camera()
+    async with broker(story=story) as running, client(CAMERA, running.address, story=story) as camera:
+        cars = await camera.advertise(story.definition)
+        await cars.publish_many([{"numberplate": plate} for plate in ("AE1", "BD1", "AE2", "BD2")])
+        with pytest.raises(RowsRefused) as refused:
+            await cars.flush()
+        assert refused.value.refused_rows == 2
+        await cars.publish(numberplate="AE3")
+        await cars.flush()
+        assert cars.refused_rows == 2
+
+
+@in_a_loop
+async def test_what_is_withdrawn_stops():
+    async with city(CAMERA, BILLING) as (running, camera, billing):
+        gone, stays = [await billing.subscribe(STORY.definition) for _ in range(2)]
+        cars = await camera.advertise(STORY.definition)
+        await gone.unsubscribe()
+        await cars.publish(numberplate="AE05 XYZ")
+        assert (await soon(anext(stays)))["numberplate"] == "AE05 XYZ"
+        assert [event async for event in gone] == []
+        await cars.unadvertise()
+        assert running.status()["advertisements"] == 0
+        assert running.status()["subscriptions"] == 1
+
+
+@in_a_loop
+async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
+    async with city(CAMERA, BILLING, lease_s=1) as (running, camera, billing):
+        bills = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        first = running.status()["requests_remembered"]
+        await until(lambda: running.status()["requests_remembered"] >= first + 6, "three renewals of each")
+        await cars.publish(numberplate="AE05 XYZ")
+        assert (await soon(anext(bills)))["numberplate"] == "AE05 XYZ"
+
+
+@in_a_loop
+async def test_a_broker_that_is_killed_and_started_again_finds_everybody_as_before(tmp_path: Path):
+    async with broker_process(tmp_path) as first:
+        at = first.address
+        async with client(CAMERA, at) as camera, client(BILLING, at) as billing:
+            bills = await billing.subscribe(STORY.definition)
+            cars = await camera.advertise(STORY.definition)
+            await cars.publish(numberplate="before")
+            await cars.flush()
+            assert (await soon(anext(bills)))["numberplate"] == "before"
+            await first.kill()
+            await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
+            await cars.publish(numberplate="meanwhile")
+            async with broker_process(tmp_path, at):
+                # Whoever subscribes again later than the publisher publishes again misses that frame, as
+                # everybody does who is not there. Both are back before the next one.
+                await until(lambda: billing.broker and camera.broker, "both to be connected again")
+                await cars.flush()
+                await until_delivered(cars, bills, "after")
+
+
+async def until_delivered(cars, bills, plate: str) -> None:
+    """Publish until the subscriber, whose request may still be on its way, has seen the plate once."""
+    for attempt in range(100):
+        await cars.publish(numberplate=f"{plate} {attempt}")
+        await cars.flush()
+        for event in await bills.some(10, timeout_s=0.2):
+            if event["numberplate"].startswith(plate):
+                return
+    raise AssertionError("nothing was delivered after the restart")
+
+
+@in_a_loop
+async def test_a_client_goes_on_with_the_next_broker_when_one_is_stopped(tmp_path: Path):
+    async with (
+        broker_process(tmp_path / "one") as one,
+        broker_process(tmp_path / "two") as two,
+        client(BILLING, [one.address, two.address]) as billing,
+    ):
+        bills = await billing.subscribe(STORY.definition)
+        assert await one.stop() == 0
+        async with client(CAMERA, two.address) as camera:
+            cars = await camera.advertise(STORY.definition)
+            await until_delivered(cars, bills, "through the second")
+
+
+def test_the_blocking_twin_tells_the_same_story(tmp_path: Path):
+    address: list[str] = []
+    stop = threading.Event()
+
+    async def live() -> None:
+        async with broker() as running:
+            address.append(running.address)
+            await until(stop.is_set, "the test to end", within_s=60)
+
+    thread = threading.Thread(target=asyncio.run, args=(live(),))
+    thread.start()
+    try:
+        until_in_a_thread(lambda: address, "the broker to listen")
+
+        def blocking(who: str):
+            return maia.connect_blocking(
+                address[0],
+                key=STORY.keys[who],
+                network=STORY.network,
+                credentials=STORY.certificates,
+                types=[STORY.definition],
+            )
+
+        with blocking(CAMERA) as camera, blocking(BILLING) as billing:
+            bills = billing.subscribe("uk.gov.pito.Numberplate")
+            cars = camera.advertise("uk.gov.pito.Numberplate")
+            cars.publish(numberplate="AE05 XYZ", timestamp=NOON)
+            cars.publish_many([{"numberplate": f"BD {n}"} for n in range(2000)])
+            cars.flush()
+            events = iter(bills)
+            assert next(events) == {"numberplate": "AE05 XYZ", "timestamp": NOON, "location": None}
+            assert [next(events)["numberplate"] for _ in range(2000)] == [f"BD {n}" for n in range(2000)]
+            with pytest.raises(maia.Refusal):
+                billing.advertise("uk.gov.pito.Numberplate")
+            bills.unsubscribe()
+            assert list(events) == []
+    finally:
+        stop.set()
+        thread.join()

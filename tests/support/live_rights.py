@@ -1,0 +1,46 @@
+"""Variations on the rights of the numberplate story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    TypePattern,
+    issue,
+    parse_name_pattern,
+)
+from maia.predicates import parse_predicate
+from maia.scenarios.numberplate import NumberplateStory
+from support.live import STORY
+
+
+def story_with_a_choosy_camera() -> NumberplateStory:
+    """Let the camera publish plates that begin with `AE`, and no others."""
+    definition = STORY.definition.definition
+    name = definition.name
+    camera, owner = STORY.principal("camera at Victoria"), STORY.keys["PITO"]
+    choosy = AuthorisationCertificate(
+        issuer=owner.principal,
+        subject=camera,
+        may_delegate=False,
+        authority=Authority(
+            TypePattern(name.owner, parse_name_pattern(name.name), None),
+            frozenset({Action.PUBLISH}),
+            frozenset(attribute.uid for attribute in definition.attributes),
+            parse_predicate('prefix(numberplate, "AE")', definition.vocabulary),
+        ),
+        validity=STORY.certificates[0].certificate.validity,
+        comment="PITO to camera, plates of one region",
+    )
+    others = tuple(
+        signed
+        for signed in STORY.certificates
+        if not (
+            signed.certificate.subject == camera
+            and Action.PUBLISH in getattr(signed.certificate.authority, "actions", ())
+        )
+    )
+    return replace(STORY, certificates=(*others, issue(choosy, owner)))
