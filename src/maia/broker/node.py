@@ -101,7 +101,7 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*leave(state), *keep_what_changed(state)]
+        effects = [*leave(state, now), *keep_what_changed(state)]
         for link in list(state.links.values()):
             effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
         return self._finished(effects, now)

@@ -56,7 +56,7 @@ def superseded(state: BrokerState, link: Link) -> Link | None:
 def broker_known(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """A broker that is a neighbour already has answered at an address that we dialled."""
     contact = Contact.of(link.peer.key, link.address or "")
-    return performed(state, state.routes.membership.confirmed(contact, now, dialled=link.dialled))
+    return performed(state, state.routes.membership.confirmed(contact, now, dialled=link.dialled), now)
 
 
 def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
@@ -68,7 +68,7 @@ def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         effects += _forget(state, routes.neighbours[contact.node])
     routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
     routes.node_of[link.id] = contact.node
-    effects += performed(state, routes.membership.confirmed(contact, now, dialled=link.dialled))
+    effects += performed(state, routes.membership.confirmed(contact, now, dialled=link.dialled), now)
     effects += told(state, routes.book.hop_up(contact.node, now))
     return [*effects, *_parents_changed(state, now), *_adopted(state, contact.node, now)]
 
@@ -80,7 +80,7 @@ def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if node is None:
         return []
     effects = _forget(state, routes.neighbours[node])
-    effects += performed(state, routes.membership.lost(node, now))
+    effects += performed(state, routes.membership.lost(node, now), now)
     return [*effects, *_parents_changed(state, now), *_taken_over(state, node, now)]
 
 
@@ -99,24 +99,24 @@ def _dialler(state: BrokerState, link: Link) -> bytes:
 def start(state: BrokerState, now: Instant) -> list[Effect]:
     """Look for the others."""
     state.routes.is_stirred = True
-    return performed(state, state.routes.membership.start(now))
+    return performed(state, state.routes.membership.start(now), now)
 
 
-def leave(state: BrokerState) -> list[Effect]:
+def leave(state: BrokerState, now: Instant) -> list[Effect]:
     """Tell the neighbours that this broker goes."""
-    return performed(state, state.routes.membership.leave())
+    return performed(state, state.routes.membership.leave(), now)
 
 
 def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
     """Nobody answered at an address, or nobody who may."""
-    effects = performed(state, state.routes.membership.dial_failed(address, now))
-    return [*effects, *_parents_changed(state, now)]
+    return performed(state, state.routes.membership.dial_failed(address, now), now)
 
 
-def performed(state: BrokerState, steps: Iterable[Step]) -> list[Effect]:
-    """Return what the overlay wants done."""
+def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[Effect]:
+    """Return what the overlay wants done; without a node that it dropped, types may lead elsewhere."""
     state.routes.is_stirred = True
     effects: list[Effect] = []
+    is_changed = False
     for step in steps:
         match step:
             case Connect(address):
@@ -126,10 +126,10 @@ def performed(state: BrokerState, steps: Iterable[Step]) -> list[Effect]:
             case Spread(to, about, alive):
                 effects += _sent(state, to, Announce(NodeRecord(about.key, about.address), alive))
             case Dropped():
-                pass  # the link stays: the other side may count on it
+                is_changed = True  # the link stays: the other side may count on it
             case _:
                 assert_never(step)
-    return effects
+    return [*effects, *_parents_changed(state, now)] if is_changed else effects
 
 
 def tell_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
@@ -143,7 +143,7 @@ def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> 
     """Look into an answer to our own question."""
     contacts = [Contact.of(record.key, record.address) for record in message.nodes]
     node = state.routes.node_of[link.id]
-    return performed(state, state.routes.membership.reply(node, message.id, contacts, now))
+    return performed(state, state.routes.membership.reply(node, message.id, contacts, now), now)
 
 
 def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
@@ -151,7 +151,7 @@ def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instan
     about = Contact.of(message.node.key, message.node.address)
     node = state.routes.node_of[link.id]
     steps = state.routes.membership.heard(node, about, message.alive, now)
-    return [*performed(state, steps), *_parents_changed(state, now)]
+    return performed(state, steps, now)
 
 
 def _sent(state: BrokerState, node: NodeId, message: Message) -> list[Effect]:

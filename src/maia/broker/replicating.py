@@ -37,9 +37,7 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     effects = told(state, routes.book.renew_due(now))
     effects += told(state, routes.book.expire(now))
     routes.store.expire(now)
-    wake = routes.membership.wake_at(now)
-    if wake is not None and wake <= now:
-        effects += performed(state, routes.membership.tick(now))
+    effects += performed(state, routes.membership.tick(now), now)
     if routes.replicate_at is not None and routes.replicate_at <= now:
         effects += _replicated(state, now)
     return effects

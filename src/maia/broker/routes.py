@@ -81,8 +81,9 @@ class Routes:
     def stir(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
         self.is_stirred = True
-        if self.replicate_at is None:
-            self.replicate_at = Instant(now + _REPLICATE_AFTER_US)
+        soon = Instant(now + _REPLICATE_AFTER_US)
+        if self.replicate_at is None or self.replicate_at > soon:
+            self.replicate_at = soon
 
     def next_look(self, now: Instant) -> Instant | None:
         """Return when routing has something to do by itself."""
