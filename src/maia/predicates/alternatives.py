@@ -12,18 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
-from maia.events import AttributeUid
+from maia.events import AttributeUid, Kind
+from maia.predicates.edges import FULL, successor
 from maia.predicates.normal_form import Clause, clause_of, clauses_of, is_true_formula, literal_of
 from maia.predicates.steps import OutOfSteps, Steps
-from maia.predicates.syntax import AllOf, Predicate, checked_size
+from maia.predicates.syntax import AllOf, Comparison, Operator, Predicate, checked_size
 from maia.predicates.value_sets import ANYTHING, ValueSet
 
 __all__ = ["ALTERNATIVES_MAX", "Alternative", "alternatives_of"]
 
 ALTERNATIVES_MAX: Final = 16
 """A filter with more alternatives than this is bracketed by one."""
+
+_PLAIN_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Alternative:
 
 def alternatives_of(predicate: Predicate) -> tuple[Alternative, ...]:
     """Return the alternatives of a filter of any shape, within the size that the language allows."""
+    if (ranges := _plain_ranges(predicate)) is not None:
+        return (Alternative(ranges, True),) if _is_possible(ranges) else ()
     formula = is_true_formula(checked_size(predicate))
     try:
         clauses = clauses_of(formula, Steps())
@@ -47,6 +52,53 @@ def alternatives_of(predicate: Predicate) -> tuple[Alternative, ...]:
     if len(clauses) > ALTERNATIVES_MAX:
         return (Alternative(_hull(clauses), False),)
     return tuple([Alternative(_telling(clause), True) for clause in clauses if _is_possible(clause)])
+
+
+def _plain_ranges(predicate: Predicate) -> dict[AttributeUid, ValueSet] | None:
+    """Return what a conjunction of comparisons asks, by the shortest way; None for anything else.
+
+    Nearly all filters look like this, and a broker may have to read a million of them.
+    """
+    parts = predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+    if len(parts) > _PLAIN_MAX:
+        return None
+    ranges: dict[AttributeUid, tuple[Kind, Any, Any]] = {}  # Any: both ends are of that kind, or None
+    for part in parts:
+        if type(part) is not Comparison or part.operator is Operator.NE:
+            return None
+        kind, first, after = ranges.get(part.uid) or (part.kind, FULL[part.kind][0], None)
+        if kind is not part.kind:
+            return None
+        low, high = _ends(part)
+        if low is not None and low > first:
+            first = low
+        if high is not None and (after is None or high < after):
+            after = high
+        ranges[part.uid] = kind, first, after
+    return {uid: _range(kind, first, after) for uid, (kind, first, after) in ranges.items()}
+
+
+def _ends(part: Comparison) -> tuple[Any, Any]:
+    # Any: values of the comparison's kind. None where it leaves that side open.
+    match part.operator:
+        case Operator.GE:
+            return part.literal, None
+        case Operator.LT:
+            return None, part.literal
+        case Operator.LE:
+            return None, successor(part.literal)
+        case Operator.EQ:
+            return part.literal, successor(part.literal)
+        case _:
+            following = successor(part.literal)
+            return (part.literal, part.literal) if following is None else (following, None)
+
+
+def _range(kind: Kind, first: Any, after: Any) -> ValueSet:
+    # Any: see `_ends`.
+    if after is None:
+        return ValueSet(False, {kind: (first,)})
+    return ValueSet(False, {kind: (first, after)} if first < after else {})
 
 
 def _demanded_at_the_top(formula: Predicate) -> dict[AttributeUid, ValueSet]:

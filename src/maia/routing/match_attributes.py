@@ -20,8 +20,8 @@ from maia.routing.match_cells import Ranks, RankSpans
 
 __all__ = ["CELLS_MAX", "INDEXED_MAX", "IndexedAttribute", "indexed_attributes"]
 
-CELLS_MAX: Final = 4096
-"""The cells of all attributes of a block together: at most half a kilobyte of bits per slot."""
+CELLS_MAX: Final = 2048
+"""The cells of all attributes of a block together: at most 256 bytes of bits per slot."""
 
 INDEXED_MAX: Final = 256
 """The attributes of a block that get cells: those that most filters mention."""

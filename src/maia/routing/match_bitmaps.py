@@ -64,17 +64,27 @@ class Bitmaps:
 
 
 class Doubts:
-    """The spans of the slots whose bits only say "perhaps", found by binary search."""
+    """The true ranges of the slots whose bits only say "perhaps".
 
-    __slots__ = ("_highs", "_is_in_doubt", "_keys", "_ranks")
+    A slot with one range has it in two arrays, and one without doubts has all
+    ranks there. The ranges of slots with several are found by binary search.
+    """
+
+    __slots__ = ("_has_several", "_highs", "_keys", "_lows", "_ranks", "_several_highs")
 
     def __init__(self, spans: RankSpans, is_in_doubt: _Flags, *, ranks: int) -> None:
         """Keep the spans of the slots in doubt, which are in the order of slots and ranks."""
         kept = is_in_doubt[spans.slots]
+        slots, lows, highs = spans.slots[kept], spans.lows[kept], spans.highs[kept]
         self._ranks = ranks
-        self._is_in_doubt = is_in_doubt
-        self._keys: _Numbers = spans.slots[kept] * ranks + spans.lows[kept]
-        self._highs = spans.highs[kept].astype(np.int32)
+        self._has_several = np.bincount(slots, minlength=len(is_in_doubt)) > 1
+        several = self._has_several[slots]
+        self._keys: _Numbers = slots[several] * ranks + lows[several]
+        self._several_highs = highs[several]
+        self._lows = np.zeros(len(is_in_doubt), np.int32)
+        self._highs = np.full(len(is_in_doubt), ranks, np.int32)
+        self._lows[slots[~several]] = lows[~several]
+        self._highs[slots[~several]] = highs[~several]
 
     @classmethod
     def of(
@@ -89,15 +99,20 @@ class Doubts:
         is_in_doubt[spans.slots[~(begins[spans.lows] & ends[spans.highs - 1])]] = True
         return cls(spans, is_in_doubt, ranks=ranks) if is_in_doubt.any() else None
 
-    def accept(self, slots: Slots, ranks: _Numbers) -> _Flags:
-        """Say of each slot whether it truly accepts the rank beside it."""
-        accepted = ~self._is_in_doubt[slots]
-        asked = np.flatnonzero(~accepted)
-        wanted = slots[asked], ranks[asked]
-        nearest = self._keys.searchsorted(wanted[0] * self._ranks + wanted[1], "right") - 1
-        # Before the first key, -1 reads the last one, whose slot is then another one or whose low is above.
-        same_slot = (self._keys[nearest] // self._ranks == wanted[0]) & (nearest >= 0)
-        accepted[asked] = same_slot & (wanted[1] < self._highs[nearest])
+    def accept(self, slots: Slots, ranks: _Numbers | int) -> _Flags:
+        """Say of each slot whether it truly accepts the rank beside it, or the one rank given."""
+        accepted: _Flags = (self._lows[slots] <= ranks) & (ranks < self._highs[slots])
+        if len(self._keys):
+            several = np.flatnonzero(self._has_several[slots])
+            asked = np.broadcast_to(ranks, slots.shape)[several]
+            accepted[several] = self._accept_one_of_several(slots[several], asked)
+        return accepted
+
+    def _accept_one_of_several(self, slots: Slots, ranks: _Numbers) -> _Flags:
+        nearest = self._keys.searchsorted(slots * self._ranks + ranks, "right") - 1
+        # Before the first key, -1 reads the last one, which begins above what is asked.
+        same_slot = (nearest >= 0) & (self._keys[nearest] // self._ranks == slots)
+        accepted: _Flags = same_slot & (ranks < self._several_highs[nearest])
         return accepted
 
 

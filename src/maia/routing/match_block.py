@@ -33,7 +33,16 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 class Block(Generic[Key]):
     """Many filters, ready to be matched."""
 
-    __slots__ = ("_attributes", "_is_live", "_live_pages", "_live_words", "_slots_by_id", "contents", "live")
+    __slots__ = (
+        "_attributes",
+        "_first_slot",
+        "_is_live",
+        "_live_pages",
+        "_live_words",
+        "_more_slots",
+        "contents",
+        "live",
+    )
 
     def __init__(self, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> None:
         """Put the slots in order and set their bits."""
@@ -46,23 +55,25 @@ class Block(Generic[Key]):
         self.contents = contents.moved(new_slots)
         moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
         self._attributes = indexed_attributes(count, ranks, moved, cells_max=cells_max)
-        self._slots_by_id: dict[Key, list[int]] = {}
+        self._first_slot: dict[Key, int] = {}
+        self._more_slots: dict[Key, list[int]] = {}
         for slot, key in enumerate(self.contents.ids):
-            self._slots_by_id.setdefault(key, []).append(slot)
+            if self._first_slot.setdefault(key, slot) != slot:
+                self._more_slots.setdefault(key, []).append(slot)
         self.live = count
         self._is_live = np.ones(count, np.bool_)
         self._live_words = packed_bits(self._is_live)
         self._live_pages = pages_of(self._live_words)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._slots_by_id
+        return key in self._first_slot
 
     def __len__(self) -> int:
         return len(self.contents.ids)
 
     def discard(self, key: Key) -> None:
         """Let a filter leave; its slots stay, and match nothing."""
-        slots = self._slots_by_id.pop(key)
+        slots = [self._first_slot.pop(key), *self._more_slots.pop(key, ())]
         self._is_live[slots] = False
         self.live -= len(slots)
         for page in {slot // PAGE for slot in slots}:
@@ -72,7 +83,7 @@ class Block(Generic[Key]):
     @property
     def filters(self) -> int:
         """Return how many filters are left."""
-        return len(self._slots_by_id)
+        return len(self._first_slot)
 
     def live_contents(self) -> Contents[Key]:
         """Return what is left, for a new block."""
@@ -86,7 +97,7 @@ class Block(Generic[Key]):
         slots = self._candidates(ranks)
         for attribute, rank in zip(self._attributes, ranks, strict=True):
             if attribute.doubts is not None and len(slots):
-                slots = slots[attribute.doubts.accept(slots, np.full(len(slots), rank))]
+                slots = slots[attribute.doubts.accept(slots, rank)]
         ids, rest = self.contents.ids, self.contents.rest
         for slot in slots.tolist():
             if slot not in rest or rest[slot].holds(event):
@@ -138,8 +149,7 @@ class Block(Generic[Key]):
         slots, rows = self._candidate_pairs(ranks, frame.rows)
         for one in self._attributes:
             if one.doubts is not None and len(slots):
-                asked = ranks[one.uid][rows] if one.uid in ranks else np.zeros(len(rows), np.int64)
-                accepted = one.doubts.accept(slots, asked)
+                accepted = one.doubts.accept(slots, ranks[one.uid][rows] if one.uid in ranks else 0)
                 slots, rows = slots[accepted], rows[accepted]
         keys = np.sort(slots * max(1, frame.rows) + rows)
         return self._without_failing_rest(*np.divmod(keys, max(1, frame.rows)), frame)

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -39,6 +40,8 @@ _CLASSES: Final[Mapping[Kind, type]] = {
     Kind.TIMESTAMP: Instant,
     Kind.BYTES: bytes,
 }
+_AS_THEY_ARE: Final = frozenset(kind for kind in Kind if not is_faithful(kind))
+_FEW: Final = 4096
 _NULLS: Final = frozenset((type(None),))
 
 
@@ -49,6 +52,8 @@ class _Segment:
     start: int
     # Any: int64 order codes for faithful kinds, a sorted list of strings or bytes for the others.
     breaks: Any
+    few: list[Any] | None
+    """The same breaks as a list, in which one value is found faster; not for very many, to save room."""
 
     @property
     def end(self) -> int:
@@ -84,7 +89,7 @@ class Ranks:
         self._segments: dict[Kind, _Segment] = {}
         self.count = _FIRST_OF_KINDS
         for kind in sorted(spans.kinds, key=lambda kind: kind.value):
-            segment = _Segment(self.count, _breaks(kind, spans.kinds[kind]))
+            segment = _segment(self.count, kind, spans.kinds[kind])
             self._segments[kind] = segment
             self.count = segment.end
 
@@ -96,9 +101,10 @@ class Ranks:
         segment = self._segments.get(kind)
         if segment is None:
             return _OTHER_KIND
-        if not is_faithful(kind):
-            return segment.start + bisect_right(segment.breaks, value)
-        return segment.start + int(segment.breaks.searchsorted(_checked_code(value), "right"))
+        asked = value if kind in _AS_THEY_ARE else _checked_code(value)
+        if segment.few is not None:
+            return segment.start + bisect_right(segment.few, asked)
+        return segment.start + int(segment.breaks.searchsorted(asked, "right"))
 
     def of_column(self, kind: Kind, values: Sequence[Value]) -> _Numbers:
         """Return the rank of each value of a column that was declared as `kind`."""
@@ -121,7 +127,7 @@ class Ranks:
         # Any: present values of one class.
         if segment is None:
             return np.full(len(values), _OTHER_KIND, np.int64)
-        if is_faithful(kind):
+        if kind not in _AS_THEY_ARE:
             codes = _codes(kind, values)
             found: _Numbers = segment.breaks.searchsorted(codes, "right").astype(np.int64)
             return found + segment.start
@@ -143,20 +149,21 @@ def rank_spans(ranks: Ranks, spans: AttributeSpans) -> RankSpans:
     ]
     parts += [(part.slots, *ranks.spans_of(kind, part)) for kind, part in spans.kinds.items()]
     slots, lows, highs = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return RankSpans.in_order(slots, lows, highs)
+    return RankSpans.in_order(slots.astype(np.int64), lows, highs)
 
 
-def _breaks(kind: Kind, spans: KindSpans) -> Any:
-    # Any: see `_Segment`.
+def _segment(start: int, kind: Kind, spans: KindSpans) -> _Segment:
     afters = spans.afters[~spans.is_open]
-    if is_faithful(kind):
-        return np.unique(np.concatenate([spans.firsts, afters]))
-    return sorted(set(chain(spans.firsts, afters)))
+    if kind in _AS_THEY_ARE:
+        texts = sorted(set(chain(spans.firsts, afters)))
+        return _Segment(start, texts, texts)
+    codes = np.unique(np.concatenate([spans.firsts, afters]))
+    return _Segment(start, codes, codes.tolist() if len(codes) <= _FEW else None)
 
 
 def _positions(kind: Kind, segment: _Segment, values: npt.NDArray[Any]) -> _Numbers:
     # Any: see `KindSpans`. Every value is one of the breaks, so its rank begins with it.
-    if is_faithful(kind):
+    if kind not in _AS_THEY_ARE:
         found: _Numbers = segment.breaks.searchsorted(values, "right").astype(np.int64)
         return found + segment.start
     place = {value: segment.start + 1 + at for at, value in enumerate(segment.breaks)}
@@ -179,9 +186,10 @@ def _codes(kind: Kind, values: Sequence[Any]) -> _Numbers:
 
 def _checked_code(value: Any) -> int:
     # Any: a present value of a faithful kind.
-    code = code_of(value)
-    if not INT_MIN <= code <= INT_MAX:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise BadValue("a float is not a finite number")
+        return code_of(value)
+    if not INT_MIN <= value <= INT_MAX:
         raise BadValue("an int is outside 64 bits")
-    if isinstance(value, float) and not np.isfinite(value):
-        raise BadValue("a float is not a finite number")
-    return code
+    return int(value)

@@ -54,11 +54,9 @@ class Contents(Generic[Key]):
         """Return the same under new slot numbers, which count from 0; -1 stands for a slot to leave out."""
         kept = np.flatnonzero(new_slots != -1)
         ids = [self.ids[slot] for slot in kept[np.argsort(new_slots[kept])].tolist()]
-        spans = {
-            uid: moved for uid, one in self.spans.items() if len((moved := one.moved(new_slots)).mentioned)
-        }
+        spans = {uid: one.moved(new_slots) for uid, one in self.spans.items()}
         rest = {new: rest for slot, rest in self.rest.items() if (new := int(new_slots[slot])) != -1}
-        return Contents(ids, spans, rest)
+        return Contents(ids, {uid: one for uid, one in spans.items() if not one.is_empty}, rest)
 
     def kept(self, is_live: npt.NDArray[np.bool_]) -> Contents[Key]:
         """Return the slots that are live, in their order."""

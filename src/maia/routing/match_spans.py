@@ -24,6 +24,9 @@ __all__ = ["AttributeSpans", "KindSpans", "Slots", "SpanLists", "joined_spans"]
 
 Slots: TypeAlias = npt.NDArray[np.int64]
 
+_Kept: TypeAlias = npt.NDArray[np.int32]
+"""Slots where they are kept for long: half the size."""
+
 # Any: order codes (int64) for faithful kinds, and the strings or bytes themselves (object) for the others.
 _Values: TypeAlias = npt.NDArray[Any]
 
@@ -34,7 +37,7 @@ _GONE: Final = -1
 class KindSpans:
     """Ranges `first <= x < after` of one kind; where `is_open`, there is no upper end."""
 
-    slots: Slots
+    slots: _Kept
     firsts: _Values
     afters: _Values
     is_open: npt.NDArray[np.bool_]
@@ -43,23 +46,28 @@ class KindSpans:
         """Return the ranges under new slot numbers, without those whose slot is gone."""
         slots = new_slots[self.slots]
         kept = slots != _GONE
-        return KindSpans(slots[kept], self.firsts[kept], self.afters[kept], self.is_open[kept])
+        return KindSpans(
+            slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept], self.is_open[kept]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeSpans:
-    """All that is asked of one attribute. Slots outside `mentioned` take any value, or none."""
+    """All that is asked of one attribute. Slots that are nowhere here take any value, or none."""
 
-    mentioned: Slots
-    absent: Slots
-    present: Slots
+    absent: _Kept
+    present: _Kept
     kinds: Mapping[Kind, KindSpans]
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nobody asks anything."""
+        return not (len(self.absent) or len(self.present) or self.kinds)
 
     def moved(self, new_slots: Slots) -> AttributeSpans:
         """Return the same under new slot numbers; -1 stands for a slot that is gone."""
         kinds = {kind: spans.moved(new_slots) for kind, spans in self.kinds.items()}
         return AttributeSpans(
-            _moved(self.mentioned, new_slots),
             _moved(self.absent, new_slots),
             _moved(self.present, new_slots),
             {kind: spans for kind, spans in kinds.items() if len(spans.slots)},
@@ -70,7 +78,6 @@ class AttributeSpans:
 class SpanLists:
     """What is asked of one attribute, while filters are still being added."""
 
-    mentioned: list[int] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
     present: list[int] = field(default_factory=list)
     kinds: dict[Kind, list[tuple[int, Any, Any]]] = field(default_factory=dict)
@@ -78,7 +85,6 @@ class SpanLists:
 
     def add(self, slot: int, values: ValueSet) -> None:
         """Add what one slot asks."""
-        self.mentioned.append(slot)
         if values.absent:
             self.absent.append(slot)
         if values.edges is FULL or values.edges == FULL:
@@ -91,7 +97,7 @@ class SpanLists:
     def packed(self) -> AttributeSpans:
         """Return the arrays."""
         kinds = {kind: _packed(kind, ranges) for kind, ranges in self.kinds.items()}
-        return AttributeSpans(_slots(self.mentioned), _slots(self.absent), _slots(self.present), kinds)
+        return AttributeSpans(_slots(self.absent), _slots(self.present), kinds)
 
 
 def joined_spans(parts: Sequence[AttributeSpans]) -> AttributeSpans:
@@ -100,7 +106,6 @@ def joined_spans(parts: Sequence[AttributeSpans]) -> AttributeSpans:
         return parts[0]
     kinds = {kind: None for part in parts for kind in part.kinds}
     return AttributeSpans(
-        np.concatenate([part.mentioned for part in parts]),
         np.concatenate([part.absent for part in parts]),
         np.concatenate([part.present for part in parts]),
         {kind: _joined([part.kinds[kind] for part in parts if kind in part.kinds]) for kind in kinds},
@@ -137,11 +142,11 @@ def _values(kind: Kind, values: list[Any]) -> _Values:
     return kept
 
 
-def _slots(slots: Sequence[int]) -> Slots:
-    return np.array(slots, np.int64)
+def _slots(slots: Sequence[int]) -> _Kept:
+    return np.array(slots, np.int32)
 
 
-def _moved(slots: Slots, new_slots: Slots) -> Slots:
+def _moved(slots: _Kept, new_slots: Slots) -> _Kept:
     moved = new_slots[slots]
-    kept: Slots = moved[moved != _GONE]
+    kept: _Kept = moved[moved != _GONE].astype(np.int32)
     return kept
