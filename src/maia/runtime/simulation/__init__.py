@@ -1,5 +1,6 @@
 """The second runtime: any number of brokers and clients in one process, from one seed."""
 
+from maia.runtime.simulation.clients import SimulatedClient
 from maia.runtime.simulation.hosts import Host, Node, Power
 from maia.runtime.simulation.network import (
     BEGINNING,
@@ -21,6 +22,7 @@ __all__ = [
     "Node",
     "NotInTime",
     "Power",
+    "SimulatedClient",
     "SimulatedNetwork",
     "Step",
     "TooManySteps",

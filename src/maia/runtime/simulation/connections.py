@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from random import Random
 from typing import TypeAlias
 
 from maia.runtime.simulation.hosts import Host
@@ -43,6 +44,8 @@ class EndState(Enum):
 class Lane:
     """One direction: what is under way, when the last of it arrives, and how much was held up."""
 
+    chance: Random = field(repr=False)
+    """Decides about this direction and nothing else."""
     parcels: deque[Parcel] = field(default_factory=deque)
     line_free_at: int = 0
     last_arrival: int = 0
@@ -62,6 +65,11 @@ class End:
     state: EndState = EndState.OPENING
 
     @property
+    def lane(self) -> Lane:
+        """Return the lane on which this end sends."""
+        return self.connection.lanes[self.side]
+
+    @property
     def is_alive(self) -> bool:
         """Say whether the node that held this end still runs."""
         return self.host.node is not None and self.host.life == self.life
@@ -73,7 +81,7 @@ class Connection:
 
     number: int
     ends: list[End] = field(default_factory=list)
-    lanes: tuple[Lane, Lane] = field(default_factory=lambda: (Lane(), Lane()))
+    lanes: list[Lane] = field(default_factory=list)
     is_cut: bool = False
     cuts: int = 0
     """Grows with every cut, so that the giving up of an earlier one is recognised."""
@@ -91,7 +99,3 @@ class Connection:
     def other(self, end: End) -> End:
         """Return the end at the far side."""
         return self.ends[1 - end.side]
-
-    def lane_from(self, end: End) -> Lane:
-        """Return the lane on which `end` sends."""
-        return self.lanes[end.side]

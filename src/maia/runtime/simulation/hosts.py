@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from random import Random
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from maia.credentials import Principal
@@ -21,7 +22,7 @@ from maia.wire.effects import Effect, Input, LinkId
 if TYPE_CHECKING:
     from maia.runtime.simulation.connections import End
 
-__all__ = ["Build", "Host", "Node", "Power"]
+__all__ = ["Build", "Dialling", "Host", "Node", "Power"]
 
 _DIAL_AGAIN_S: Final = 0.25
 _DIAL_AT_LEAST_S: Final = 30.0
@@ -52,6 +53,21 @@ class Power(Enum):
 
 
 @dataclass(slots=True)
+class Dialling:
+    """How a host gets on with one address: it dials once at a time, and waits longer after each failure."""
+
+    chance: Random
+    is_under_way: bool = False
+    back_off: BackOff = field(init=False)
+    """The one that the other runtime uses."""
+
+    def __post_init__(self) -> None:
+        """Wait as long as the other runtime does."""
+        random = self.chance.randbytes
+        self.back_off = BackOff(first_s=_DIAL_AGAIN_S, most_s=_DIAL_AT_LEAST_S, random=random)
+
+
+@dataclass(slots=True)
 class Host:
     """One machine; the times here are by its own clock unless they say otherwise."""
 
@@ -59,6 +75,8 @@ class Host:
     principal: Principal
     address: str | None
     build: Build = field(repr=False)
+    chance: Random = field(repr=False)
+    """Breaks ties between this host's alarm clock and whatever else happens."""
     skew: int = 0
     """By how many microseconds its clock is ahead of true time."""
     node: Node | None = field(default=None, repr=False)
@@ -68,9 +86,7 @@ class Host:
     disk: dict[str, bytes] = field(default_factory=dict, repr=False)
     ends: dict[LinkId, End] = field(default_factory=dict, repr=False)
     links_made: int = 0
-    dialling: set[str] = field(default_factory=set)
-    back_off: BackOff = field(init=False, repr=False)
-    """The one that the other runtime uses."""
+    dials: dict[str, Dialling] = field(default_factory=dict, repr=False)
     wake_at: int | None = None
     """The earliest moment that the node has asked for."""
     wakes_asked: int = 0
@@ -82,14 +98,13 @@ class Host:
         """Make a node from what the disk holds, in a process that remembers nothing."""
         self.life += 1
         self.power = Power.ON
-        self.back_off = BackOff(first_s=_DIAL_AGAIN_S, most_s=_DIAL_AT_LEAST_S, random=random)
         self.node = self.build(dict(self.disk), random)
         return self.node
 
     def end(self, power: Power) -> None:
         """Lose whatever was not on the disk."""
         self.node, self.wake_at, self.effects_left = None, None, None
-        self.dialling.clear()
+        self.dials.clear()
         self.power = power
 
     def clock(self, true_time: int) -> Instant:

@@ -6,22 +6,26 @@ that a real network leaves to chance comes from one seed, so a run can be
 repeated exactly, in another process too:
 
     network = SimulatedNetwork(seed=48113)
-    network.add_node("echo", principal, build, address="echo:1")
+    network.add_broker("north", principal, settings)
+    office = network.add_client("office", key, client_settings)
     network.run_for(60)
-    network.crash("echo")
+    network.crash("north")
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Final
 
-from maia.credentials import Principal
+from maia.broker import Broker, BrokerSettings
+from maia.client import ClientSettings
+from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.events import Instant
+from maia.runtime.simulation.clients import SimulatedClient
 from maia.runtime.simulation.hosts import Build, Host, Power
 from maia.runtime.simulation.partitions import Partitions
 from maia.runtime.simulation.schedule import Schedule
@@ -89,11 +93,12 @@ class SimulatedNetwork:
         self.hosts: dict[str, Host] = {}
         self._by_address: dict[str, Host] = {}
         self._steps_left = steps_max
-        self._schedule = Schedule(now, self.chance("order"))
+        self._schedule = Schedule(now)
+        self._order = self.chance("order")
         self._partitions = Partitions(weather)
         self._transport = Transport(
             self._schedule,
-            self.chance("transport"),
+            chance_for=self.chance,
             happen=self._happen,
             partitions=self._partitions,
             gives_up_s=gives_up_s,
@@ -128,11 +133,38 @@ class SimulatedNetwork:
         """Add a host and start its node at once; one without an address cannot be dialled."""
         if name in self.hosts or (address is not None and address in self._by_address):
             raise UnknownHost(f"there is a host `{name}`, or one at `{address}`, already")
-        host = self.hosts[name] = Host(name, principal, address, build, skew=round(skew_s * SECOND))
+        host = self.hosts[name] = Host(
+            name, principal, address, build, self.chance(f"host/{name}"), skew=round(skew_s * SECOND)
+        )
         if address is not None:
             self._by_address[address] = host
         self.restart(name)
         return host
+
+    def add_broker(
+        self, name: str, principal: Principal, settings: BrokerSettings, *, skew_s: float = 0.0
+    ) -> Host:
+        """Add a broker at the address of its settings."""
+
+        def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> Broker:
+            return Broker(principal, settings, random=random, kept=kept)
+
+        return self.add_node(name, principal, build, address=settings.address, skew_s=skew_s)
+
+    def add_client(
+        self, name: str, key: SigningKey, settings: ClientSettings, *, skew_s: float = 0.0
+    ) -> SimulatedClient:
+        """Add a client; it looks for a broker at once."""
+        client = SimulatedClient(self, name, key, settings)
+        self.add_node(name, key.principal, client.build, skew_s=skew_s)
+        return client
+
+    def broker(self, name: str) -> Broker:
+        """Return the broker that runs at a host."""
+        node = self.host(name).node
+        if not isinstance(node, Broker):
+            raise UnknownHost(f"no broker runs at `{name}`")
+        return node
 
     def act(self, name: str, action: Callable[[Instant], Sequence[Effect]]) -> None:
         """Let the application at a host do something: call its node, and perform what it asks for."""
@@ -144,7 +176,7 @@ class SimulatedNetwork:
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Have something done at a later moment, by nobody in particular."""
-        self._schedule.add(self._schedule.now + round(seconds * SECOND), action)
+        self._schedule.add(self._schedule.now + round(seconds * SECOND), self._order, action)
 
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
@@ -290,7 +322,7 @@ class SimulatedNetwork:
     def _ask_to_wake(self, host: Host) -> None:
         assert host.wake_at is not None  # noqa: S101 - whoever calls has just set it
         host.wakes_asked += 1
-        self._schedule.add(host.wake_at - host.skew, partial(self._wake, host, host.wakes_asked))
+        self._schedule.add(host.wake_at - host.skew, host.chance, partial(self._wake, host, host.wakes_asked))
 
     def _wake(self, host: Host, number: int) -> None:
         if host.wake_at is None or number != host.wakes_asked:

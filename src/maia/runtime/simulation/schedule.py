@@ -1,7 +1,10 @@
 """What happens next? The virtual clock and the heap of everything that is going to happen.
 
 Two things at one moment have no natural order, so the seed decides: another
-seed tries another order, and the same seed repeats it.
+seed tries another order, and the same seed repeats it. Whoever adds something
+draws the tie-break from its own source of chance. So it does not matter in
+which order a node asks for things that have nothing to do with each other,
+which may differ from one process to the next.
 """
 
 from __future__ import annotations
@@ -21,12 +24,11 @@ _TIE_BITS: Final = 32
 class Schedule:
     """Actions by the moment at which they happen, in microseconds of true time."""
 
-    __slots__ = ("_added", "_chance", "_heap", "now")
+    __slots__ = ("_added", "_heap", "now")
 
-    def __init__(self, now: int, chance: Random) -> None:
+    def __init__(self, now: int) -> None:
         """Begin at `now` with nothing to do."""
         self.now = now
-        self._chance = chance
         self._heap: list[tuple[int, int, int, Action]] = []
         self._added = 0
 
@@ -34,10 +36,10 @@ class Schedule:
         """Return how much is still going to happen, whatever was called off included."""
         return len(self._heap)
 
-    def add(self, at: int, action: Action) -> None:
-        """Have `action` happen at `at`, or now if that is over."""
+    def add(self, at: int, chance: Random, action: Action) -> None:
+        """Have `action` happen at `at`, or now if that is over; `chance` breaks ties."""
         self._added += 1  # so that two actions are never compared with each other
-        item = (max(at, self.now), self._chance.getrandbits(_TIE_BITS), self._added, action)
+        item = (max(at, self.now), chance.getrandbits(_TIE_BITS), self._added, action)
         heapq.heappush(self._heap, item)
 
     def step(self, until: int) -> bool:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from maia.runtime.simulation.connections import Connection, End, EndState, Lane, Parcel, Signal
-from maia.runtime.simulation.hosts import Host, Power
+from maia.runtime.simulation.hosts import Dialling, Host, Power
 from maia.runtime.simulation.partitions import Partitions
 from maia.runtime.simulation.schedule import Schedule
 from maia.runtime.simulation.weather import NO_CHAOS, SECOND, Chaos, Weather
@@ -28,20 +28,20 @@ _SIGNAL_BYTES: Final = 64
 class Transport:
     """All connections of a simulated network."""
 
-    __slots__ = ("_chance", "_connections_made", "_happen", "_patience_us", "_places", "_schedule")
+    __slots__ = ("_chance_for", "_connections_made", "_happen", "_patience_us", "_places", "_schedule")
 
     def __init__(
         self,
         schedule: Schedule,
-        chance: Random,
         *,
+        chance_for: Callable[[str], Random],
         happen: Callable[[Host, Input], None],
         partitions: Partitions,
         gives_up_s: float,
     ) -> None:
         """Tell nodes what happens through `happen`; `gives_up_s` bounds every wait for a silent peer."""
         self._schedule = schedule
-        self._chance = chance
+        self._chance_for = chance_for
         self._happen = happen
         self._places = partitions
         self._patience_us = int(gives_up_s * SECOND)
@@ -51,28 +51,32 @@ class Transport:
 
     def dial(self, host: Host, target: Host | None, address: str) -> None:
         """Open a connection, later if the address has failed before; once at a time for each address."""
-        if address in host.dialling:
+        dialling = host.dials.get(address)
+        if dialling is None:
+            dialling = Dialling(self._chance_for(f"dial/{host.name}/{host.life}/{address}"))
+            host.dials[address] = dialling
+        if dialling.is_under_way:
             return
-        host.dialling.add(address)
-        wait = int(host.back_off.wait_s(address) * SECOND)
-        delay = self._places.weather(host, target or host).delay(self._chance)
-        self._after(wait + delay, partial(self._knock, host, host.life, target, address))
+        dialling.is_under_way = True
+        wait = int(dialling.back_off.wait_s(address) * SECOND)
+        delay = self._places.weather(host, target or host).delay(dialling.chance)
+        self._after(wait + delay, dialling.chance, partial(self._knock, host, host.life, target, address))
 
     def _knock(self, host: Host, life: int, target: Host | None, address: str) -> None:
         if host.node is None or host.life != life:
             return
-        failed = partial(self._dial_failed, host, life, address)
+        chance, failed = host.dials[address].chance, partial(self._dial_failed, host, life, address)
         if target is None or target.power is Power.KILLED:
-            self._after(1, failed)
+            self._after(1, chance, failed)
         elif target.power is Power.DARK or not self._places.is_reachable(host, target):
-            self._after(self._patience_us, failed)
+            self._after(self._patience_us, chance, failed)
         else:
             self._put(self._connect(host, target, address).accepting, Signal.OPEN)
 
     def _dial_failed(self, host: Host, life: int, address: str) -> None:
         if host.node is not None and host.life == life:
-            host.dialling.discard(address)
-            host.back_off.failed(address)
+            host.dials[address].is_under_way = False
+            host.dials[address].back_off.failed(address)
             self._happen(host, DialFailed(address))
 
     def _connect(self, host: Host, target: Host, address: str) -> Connection:
@@ -82,6 +86,7 @@ class Transport:
             end = End(at, at.next_link(), at.life, dialled, made, side)
             at.ends[end.link] = end
             made.ends.append(end)
+            made.lanes.append(Lane(self._chance_for(f"lane/{host.name}/{target.name}/{made.number}/{side}")))
         return made
 
     # ------------------------------------------------------------ carrying
@@ -97,25 +102,26 @@ class Transport:
             self._put_in_chaos(end, data, chaos)
 
     def _put(self, end: End, parcel: Parcel) -> None:
-        lane = end.connection.lane_from(end)
+        lane = end.lane
         lane.parcels.append(parcel)
         self._schedule_arrival(end, lane, len(parcel) if isinstance(parcel, bytes) else _SIGNAL_BYTES)
 
     def _put_in_chaos(self, end: End, data: bytes, chaos: Chaos) -> None:
-        if self._chance.random() < chaos.drop:
+        chance = end.lane.chance
+        if chance.random() < chaos.drop:
             return
         self._put(end, data)
-        if self._chance.random() < chaos.double:
+        if chance.random() < chaos.double:
             self._put(end, data)
-        parcels = end.connection.lane_from(end).parcels
-        if len(parcels) > 1 and isinstance(parcels[-2], bytes) and self._chance.random() < chaos.overtake:
+        parcels = end.lane.parcels
+        if len(parcels) > 1 and isinstance(parcels[-2], bytes) and chance.random() < chaos.overtake:
             parcels[-1], parcels[-2] = parcels[-2], parcels[-1]
 
     def _schedule_arrival(self, end: End, lane: Lane, size: int) -> None:
         weather = self._weather(end)
         lane.line_free_at = max(self._schedule.now, lane.line_free_at) + weather.passage(size)
-        lane.last_arrival = max(lane.line_free_at + weather.delay(self._chance), lane.last_arrival + 1)
-        self._schedule.add(lane.last_arrival, partial(self._arrive, end, lane))
+        lane.last_arrival = max(lane.line_free_at + weather.delay(lane.chance), lane.last_arrival + 1)
+        self._schedule.add(lane.last_arrival, lane.chance, partial(self._arrive, end, lane))
 
     def _arrive(self, sender: End, lane: Lane) -> None:
         """Hand over the next parcel of a lane, if the way is open and somebody is there."""
@@ -140,15 +146,15 @@ class Transport:
     def _nobody_there(self, sender: End, end: End) -> None:
         """Let the sender know that its peer has forgotten the connection, unless nothing answers."""
         if end.host.power is not Power.DARK:
-            self._after(self._weather(sender).delay(self._chance), partial(self._gone, sender))
+            self._after(self._delay(sender), sender.lane.chance, partial(self._gone, sender))
 
     def _opened(self, end: End) -> None:
         if end.state is not EndState.OPENING:
             return
         end.state = EndState.OPEN
         if end.dialled is not None:
-            end.host.dialling.discard(end.dialled)
-            end.host.back_off.succeeded(end.dialled)
+            end.host.dials[end.dialled].is_under_way = False
+            end.host.dials[end.dialled].back_off.succeeded(end.dialled)
             self._put(end, Signal.OPEN)
         peer = end.connection.other(end).host.principal
         self._happen(end.host, LinkOpened(end.link, peer, end.dialled))
@@ -161,7 +167,7 @@ class Transport:
             return
         end.state = EndState.CLOSING
         self._put(end, Signal.SHUT)
-        self._after(self._weather(end).delay(self._chance), partial(self._gone, end))
+        self._after(self._delay(end), end.lane.chance, partial(self._gone, end))
 
     def _gone(self, end: End) -> None:
         """Tell a node, once, that a connection is gone."""
@@ -183,12 +189,12 @@ class Transport:
             if host.power is Power.DARK:
                 self._give_up_in_time(end.connection.other(end))
             else:
-                self._lose_what_was_not_sent(end.connection.lane_from(end))
+                self._lose_what_was_not_sent(end.lane)
                 self._put(end, Signal.SHUT)
         host.ends.clear()
 
     def _lose_what_was_not_sent(self, lane: Lane) -> None:
-        for _ in range(self._chance.randint(0, len(lane.parcels))):
+        for _ in range(lane.chance.randint(0, len(lane.parcels))):
             lane.parcels.pop()
 
     # ------------------------------------------------------------ being cut off
@@ -200,7 +206,8 @@ class Transport:
         connection.is_cut = True
         connection.cuts += 1
         for end in connection.ends:
-            self._after(self._patience(), partial(self._gone_if_still_cut, end, connection.cuts))
+            gone = partial(self._gone_if_still_cut, end, connection.cuts)
+            self._after(self._patience(end), end.lane.chance, gone)
 
     def _gone_if_still_cut(self, end: End, cut: int) -> None:
         if end.connection.is_cut and end.connection.cuts == cut:
@@ -212,7 +219,7 @@ class Transport:
             return
         connection.is_cut = False
         for end in connection.ends:
-            lane = connection.lane_from(end)
+            lane = end.lane
             owed, lane.owed = lane.owed, 0
             for _ in range(owed):
                 self._schedule_arrival(end, lane, _SIGNAL_BYTES)
@@ -220,16 +227,19 @@ class Transport:
                 self._give_up_in_time(end)
 
     def _give_up_in_time(self, end: End) -> None:
-        self._after(self._patience(), partial(self._gone, end))
+        self._after(self._patience(end), end.lane.chance, partial(self._gone, end))
 
-    def _patience(self) -> int:
-        return self._chance.randint(1, self._patience_us)
+    def _patience(self, end: End) -> int:
+        return end.lane.chance.randint(1, self._patience_us)
+
+    def _delay(self, end: End) -> int:
+        return self._weather(end).delay(end.lane.chance)
 
     def _weather(self, end: End) -> Weather:
         return self._places.weather(end.host, end.connection.other(end).host)
 
-    def _after(self, microseconds: int, action: Callable[[], None]) -> None:
-        self._schedule.add(self._schedule.now + microseconds, action)
+    def _after(self, microseconds: int, chance: Random, action: Callable[[], None]) -> None:
+        self._schedule.add(self._schedule.now + microseconds, chance, action)
 
 
 def connections_of(hosts: Iterable[Host]) -> list[Connection]:

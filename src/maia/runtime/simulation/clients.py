@@ -1,0 +1,108 @@
+"""What does an application do with a client in a simulated network?
+
+It subscribes, advertises and publishes, and reads what it was told. The
+session is the one that runs in production; only the application around it is
+made up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
+from maia.client.entries import Advertised, Entry, Subscribed
+from maia.client.filling import FrameFiller
+from maia.credentials import SigningKey
+from maia.events import Event, Instant
+from maia.predicates import ALWAYS, Predicate
+from maia.wire.effects import Effect, Input
+
+if TYPE_CHECKING:
+    from maia.runtime.simulation.network import SimulatedNetwork
+
+__all__ = ["NOTICES_KEPT", "SimulatedClient"]
+
+NOTICES_KEPT: Final = 1 << 16
+_EntryT = TypeVar("_EntryT", bound=Entry)
+
+
+class SimulatedClient:
+    """An application, and its session in the present life of its host."""
+
+    def __init__(
+        self, network: SimulatedNetwork, name: str, key: SigningKey, settings: ClientSettings
+    ) -> None:
+        """Belong to the host `name`, which builds a session at every start."""
+        self.name = name
+        self._network, self._key, self._settings = network, key, settings
+        self.session: ClientSession
+        self.notices: deque[tuple[Instant, Notice]] = deque(maxlen=NOTICES_KEPT)
+        """What the application was told in this life, with the true time."""
+        self.on_notice: Callable[[Notice], None] = lambda _notice: None
+
+    def build(self, _kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> SimulatedClient:
+        """Begin a life; an application remembers nothing of the one before."""
+        self.session = ClientSession(self._key, self._settings, random=random)
+        self.notices.clear()
+        return self
+
+    # ------------------------------------------------------------ as a node
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Begin to look for a broker."""
+        return self._noticed(self.session.start(now))
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on, and read what it led to."""
+        return self._noticed(self.session.handle(happened, now))
+
+    def _noticed(self, effects: list[Effect]) -> list[Effect]:
+        for notice in self.session.take_notices():
+            self.notices.append((self._network.now, notice))
+            self.on_notice(notice)
+        return effects
+
+    # ------------------------------------------------------------ as an application
+
+    def subscribe(self, known: KnownVersion, wanted: Predicate = ALWAYS) -> Subscribed:
+        """Ask for events; raise the refusal if no credential speaks for that."""
+        return self._ask(lambda now: self.session.subscribe(known, wanted, now))
+
+    def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
+        """Ask to publish events; raise the refusal if no credential speaks for that."""
+        return self._ask(lambda now: self.session.advertise(known, offered, now))
+
+    def withdraw(self, entry: Entry) -> None:
+        """Take back what was asked for."""
+        self._act(lambda now: self.session.withdraw(entry, now))
+
+    def publish(self, entry: Advertised, events: Sequence[Event]) -> bool:
+        """Send events as one frame, if there is room; say whether there was."""
+        if not self.session.has_room(entry):
+            return False
+        filler = FrameFiller(entry.known.event_type)
+        for event in events:
+            filler.add({uid: value for uid, value in event.items() if value is not None})
+        rows, columns = filler.take()
+        self._act(lambda now: self.session.publish(entry, rows, columns, now))
+        return True
+
+    def close(self) -> None:
+        """Leave for good."""
+        self._act(self.session.close)
+
+    def _ask(self, ask: Callable[[Instant], tuple[_EntryT, list[Effect]]]) -> _EntryT:
+        entries: list[_EntryT] = []
+
+        def act(now: Instant) -> list[Effect]:
+            entry, effects = ask(now)
+            entries.append(entry)
+            return effects
+
+        self._act(act)
+        return entries[0]
+
+    def _act(self, act: Callable[[Instant], list[Effect]]) -> None:
+        self._network.act(self.name, lambda now: self._noticed(act(now)))

@@ -1,0 +1,337 @@
+"""A city under observation: brokers of two forces, cameras, offices, and a check on every delivery.
+
+Nothing here knows how brokers route. What an office may see of an event is
+worked out from the certificates by `decide`, `shape` and `see` alone, before
+the event is published. Every event carries its own moment, which every office
+may see, so a delivered row is compared with the very event that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from maia.broker import BrokerSettings
+from maia.client import ClientSettings, Delivered, Gone, KnownVersion, Notice, known_version
+from maia.client.entries import Advertised, EntryStage, Subscribed
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    Action,
+    AttributeSet,
+    AuthorisationCertificate,
+    Authority,
+    NetworkPattern,
+    SignedCertificate,
+    SigningKey,
+    TypePattern,
+    Validity,
+    issue,
+    parse_name_pattern,
+)
+from maia.events import Event, Instant
+from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
+from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.runtime.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, tell_numberplate_story
+
+SECOND = 1_000_000
+LEASE_S = 12
+PLATES = (SUSPECT, "B4 NKR", "CU 7", "D0 NUT")
+PLACES = ("Victoria", "Soho", "Bank")
+
+
+class Violation(AssertionError):
+    """The network broke a promise."""
+
+
+@dataclass(slots=True)
+class Office:
+    """A subscriber: what it asked for, what it may see, and what it has seen."""
+
+    name: str
+    client: SimulatedClient
+    view: View
+    entry: Subscribed | None = None
+    seen: list[int] = field(default_factory=list)
+    """The moments of the events it was shown, in the order in which they came."""
+    gone: list[str] = field(default_factory=list)
+
+    @property
+    def stands(self) -> bool:
+        return self.entry is not None and self.entry.stage is EntryStage.STANDS
+
+
+@dataclass(slots=True)
+class Camera:
+    """A publisher, and what it may write."""
+
+    name: str
+    client: SimulatedClient
+    view: View
+    entry: Advertised
+    sent: int = 0
+
+    @property
+    def stands(self) -> bool:
+        return self.entry.stage is EntryStage.STANDS
+
+
+class City:
+    """So many brokers, and whoever is added to them."""
+
+    def __init__(self, seed: int, *, brokers: int = 3, lease_s: int = LEASE_S, **settings: object) -> None:
+        self.network = SimulatedNetwork(seed)
+        self.chance = self.network.chance("city")
+        self.story = tell_numberplate_story(b"city/%d" % seed, now=BEGINNING)
+        self.known: KnownVersion = known_version([self.story.definition], at=BEGINNING)
+        self.brokers = [f"broker {number}" for number in range(brokers)]
+        self.addresses = [f"10.0.0.{number}:7400" for number in range(brokers)]
+        self.cameras: list[Camera] = []
+        self.offices: list[Office] = []
+        self.events: dict[int, tuple[Camera, Event]] = {}
+        """Every event as it leaves its camera's broker, by its moment."""
+        self._moments = BEGINNING
+        for number in range(brokers):
+            self._add_broker(number, lease_s, settings)
+
+    # ------------------------------------------------------------ the cast
+
+    def key(self, name: str) -> SigningKey:
+        """Return the key of a broker or client of this city."""
+        return SigningKey.from_seed(sha256(b"%d/%b" % (self.network.seed, name.encode())).digest())
+
+    def _add_broker(self, number: int, lease_s: int, settings: dict[str, object]) -> None:
+        name, force = self.brokers[number], ("CCS", "Met")[number % 2]
+        seeds = tuple(address for place, address in enumerate(self.addresses[:2]) if place != number)
+        self.network.add_broker(
+            name,
+            self.key(name).principal,
+            BrokerSettings(
+                network=self.story.network,
+                address=self.addresses[number],
+                credentials=(self._force_connects(force), self._grant(force, name, Action.CONNECT)),
+                seeds=seeds,
+                lease_s=lease_s,
+                **settings,
+            ),
+        )
+
+    def office(
+        self,
+        name: str,
+        wanted: Predicate = ALWAYS,
+        *,
+        via: Sequence[int] = (0,),
+        attributes: AttributeSet = ALL_ATTRIBUTES,
+        restriction: Predicate = ALWAYS,
+        until: Instant | None = None,
+        skew_s: float = 0.0,
+    ) -> Office:
+        """Add an office with its certificates, and let it subscribe."""
+        force = "Met"
+        pool = (
+            *self._client_connects(force, name),
+            *self._force_on_type(force),
+            self._grant(
+                force, name, Action.SUBSCRIBE, attributes=attributes, restriction=restriction, until=until
+            ),
+        )
+        office = Office(
+            name, self._client(name, pool, via, skew_s), self._view(name, Action.SUBSCRIBE, pool, wanted)
+        )
+        office.client.on_notice = lambda notice: self._check(office, notice)
+        office.entry = office.client.subscribe(self.known, wanted)
+        self.offices.append(office)
+        return office
+
+    def camera(self, name: str, place: str, *, via: Sequence[int] = (0,), skew_s: float = 0.0) -> Camera:
+        """Add a camera whose events say where it stands, whatever it writes."""
+        pool = (
+            *self._client_connects("CCS", name),
+            *self._force_on_type("CCS"),
+            self._grant("CCS", name, Action.PUBLISH, restriction=Comparison(LOCATION, Operator.EQ, place)),
+        )
+        client = self._client(name, pool, via, skew_s)
+        camera = Camera(
+            name, client, self._view(name, Action.PUBLISH, pool, ALWAYS), client.advertise(self.known)
+        )
+        self.cameras.append(camera)
+        return camera
+
+    def client_without_rights(self, name: str, *, via: Sequence[int] = (0,)) -> SimulatedClient:
+        """Add a client that may connect and nothing else."""
+        return self._client(name, self._client_connects("Met", name), via, 0.0)
+
+    def _client(
+        self, name: str, pool: Iterable[SignedCertificate], via: Sequence[int], skew_s: float
+    ) -> SimulatedClient:
+        settings = ClientSettings(
+            network=self.story.network,
+            addresses=tuple(self.addresses[number] for number in via),
+            credentials=tuple(pool),
+            dial_again_most_s=4.0,
+        )
+        return self.network.add_client(name, self.key(name), settings, skew_s=skew_s)
+
+    # ------------------------------------------------------------ certificates
+
+    def _force_connects(self, force: str) -> SignedCertificate:
+        pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
+        return self._certificate(
+            "PITO", self.story.principal(force), pattern, Action.CONNECT, may_delegate=True
+        )
+
+    def _force_on_type(self, force: str) -> tuple[SignedCertificate, ...]:
+        return tuple(
+            signed
+            for signed in self.story.certificates
+            if isinstance(signed.certificate.authority.resources, TypePattern)
+            and signed.certificate.subject == self.story.principal(force)
+        )
+
+    def _client_connects(self, force: str, name: str) -> tuple[SignedCertificate, ...]:
+        return (self._force_connects(force), self._grant(force, name, Action.CONNECT))
+
+    def _grant(
+        self,
+        force: str,
+        name: str,
+        action: Action,
+        *,
+        attributes: AttributeSet = ALL_ATTRIBUTES,
+        restriction: Predicate = ALWAYS,
+        until: Instant | None = None,
+    ) -> SignedCertificate:
+        network, event_type = self.story.network, self.known.event_type.name
+        pattern = (
+            NetworkPattern(network.owner, parse_name_pattern(network.name))
+            if action is Action.CONNECT
+            else TypePattern(event_type.owner, parse_name_pattern(event_type.name), None)
+        )
+        subject = self.key(name).principal
+        return self._certificate(
+            force, subject, pattern, action, attributes=attributes, restriction=restriction, until=until
+        )
+
+    def _certificate(
+        self, issuer, subject, pattern, action, *, may_delegate=False, until=None, attributes=ALL_ATTRIBUTES,
+        restriction=ALWAYS,
+    ) -> SignedCertificate:  # fmt: skip
+        day = 86_400 * SECOND
+        certificate = AuthorisationCertificate(
+            issuer=self.story.principal(issuer),
+            subject=subject,
+            may_delegate=may_delegate,
+            authority=Authority(pattern, frozenset({action}), attributes, restriction),
+            validity=Validity(Instant(BEGINNING - day), until or Instant(BEGINNING + 30 * day)),
+        )
+        return issue(certificate, self.story.keys[issuer])
+
+    def _view(self, name: str, action: Action, pool: Iterable[SignedCertificate], wanted: Predicate) -> View:
+        version = self.known.event_type
+        request = Request(self.key(name).principal, action, version.name, version, wanted)
+        decision = decide(request, gather_evidence(request, tuple(pool), at=BEGINNING), NO_FACTS, BEGINNING)
+        assert isinstance(decision, Permit), decision
+        return decision.view
+
+    # ------------------------------------------------------------ what happens in the city
+
+    def populate(self) -> None:
+        """Put two cameras and six offices at brokers that the seed chooses."""
+        every = range(len(self.brokers))
+
+        def somewhere() -> list[int]:
+            return self.chance.sample(every, len(every))
+
+        for place in PLACES[:2]:
+            self.camera(f"camera at {place}", place, via=somewhere())
+        self.office("billing", via=somewhere(), attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
+        self.office("statistics", via=somewhere(), attributes=frozenset({LOCATION, TIMESTAMP}))
+        self.office("detective", via=somewhere(), restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
+        self.office("archive", via=somewhere())
+        self.office("Soho desk", Comparison(LOCATION, Operator.EQ, "Soho"), via=somewhere())
+        self.office(
+            "Victoria desk",
+            Comparison(NUMBERPLATE, Operator.EQ, PLATES[1]),
+            via=somewhere(),
+            restriction=Comparison(LOCATION, Operator.EQ, "Victoria"),
+        )
+
+    def settle(self, at_most: float = 120.0) -> None:
+        """Wait until everything that was asked for stands, and brokers have told each other."""
+        self.network.run_until(
+            lambda: all(one.stands for one in (*self.cameras, *self.offices)), at_most=at_most
+        )
+        self.network.run_for(2 * LEASE_S)
+
+    def sighting(self) -> dict[str, object]:
+        """Draw an event; its moment is its name."""
+        self._moments = max(self._moments + 1, self.network.now)
+        return {
+            NUMBERPLATE: self.chance.choice(PLATES),
+            TIMESTAMP: Instant(self._moments),
+            LOCATION: self.chance.choice(PLACES),
+        }
+
+    def sees(self, camera: Camera, count: int = 1) -> list[int]:
+        """Let a camera publish so many sightings in one frame; return their moments, none without room."""
+        written = [self.sighting() for _ in range(count)]
+        for event in written:
+            self.events[event[TIMESTAMP]] = (camera, shape(camera.view, event))
+        if not camera.client.publish(camera.entry, written):
+            return []
+        camera.sent += count
+        return [event[TIMESTAMP] for event in written]
+
+    def expected(self, office: Office, moments: Iterable[int]) -> list[int]:
+        """Return which of these events an office may see, by its certificates and its filter."""
+        return [moment for moment in moments if see(office.view, self.events[moment][1]) is not None]
+
+    # ------------------------------------------------------------ what must never happen
+
+    def _check(self, office: Office, notice: Notice) -> None:
+        if isinstance(notice, Gone):
+            office.gone.append(notice.problem.code)
+        if not isinstance(notice, Delivered):
+            return
+        rows = list(notice.frame.events())
+        moments = [int(row[TIMESTAMP]) for row in rows]
+        for moment, row in zip(moments, rows, strict=True):
+            self._check_row(office, moment, row, notice)
+        self._check_order(office, moments)
+        office.seen += moments
+
+    def _check_row(self, office: Office, moment: int, row: Event, notice: Delivered) -> None:
+        if moment not in self.events:
+            raise Violation(f"{office.name} was shown an event that nobody published: {row}")
+        camera, event = self.events[moment]
+        shown = {uid: value for uid, value in row.items() if value is not None}
+        if see(office.view, event) != shown:
+            raise Violation(f"{office.name} was shown {shown} of {event}, by {self.network.story()}")
+        if notice.publisher != self.key(camera.name).principal:
+            raise Violation(f"{office.name} was told the wrong publisher of {event}")
+        if moment in office.seen:
+            raise Violation(f"{office.name} was shown {event} twice, by {self.network.story()}")
+
+    def _check_order(self, office: Office, moments: Sequence[int]) -> None:
+        for moment in moments:
+            camera = self.events[moment][0]
+            later = [one for one in office.seen if one > moment and self.events[one][0] is camera]
+            if later:
+                what = f"{office.name} was shown {moment} of {camera.name} after {later[0]}"
+                raise Violation(f"{what}, by {self.network.story()}")
+
+    def probe(self, wait_s: float = 5.0) -> None:
+        """Publish from every camera, and insist that every office hears all that it may see."""
+        moments = {camera.name: self.sees(camera, 4) for camera in self.cameras}
+        assert all(moments.values()), f"no room to publish: {moments}"
+        self.network.run_for(wait_s)
+        for office in self.offices:
+            wanted = [one for name in moments for one in self.expected(office, moments[name])]
+            missing = sorted(set(wanted) - set(office.seen))
+            if missing:
+                who = {self.events[one][0].name for one in missing}
+                raise Violation(
+                    f"{office.name} never heard {len(missing)} events of {who}, by {self.network.story()}"
+                )
