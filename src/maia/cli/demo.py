@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,15 +20,19 @@ from maia.cli.output import ANSWER_NO, answer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from maia.cli.demo_spark import SparkResult, SparkRun
     from maia.events import Instant, Value
     from maia.scenarios.attempts import Attempt
+    from maia.scenarios.live import LivePlay
     from maia.scenarios.million import Comparison
-    from maia.scenarios.numberplate import NumberplateStory
-    from maia.scenarios.performance import Performance
+    from maia.scenarios.performance import Received
 
 __all__ = ["EXAMPLES", "demo"]
 
-EXAMPLES: Final = "Examples: maia demo; maia demo --rows 100000; maia demo --rows 0 --json   (without Spark)"
+EXAMPLES: Final = (
+    "Examples: maia demo; maia demo --rows 100000; maia demo --rows 0 --json   (without Spark); "
+    "maia demo --keep   (the network stays, until Ctrl-C)"
+)
 
 
 def demo(
@@ -34,40 +40,90 @@ def demo(
         int, typer.Option(min=0, max=100_000_000, help="Sightings for Spark; 0 leaves Spark out.")
     ] = 1_000_000,
     seed: Annotated[int, typer.Option(help="The seed of the generated sightings.")] = 2003,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Leave the network running, with a sighting a second, until Ctrl-C."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
 ) -> int:
-    """Play the numberplate story: a camera, three readers, and those who try for more."""
-    from rich.console import Console
+    """Play the numberplate story over a real network: three brokers, a camera, three readers, a crash."""
+    from maia.cli.demo_live import go_live, process_started_at
+    from maia.cli.demo_spark import spark_in_background
 
-    from maia.cli.demo_tables import show_attempts, show_comparisons, show_performance, show_story
+    started_at = process_started_at()
+    with suppress(ValueError):  # only the main thread hears signals
+        signal.signal(signal.SIGTERM, _interrupt)
+    story_seed = os.urandom(32)
     from maia.runtime.clock import system_now
-    from maia.scenarios import tell_numberplate_story
-    from maia.scenarios.attempts import attempts
-    from maia.scenarios.performance import play
 
-    screen = Console(quiet=as_json, highlight=False)
     now = system_now()
-    story = tell_numberplate_story(os.urandom(32), now=now)
-    show_story(screen, story)
-    performance = play(story, _sightings(now), now=now)
-    show_performance(screen, performance)
-    tried = list(attempts(story, now=now))
-    show_attempts(screen, tried)
-    compared = _with_spark(screen, story, now, rows=rows, seed=seed) if rows else []
+    with (
+        _folder() as folder,
+        spark_in_background(
+            story_seed=story_seed, now=now, rows=0 if keep else rows, seed=seed, folder=folder
+        ) as spark,
+    ):
+        from rich.console import Console
+
+        from maia.cli.demo_tables import (
+            show_attempts,
+            show_comparisons,
+            show_performance,
+            show_story,
+            show_summary,
+        )
+        from maia.scenarios import tell_numberplate_story
+        from maia.scenarios.attempts import attempts
+
+        screen = Console(quiet=as_json, highlight=False)
+        story, sightings = tell_numberplate_story(story_seed, now=now), _sightings(now)
+        live = go_live(
+            screen, story, sightings, seed=story_seed, now=now, folder=folder,
+            started_at=started_at, keep=keep,
+        )  # fmt: skip
+        show_story(screen, story)
+        show_performance(screen, live.expected, live.received)
+        tried = [*attempts(story, now=now), live.refused]
+        show_attempts(screen, tried)
+        result = None if spark is None else _result(screen, spark)
+    compared = [] if result is None else result.comparisons
     show_comparisons(screen, compared, rows=rows)
     failed = [
-        *_broken_claims(performance),
+        *live.differences(),
+        *_broken_claims(live),
         *(one.title for one in tried if not one.was_refused),
         *_differences(compared),
     ]
-    record = _record(performance, tried, compared, failed)
+    record = _record(live, tried, result, failed, started_at=started_at)
+    show_summary(screen, record)
     verdict = [f"FAILED: {claim}" for claim in failed] or [
         "Every claim above was computed from what was delivered, and holds."
     ]
     answer(verdict, record, as_json=as_json)
     return ANSWER_NO if failed else 0
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Let SIGTERM end the demonstration like Ctrl-C, with all of its processes."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Lend a folder of this user's own, and take it away whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix="maia-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _result(screen: Console, spark: SparkRun) -> SparkResult:
+    """Wait for Spark, and show on standard error what it is doing, where a person is watching."""
+    with _progress(screen) as step:
+        return spark.result(step)
 
 
 def _sightings(now: Instant) -> list[dict[str, Value]]:
@@ -89,61 +145,35 @@ def _sightings(now: Instant) -> list[dict[str, Value]]:
     ]
 
 
-def _with_spark(
-    screen: Console, story: NumberplateStory, now: Instant, *, rows: int, seed: int
-) -> list[Comparison]:
-    from maia.runtime.spark_session import spark_session
-    from maia.scenarios.million import compared, offices_views, seen_by_kernel, seen_in_spark, write_sightings
-
-    views = offices_views(story, now=now)
-    with _progress(screen) as step, tempfile.TemporaryDirectory(prefix="maia-demo-") as folder:
-        sightings, outs = Path(folder, "sightings"), {office: Path(folder, office) for office in views}
-        step("starting Spark", None)
-        with spark_session("maia-demo") as spark:
-            step(f"generating {rows:,} sightings", None)
-            write_sightings(spark, sightings, rows=rows, seed=seed)
-            seconds: dict[str, float] = {}
-            for office, view in views.items():
-                step(f"the View of the {office} as a Spark job", None)
-                seconds[office] = seen_in_spark(spark, view, sightings, outs[office])
-        by_kernel = seen_by_kernel(
-            views, sightings, step("the same Views in the kernel, event by event", rows)
-        )
-        return [
-            compared(office, outs[office], by_kernel[office], spark_s=seconds[office]) for office in views
-        ]
-
-
 @contextmanager
-def _progress(screen: Console) -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """Show one bar per step on standard error, where a person is watching."""
+def _progress(screen: Console) -> Iterator[Callable[[str], None]]:
+    """Show one step at a time on standard error."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     watched = sys.stderr.isatty() and not screen.quiet
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bars:
 
-        def step(title: str, total: int | None) -> Callable[[int], None]:
+        def step(title: str) -> None:
             for done in bars.task_ids:
                 bars.remove_task(done)
-            task = bars.add_task(title, total=total)
-            return lambda count: bars.advance(task, count)
+            bars.add_task(title, total=None)
 
         yield step
 
 
-def _broken_claims(performance: Performance) -> Iterator[str]:
+def _broken_claims(live: LivePlay) -> Iterator[str]:
     from maia.cli.demo_tables import NOBODY_MAY_SEE
     from maia.scenarios.numberplate import SUSPECT
 
-    received = {one.office: one for one in performance.received}
+    received: dict[str, Received] = {one.office: one for one in live.received}
     for office, attribute in NOBODY_MAY_SEE:
         if received[office].values_of(attribute):
             yield f"the {office} saw a {attribute}"
     if received["Detective Smith"].values_of("numberplate") != {SUSPECT}:
         yield "Detective Smith did not see exactly the suspect's car"
-    if any(event["location"] != "Victoria" for event in performance.sent):
+    if received["Detective Smith"].values_of("location") != {"Victoria"}:
         yield "the camera at Victoria published from another place"
 
 
@@ -159,11 +189,23 @@ def _differences(compared: list[Comparison]) -> Iterator[str]:
 
 
 def _record(
-    performance: Performance, tried: list[Attempt], compared: list[Comparison], failed: list[str]
+    live: LivePlay,
+    tried: list[Attempt],
+    spark: SparkResult | None,
+    failed: list[str],
+    *,
+    started_at: float,
 ) -> dict[str, object]:
+    first = live.first_event_at
     return {
-        "received": {one.office: [dict(event) for event in one.events] for one in performance.received},
+        "received": {one.office: [dict(event) for event in one.events] for one in live.received},
+        "killed": live.killed,
+        "lost": live.lost(),
+        "first_event_s": None if first is None else round(first - started_at, 3),
+        "ready_s": round(live.ready_s, 3),
+        "repaired_s": round(live.repaired_s, 3),
         "attempts": [asdict(one) for one in tried],
-        "spark": [asdict(one) for one in compared],
+        "spark": [] if spark is None else [asdict(one) for one in spark.comparisons],
+        "spark_result_s": None if spark is None else round(spark.finished_at - started_at, 3),
         "failed": failed,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
     from maia.scenarios.attempts import Attempt
     from maia.scenarios.million import Comparison
     from maia.scenarios.numberplate import NumberplateStory
-    from maia.scenarios.performance import Performance
+    from maia.scenarios.performance import Performance, Received
 
-__all__ = ["NOBODY_MAY_SEE", "show_attempts", "show_comparisons", "show_performance", "show_story"]
+__all__ = [
+    "NOBODY_MAY_SEE",
+    "show_attempts",
+    "show_comparisons",
+    "show_performance",
+    "show_story",
+    "show_summary",
+]
 
 NOBODY_MAY_SEE: Final = (("billing office", "location"), ("statistics office", "numberplate"))
 """Whom the demonstration watches: an office, and the attribute that must never reach it."""
@@ -43,21 +51,19 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
     screen.print(table)
 
 
-def show_performance(screen: Console, performance: Performance) -> None:
-    """Show what was written, what travelled and who saw what."""
+def show_performance(screen: Console, performance: Performance, delivered: tuple[Received, ...]) -> None:
+    """Show what was written, what travelled, and what was delivered to whom over the network."""
     table = Table(title="What the camera at Victoria wrote, and who saw what", title_justify="left")
-    for heading in ("camera wrote", "network carried", *(one.office for one in performance.received)):
+    for heading in ("camera wrote", "network carried", *(one.office for one in delivered)):
         table.add_column(heading)
-    inboxes = {
-        one.office: {str(event["timestamp"]): event for event in one.events} for one in performance.received
-    }
+    inboxes = {one.office: {str(event["timestamp"]): event for event in one.events} for one in delivered}
     for written, sent in zip(performance.written, performance.sent, strict=True):
         moment = str(sent["timestamp"])
         cells = [_cell(inbox.get(moment)) for inbox in inboxes.values()]
         table.add_row(_cell(written), _cell(sent), *cells)
     screen.print(table)
     for office, attribute in NOBODY_MAY_SEE:
-        received = next(one for one in performance.received if one.office == office)
+        received = next(one for one in delivered if one.office == office)
         values = received.values_of(attribute)
         screen.print(
             f"  {office}: {len(received.events)} events, {len(values)} values of `{attribute}` among them"
@@ -87,6 +93,30 @@ def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) 
         agrees = "on every row" if one.same else "NO"
         table.add_row(one.office, f"{one.seen_by_spark:,}", *counts, f"{one.spark_s:.1f} s", agrees)
     screen.print(table)
+
+
+def show_summary(screen: Console, record: Mapping[str, object]) -> None:
+    """Show the figures of the whole demonstration, one line each."""
+    table = Table(title="Summary", title_justify="left", show_header=False)
+    received = record["received"]
+    deliveries = sum(len(events) for events in received.values()) if isinstance(received, dict) else 0
+    refused, lost = record["attempts"], record["lost"]
+    lines = [
+        ("sightings delivered over the network", deliveries),
+        ("first event delivered after", _seconds(record["first_event_s"])),
+        ("a broker was killed, and everything flowed again after", _seconds(record["repaired_s"])),
+        ("subscriptions lost", len(lost) if isinstance(lost, list) else "?"),
+        ("attempts for more, refused", len(refused) if isinstance(refused, list) else 0),
+    ]
+    if record["spark_result_s"] is not None:
+        lines.append(("Spark and the kernel had their answers after", _seconds(record["spark_result_s"])))
+    for name, value in lines:
+        table.add_row(name, str(value))
+    screen.print(table)
+
+
+def _seconds(value: object) -> str:
+    return f"{value:.2f} s" if isinstance(value, float) else "never"
 
 
 def _cell(event: object) -> str:

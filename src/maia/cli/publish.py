@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable
@@ -68,6 +67,8 @@ def publish(
     as_json: AsJson = False,
 ) -> None:
     """Publish events: JSON objects on standard input, one a line, or one event from --set."""
+    import asyncio
+
     member = membership(
         key=key,
         network=network,
@@ -125,6 +126,8 @@ async def _paced(
     events: AsyncIterator[dict[str, Value]], rate: float | None
 ) -> AsyncIterator[dict[str, Value]]:
     """Hand events on at their rate, counted from the first, so that a slow one is made up for."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     begun, number = loop.time(), 0
     async for event in events:
@@ -136,6 +139,8 @@ async def _paced(
 
 async def _lines(source: Iterable[str]) -> AsyncIterator[str]:
     """Read lines beside the event loop, no further ahead than a limit."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | None] = asyncio.Queue(_LINES_AHEAD)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Final
@@ -67,6 +66,8 @@ def subscribe(
     ] = False,
 ) -> None:
     """Print events as they arrive, until Ctrl-C; standard error says when the subscription stands."""
+    import asyncio
+
     member = membership(
         key=key,
         network=network,
@@ -89,6 +90,8 @@ async def _subscribe(
     seconds: float | None,
     as_json: bool,
 ) -> None:
+    import asyncio
+
     seen = 0
     async with member.connect() as client:
         subscription = await client.subscribe(history, where, timeout_s=member.wait_s)
