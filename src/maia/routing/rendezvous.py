@@ -274,9 +274,9 @@ class RoutingBook:
         """Return the next hop towards a type's rendezvous; None at the rendezvous, or for an unknown type."""
         return self._types[type_id].parent if type_id in self._types else None
 
-    def hops(self, type_id: TypeId) -> set[Hop]:
-        """Return the hops that want or offer something of a type."""
-        return self._types[type_id].hops() if type_id in self._types else set()
+    def hops(self, type_id: TypeId) -> tuple[Hop, ...]:
+        """Return the hops that want or offer something of a type, in an order that every process repeats."""
+        return self._types[type_id].hops() if type_id in self._types else ()
 
     def neighbours(self) -> tuple[Hop, ...]:
         """Return the neighbours whose links are up."""

@@ -70,9 +70,9 @@ class TypeBook:
         """Say whether nothing is wanted, offered or told, so that the book can be thrown away."""
         return not self._hops and not len(self._offers) and not self._told
 
-    def hops(self) -> set[Hop]:
-        """Return the hops that want or offer something."""
-        return {*self._hops, *self._offers}
+    def hops(self) -> tuple[Hop, ...]:
+        """Return the hops that want or offer something, in an order that every process repeats."""
+        return tuple(dict.fromkeys((*self._hops, *self._offers)))
 
     def entries_from(self, hop: Hop) -> tuple[Entry, ...]:
         """Return what a hop wants."""
