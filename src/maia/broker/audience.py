@@ -22,6 +22,7 @@ from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.events import AttributeUid, Column, Frame
 from maia.policy import View
 from maia.predicates import (
+    ALWAYS,
     AllOf,
     AnyOf,
     Predicate,
@@ -162,12 +163,15 @@ def routed_filter(view: View) -> Predicate:
     some window shows that attribute; a question about its absence may not, so
     an interest over attributes that not every window shows is left to the edge.
     """
-    opened = AnyOf(tuple(window.admits for window in view.windows))
+    restrictions = tuple(window.admits for window in view.windows)
+    opened = restrictions[0] if len(restrictions) == 1 else AnyOf(restrictions)
     shown_by_all = all(
         window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= window.attributes
         for window in view.windows
     )
-    return simplified(AllOf((opened, view.interest)) if shown_by_all else opened)
+    if not shown_by_all or view.interest == ALWAYS:
+        return simplified(opened)
+    return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
 
 
 def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:

@@ -9,15 +9,22 @@ answer has passed, the kernel decides anew.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from maia.broker.sessions import Right
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Action, Principal, SignedCertificate, VerificationCache, certificate_from_bytes
+from maia.credentials import (
+    Action,
+    Principal,
+    ResourceName,
+    SignedCertificate,
+    VerificationCache,
+    certificate_from_bytes,
+)
 from maia.errors import MaiaError
-from maia.events import Instant
-from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.policy import NO_FACTS, Evidence, Permit, Request, decide, gather_evidence
 from maia.wire.effects import Count, Effect, Note
 
 __all__ = ["Edge", "refusal_effects"]
@@ -25,16 +32,26 @@ __all__ = ["Edge", "refusal_effects"]
 _POOLS_MAX: Final = 8192
 
 
+class _Found(NamedTuple):
+    """Evidence, the pool that it was found in, and the period in which no certificate begins or ends."""
+
+    pool: tuple[SignedCertificate, ...]
+    evidence: Evidence
+    since: int
+    until: int
+
+
 class Edge:
     """The kernel's decisions for one broker, and the certificates it has seen."""
 
-    __slots__ = ("_certificates", "_pools", "_settings", "epoch")
+    __slots__ = ("_certificates", "_found", "_pools", "_settings", "epoch")
 
     def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
         """Decide with the settings' bounds and constitutions."""
         self._settings = settings
         self._certificates = certificates
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
+        self._found: OrderedDict[tuple[Principal, Action, ResourceName, int], _Found] = OrderedDict()
         self.epoch = 0
         """Grows when evidence may have changed; a right of another epoch is decided anew."""
 
@@ -49,8 +66,23 @@ class Edge:
         self._pools.move_to_end(given)
         return known
 
-    def decide(self, request: Request, pool: Sequence[SignedCertificate], now: Instant) -> Right:
+    def decide(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal."""
+        evidence = self._evidence(request, pool, now)
+        decision = decide(request, evidence, NO_FACTS, now)
+        if not isinstance(decision, Permit):
+            raise decision.as_refusal()
+        used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
+        return Right(request, pool, tuple(used.values()), decision.view, decision.stable, self.epoch)
+
+    def _evidence(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Evidence:
+        """Return the chains for a request; they are looked for once until a certificate begins or ends."""
+        # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
+        asked = (request.principal, request.action, request.resource, id(pool))
+        known = self._found.get(asked)
+        if known is not None and known.since <= now <= known.until:
+            self._found.move_to_end(asked)
+            return known.evidence
         evidence = gather_evidence(
             request,
             pool,
@@ -59,15 +91,21 @@ class Edge:
             cache=self._certificates,
             constitutions=self._settings.constitutions,
         )
-        decision = decide(request, evidence, NO_FACTS, now)
-        if not isinstance(decision, Permit):
-            raise decision.as_refusal()
-        used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
-        return Right(request, tuple(pool), tuple(used.values()), decision.view, decision.stable, self.epoch)
+        self._found[asked] = _Found(pool, evidence, *_steady_period(pool, now))
+        if len(self._found) > _POOLS_MAX:
+            self._found.popitem(last=False)
+        return evidence
 
-    def decide_connect(self, principal: Principal, pool: Sequence[SignedCertificate], now: Instant) -> Right:
+    def decide_connect(
+        self, principal: Principal, pool: tuple[SignedCertificate, ...], now: Instant
+    ) -> Right:
         """Return the principal's right to be part of this network."""
         return self.decide(Request(principal, Action.CONNECT, self._settings.network), pool, now)
+
+    def evidence_changed(self) -> None:
+        """Begin a new epoch: every right is decided anew when it is next asked about."""
+        self.epoch += 1
+        self._found.clear()
 
     def holds(self, right: Right, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
@@ -76,6 +114,19 @@ class Edge:
     def still(self, right: Right, now: Instant) -> Right:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
         return right if self.holds(right, now) else self.decide(right.request, right.pool, now)
+
+
+def _steady_period(pool: tuple[SignedCertificate, ...], now: Instant) -> tuple[int, int]:
+    """Return the longest period around `now` in which the same certificates of the pool are valid."""
+    since, until = INSTANT_MIN, INSTANT_MAX
+    for signed in pool:
+        validity = signed.certificate.validity
+        starts, ends = validity.not_before, validity.not_after
+        if starts is not None:
+            since, until = (max(since, starts), until) if starts <= now else (since, min(until, starts - 1))
+        if ends is not None:
+            since, until = (since, min(until, ends)) if now <= ends else (max(since, ends + 1), until)
+    return since, until
 
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:

@@ -99,8 +99,8 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
         raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
     if shown.network != state.network:
         raise WrongNetwork(f"this is a broker of network `{state.settings.network.name}`, and of no other")
-    link.shown = state.edge.pool(shown.credentials)
-    link.connect = state.edge.decide_connect(link.peer, link.shown, now)
+    link.shown = tuple(shown.credentials)
+    link.connect = state.edge.decide_connect(link.peer, state.edge.pool(link.shown), now)
     link.instance = shown.instance
 
 

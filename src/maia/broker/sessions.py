@@ -73,7 +73,6 @@ class Advertisement:
     stream: bytes
     lease_ends: Instant
     proof: bytes = field(repr=False)
-    credentials: tuple[bytes, ...] = field(repr=False)
     last_sequence: int | None = None
     look_at: Instant | None = None
 
@@ -88,7 +87,6 @@ class Subscription:
     view_class: bytes
     lease_ends: Instant
     proof: bytes = field(repr=False)
-    credentials: tuple[bytes, ...] = field(repr=False)
     look_at: Instant | None = None
 
 
@@ -108,7 +106,7 @@ class Link:
     role: Role = Role.UNKNOWN
     instance: bytes = b""
     address: str | None = None
-    shown: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    shown: tuple[bytes, ...] = field(default=(), repr=False)
     """The credentials that the peer showed in the handshake."""
     connect: Right | None = None
     look_at: Instant | None = None

@@ -58,7 +58,6 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) 
         view_class=class_key(right.view, event_type),
         lease_ends=seconds_after(now, state.settings.lease_s),
         proof=message.request,
-        credentials=tuple(message.credentials),
     )
     return [*_place_subscription(state, link, entry, before, now), _accepted(link, message.id, right)]
 
@@ -79,7 +78,6 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
         stream=asked.stream,
         lease_ends=seconds_after(now, state.settings.lease_s),
         proof=message.request,
-        credentials=tuple(message.credentials),
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
     return [*_place_advertisement(state, link, entry, before, now), _accepted(link, message.id, right)]
@@ -140,8 +138,7 @@ def _decided(
 ) -> Right:
     """Ask the kernel, for the principal of this link alone, with what it has shown."""
     request = Request(link.peer, asked.action, asked.event_type, event_type, asked.filter)
-    pool = state.edge.pool(message.credentials)
-    return state.edge.decide(request, (*pool, *(one for one in link.shown if one not in pool)), now)
+    return state.edge.decide(request, state.edge.pool(message.credentials, link.shown), now)
 
 
 def _accepted(link: Link, ref: int, right: Right) -> Effect:

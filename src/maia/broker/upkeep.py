@@ -35,7 +35,7 @@ def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
 
 def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     """Ask again about every right that stands: what speaks for or against somebody has changed."""
-    state.edge.epoch += 1
+    state.edge.evidence_changed()
     effects: list[Effect] = []
     for link in list(state.links.values()):
         if link.is_ready:
