@@ -142,9 +142,9 @@ class ClientSession:
     def close(self, now: Instant) -> list[Effect]:
         """Say goodbye; nothing happens after this."""
         del now
-        effects: list[Effect] = []
+        effects = self._goodbye("CLOSED", "the client is done")
         if self._link is not None:
-            effects = [*self._said(Bye("CLOSED", "the client is done")), Close(self._link, ClientClosed.code)]
+            effects.append(Close(self._link, ClientClosed.code))
         self.stage = SessionStage.CLOSED
         self._link = None
         return effects
@@ -246,10 +246,9 @@ class ClientSession:
 
     def _left(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Leave a broker, saying why if it did something wrong."""
-        effects: list[Effect] = []
+        is_its_fault = isinstance(problem, ProtocolViolation)
+        effects = self._goodbye(problem.code, "the client leaves") if is_its_fault else []
         if self._link is not None:
-            if isinstance(problem, ProtocolViolation):
-                effects += self._said(Bye(problem.code, "the client leaves"))
             effects.append(Close(self._link, problem.code))
         return [*effects, *self._lost(problem, now)]
 
@@ -298,6 +297,11 @@ class ClientSession:
         return []
 
     # -------------------------------------------------------- small change
+
+    def _goodbye(self, code: str, sentence: str) -> list[Effect]:
+        """Return a last word to a broker; whoever has not shown that it is one hears nothing at all."""
+        was_verified = self.stage in {SessionStage.AWAITING_WELCOME, SessionStage.READY}
+        return self._said(Bye(code, sentence)) if was_verified else []
 
     def _said(self, message: Message) -> list[Effect]:
         return self._sent([encode(message)])

@@ -1,0 +1,370 @@
+"""What does a client say, when, and again when?"""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.client import (
+    BrokerUnavailable,
+    Connected,
+    Delivered,
+    Disconnected,
+    Gone,
+    RefusedByBroker,
+    Stands,
+    Taken,
+    TypeTold,
+    Withdrawn,
+)
+from maia.client.book import Book
+from maia.events import Instant
+from maia.policy import PolicyRefusal
+from maia.predicates import ALWAYS
+from maia.wire import (
+    Accepted,
+    Advertise,
+    Bye,
+    Deliver,
+    DialFailed,
+    Ended,
+    Failed,
+    Hello,
+    LinkId,
+    LinkOpened,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Renew,
+    Subscribe,
+    TypeQuery,
+    TypeReply,
+    Unsubscribe,
+    request_from_bytes,
+)
+from support.client_session import LEASE_S, NOW, STORY, Played
+
+
+@pytest.fixture
+def played() -> Played:
+    made = Played()
+    made.start()
+    return made
+
+
+def stands(played: Played):
+    played.is_welcomed()
+    entry = played.advertises()
+    played.broker_says(Accepted(entry.ref, None))
+    played.notices()
+    played.said(Hello)
+    return entry
+
+
+def test_a_request_made_before_the_welcome_is_sent_after_it(played):
+    entry = played.advertises()
+    assert played.said(Advertise) == []
+    played.is_welcomed()
+    (asked,) = played.said(Advertise)
+    assert asked.id == entry.ref
+    assert played.notices() == [Connected(STORY.principal("CCS"))]
+
+
+def test_definitions_are_handed_over_once_for_each_link(played):
+    entry = stands(played)
+    played.time_passes(LEASE_S / 2)
+    (renewal,) = played.said(Advertise)
+    assert (renewal.id, renewal.definitions) == (entry.ref, [])
+    played.link_closes()
+    played.time_passes(5)
+    played.is_welcomed()
+    assert played.said(Advertise)[0].definitions != []
+
+
+def test_a_broker_that_has_forgotten_a_type_is_handed_it_again(played):
+    entry = stands(played)
+    played.time_passes(LEASE_S / 2)
+    played.said(Advertise)
+    played.broker_says(Failed(entry.ref, "TYPE-UNKNOWN", "hand it over"))
+    assert len(played.said(Advertise)[0].definitions) == 1
+    assert played.notices() == []
+
+
+def test_every_request_is_signed_anew_and_keeps_its_stream(played):
+    entry = stands(played)
+    asked = []
+    for _ in range(3):
+        played.time_passes(LEASE_S / 2)
+        (renewal,) = played.said(Advertise)
+        asked.append(request_from_bytes(renewal.request).request)
+        played.broker_says(Accepted(entry.ref, None))
+    assert len({request.nonce for request in asked}) == 3
+    assert {request.stream for request in asked} == {entry.stream}
+    assert [request.at for request in asked] == sorted({request.at for request in asked})
+    assert played.notices() == []
+
+
+def test_the_runtime_is_asked_to_wake_the_client_before_the_lease_ends(played):
+    stands(played)
+    assert NOW < played.wakes_at() <= NOW + LEASE_S * 1_000_000 // 2
+
+
+def test_frames_without_an_answer_go_out_again_under_their_numbers(played):
+    entry = stands(played)
+    for _ in range(3):
+        played.publishes(entry)
+    assert [frame.sequence for frame in played.said(Publish)] == [0, 1, 2]
+    played.broker_says(Published(entry.ref, 0, 0))
+    played.link_closes()
+    played.publishes(entry)
+    assert played.said(Publish) == []
+    played.time_passes(5)
+    played.is_welcomed()
+    (again,) = played.said(Advertise)
+    played.broker_says(Accepted(again.id, None))
+    assert [frame.sequence for frame in played.said(Publish)] == [1, 2, 3]
+    played.broker_says(Published(entry.ref, 3, 2))
+    assert entry.under_way == {}
+    assert entry.bytes_under_way == 0
+    assert Taken(entry.ref, 3, 2) in played.notices()
+
+
+def test_only_so_much_is_under_way(played):
+    entry = stands(played)
+    for _ in range(4):
+        assert played.session.has_room(entry)
+        played.publishes(entry)
+    assert not played.session.has_room(entry)
+    played.broker_says(Published(entry.ref, 1, 0))
+    assert played.session.has_room(entry)
+    played.link_closes()
+    assert not played.session.has_room(entry)
+
+
+def test_a_frame_is_given_to_the_application_once():
+    played = Played(who="billing office")
+    played.start()
+    played.is_welcomed()
+    one, other = played.subscribes(), played.subscribes()
+    played.broker_says(Accepted(one.ref, None), Accepted(other.ref, None))
+    played.notices()
+
+    def deliver(*refs: int, sequence: int) -> Deliver:
+        return Deliver(list(refs), STORY.principal("CCS").key, b"s" * 16, sequence, 5, 1, [])
+
+    played.broker_says(deliver(one.ref, sequence=7), deliver(one.ref, sequence=7))
+    played.broker_says(deliver(one.ref, other.ref, sequence=7), deliver(one.ref, sequence=6))
+    given = [(notice.refs, notice.sequence) for notice in played.notices() if isinstance(notice, Delivered)]
+    assert given == [((one.ref,), 7), ((other.ref,), 7), ((one.ref,), 6)]
+    # Across a reconnection too.
+    played.link_closes()
+    played.time_passes(5)
+    played.is_welcomed()
+    played.notices()
+    played.broker_says(deliver(one.ref, sequence=7), deliver(one.ref, sequence=8))
+    assert [notice.sequence for notice in played.notices()] == [8]
+
+
+def test_deliveries_for_strangers_are_dropped(played):
+    played.is_welcomed()
+    played.notices()
+    played.broker_says(Deliver([99], STORY.principal("CCS").key, bytes(16), 0, 5, 1, []))
+    assert played.notices() == []
+
+
+def test_a_refusal_reaches_the_application_with_the_brokers_code(played):
+    played.is_welcomed()
+    entry = played.advertises()
+    played.notices()
+    played.broker_says(Failed(entry.ref, "POLICY-SOMETHING", "no"))
+    (gone,) = played.notices()
+    assert isinstance(gone, Gone)
+    assert isinstance(gone.problem, RefusedByBroker)
+    assert (gone.problem.code, gone.problem.message) == ("POLICY-SOMETHING", "no")
+    assert gone.problem.as_record() == {"code": "POLICY-SOMETHING", "message": "no"}
+
+
+def test_a_busy_broker_is_asked_again_if_it_had_accepted_before(played):
+    entry = stands(played)
+    played.time_passes(LEASE_S / 2)
+    played.said(Advertise)
+    played.broker_says(Failed(entry.ref, "UNAVAILABLE-REQUEST-QUOTA", "slow down"))
+    assert played.notices() == []
+    played.time_passes(LEASE_S / 4)
+    assert len(played.said(Advertise)) == 1
+    # A first request is refused instead: the application decides what to do.
+    other = played.advertises()
+    played.broker_says(Failed(other.ref, "UNAVAILABLE-REQUEST-QUOTA", "slow down"))
+    (gone,) = played.notices()
+    assert isinstance(gone.problem, BrokerUnavailable)
+
+
+def test_a_refused_renewal_ends_what_stood(played):
+    entry = stands(played)
+    played.time_passes(LEASE_S / 2)
+    played.broker_says(Failed(entry.ref, "POLICY-EXPIRED", "too late"))
+    (gone,) = played.notices()
+    assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-EXPIRED")
+    played.time_passes(LEASE_S)
+    assert played.said(Advertise)[1:] == []  # only the renewal that was refused
+
+
+def test_what_ended_with_its_lease_is_asked_for_again_once(played):
+    entry = stands(played)
+    for _ in range(3):
+        played.publishes(entry)
+    played.said(Publish)
+    played.broker_says(Ended(entry.ref, "UNAVAILABLE-LEASE-ENDED", "too late"))
+    # The frames that were on their way find nothing standing.
+    played.broker_says(*[Ended(entry.ref, "INPUT-UNKNOWN-REF", "nothing here")] * 3)
+    assert len(played.said(Advertise)) == 1
+    played.broker_says(Accepted(entry.ref, None))
+    assert [frame.sequence for frame in played.said(Publish)] == [0, 1, 2]
+
+
+def test_what_was_ended_for_good_is_not_asked_for_again(played):
+    entry = stands(played)
+    played.broker_says(Ended(entry.ref, "POLICY-GRANT-EXPIRED", "it is over"))
+    (gone,) = played.notices()
+    assert gone.problem.code == "POLICY-GRANT-EXPIRED"
+    played.link_closes()
+    played.time_passes(5)
+    played.is_welcomed()
+    assert played.said(Advertise) == []
+
+
+def test_a_withdrawal_ends_with_the_answer_or_with_the_link():
+    played = Played(who="billing office")
+    played.start()
+    played.is_welcomed()
+    one, other = played.subscribes(), played.subscribes()
+    played.broker_says(Accepted(one.ref, None), Accepted(other.ref, None))
+    played.notices()
+    for entry in (one, other):
+        played.effects += played.session.withdraw(entry, played.now)
+    asked, _ = played.said(Unsubscribe)
+    assert asked.ref == one.ref
+    played.broker_says(Accepted(asked.id, None))
+    assert played.notices() == [Withdrawn(one.ref)]
+    played.link_closes()
+    assert Withdrawn(other.ref) in played.notices()
+    played.time_passes(5)
+    played.is_welcomed()
+    assert played.said(Subscribe) == []
+
+
+def test_a_question_about_a_type_survives_a_reconnection(played):
+    number, effects = played.session.ask_for_type(STORY.definition.definition.name, played.now)
+    assert effects == []
+    played.is_welcomed()
+    assert [question.id for question in played.said(TypeQuery)] == [number]
+    played.link_closes()
+    played.time_passes(5)
+    played.is_welcomed()
+    assert [question.id for question in played.said(TypeQuery)] == [number]
+    played.notices()
+    played.broker_says(TypeReply(number, []), TypeReply(number, []))
+    assert played.notices() == [TypeTold(number, ())]
+
+
+def test_addresses_take_turns_and_waiting_grows(played):
+    played = Played(addresses=("127.0.0.1:1", "127.0.0.1:2"))
+    played.start()
+    waited = []
+    for turn in range(6):
+        assert played.dialled() == [played.addresses[turn % 2]]
+        played.effects += played.session.handle(DialFailed(played.addresses[turn % 2]), played.now)
+        waited.append((played.wakes_at() - played.now) / 1_000_000)
+        played.time_passes(waited[-1])
+    assert waited == sorted(waited)
+    assert waited[-1] >= 16 * waited[0]
+
+
+def test_a_broker_that_is_silent_for_a_lease_is_left(played):
+    stands(played)
+    played.time_passes(LEASE_S / 3)
+    assert len(played.said(Ping)) == 1
+    played.broker_says(Pong(0))
+    for _ in range(2):
+        played.time_passes(LEASE_S / 3)
+    assert not played.closed()
+    for _ in range(2):
+        played.time_passes(LEASE_S / 3)
+    assert played.closed()
+    assert any(isinstance(notice, Disconnected) for notice in played.notices())
+
+
+def test_a_ping_is_answered(played):
+    stands(played)
+    played.broker_says(Ping(42))
+    assert played.said(Pong) == [Pong(42)]
+
+
+@pytest.mark.parametrize("message", [Renew(0, bytes(32)), Hello(1, b"", [], bytes(16), None), Ping(1)])
+def test_what_brokers_say_to_each_other_is_not_said_to_a_client(played, message):
+    if isinstance(message, Ping):
+        played.link_opens()  # a ping is fine later, but this is before the greeting
+    else:
+        stands(played)
+    played.broker_says(message)
+    assert played.closed()
+
+
+def test_a_goodbye_in_the_handshake_says_whether_to_try_again(played):
+    played.link_opens()
+    played.broker_says(Bye("POLICY-NO-CHAIN", "you may not connect"))
+    (gone,) = played.notices()
+    assert isinstance(gone, Disconnected)
+    assert gone.is_final
+    assert gone.problem.code == "POLICY-NO-CHAIN"
+    played.time_passes(5)
+    played.link_opens()
+    played.broker_says(Bye("UNAVAILABLE-SHUTDOWN", "stopping"))
+    (gone,) = played.notices()
+    assert not gone.is_final
+
+
+def test_links_that_nobody_asked_for_are_closed(played):
+    stands(played)
+    played.effects = []
+    stranger = LinkOpened(LinkId(99), STORY.principal("Met"), None)
+    played.effects += played.session.handle(stranger, played.now)
+    assert played.closed()
+    assert played.session.is_ready
+
+
+def test_nothing_happens_after_closing(played):
+    stands(played)
+    played.effects += played.session.close(played.now)
+    assert len(played.said(Bye)) == 1
+    played.effects = []
+    played.time_passes(1000)
+    played.link_opens()
+    assert played.effects == []
+
+
+def test_a_request_that_no_credential_speaks_for_is_refused_before_it_is_sent(played):
+    played.is_welcomed()
+    with pytest.raises(PolicyRefusal) as refused:
+        played.session.subscribe(played.known, ALWAYS, played.now)
+    assert refused.value.code == "POLICY-NO-CHAIN"
+    assert played.said(Subscribe) == []
+
+
+def test_a_credential_that_expired_meanwhile_ends_what_it_spoke_for(played):
+    entry = stands(played)
+    played.link_closes()
+    played.notices()
+    played.now = Instant(played.now + 60 * 86_400_000_000)
+    # The client's own right to connect has ended too, so that it cannot even say hello; the book is asked.
+    book: Book = played.session._book
+    assert book.ask_for_everything(LEASE_S, played.now) == []
+    gone = next(notice for notice in played.notices() if isinstance(notice, Gone))
+    assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-EXPIRED")
+
+
+def test_stands_is_said_once_for_each_link(played):
+    played.is_welcomed()
+    entry = played.advertises()
+    played.broker_says(Accepted(entry.ref, 12), Accepted(entry.ref, 12))
+    assert [n for n in played.notices() if isinstance(n, Stands)] == [Stands(entry.ref, Instant(12))]
