@@ -78,6 +78,6 @@ BENCH = Benchmark(
     about="delivered events a second through one broker, ours over the peer's; 10 attributes, 140 bytes",
     cases=cases,
     stood="mosquitto 165 k, redis 811 k, nats-server 1.30 M events a second",
-    peer_lacks="mosquitto, redis and nats-server as run here encrypt nothing, ask nobody who they are, check no "
-    "value, filter by topic alone and hide no attribute; they carry single messages and not frames",
+    peer_lacks="mosquitto, redis and nats-server as run here encrypt nothing, ask nobody who they are, "
+    "check no value, filter by topic alone and hide no attribute; they carry single messages and not frames",
 )

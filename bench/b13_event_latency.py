@@ -1,0 +1,153 @@
+"""How long does one event take from its publisher, through a broker, to its subscriber?
+
+One event at a time: the next leaves when the last has arrived. Ours travels
+over mutual TLS 1.3 and through the same checks, filter and screening as in
+#12; it is not sealed yet. Sides take turns in short series; each series gives
+one median and one 99th percentile, and a ratio belongs to two series that ran
+side by side. The last case measures what an application sees that uses our
+Python client on both sides, which decodes and checks every value again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from time import perf_counter_ns
+
+import maia
+from harness import Benchmark, Case, Figure, NotMeasured, Target, at_most
+from live_network import (
+    ATTRIBUTES,
+    EVERY_EVENT,
+    BrokerProcess,
+    Line,
+    World,
+    broker_process,
+    events,
+    maia_line,
+    new_world,
+)
+from live_peers import MissingPeer, mosquitto_line, nats_line
+from maia.credentials import Action
+from maia.types import definition_from_bytes
+
+Series = Callable[[int], list[float]]
+"""Send so many events one by one, and return how many microseconds each took."""
+Played = list[tuple[list[float], list[float]]]
+"""The series of both sides, round by round."""
+
+WITH_WHAT = "TLS, access control and filter, not sealed yet"
+HALF, MOST = 0.50, 0.99
+PEERS: tuple[tuple[str, Callable[[], AbstractContextManager[Line]], float, Target], ...] = (
+    ("nats-server", lambda: nats_line(rows=1), HALF, at_most(3)),
+    ("mosquitto QoS 0", lambda: mosquitto_line(rows=1), MOST, at_most(2)),
+)
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    """Yield the median against one peer, the 99th percentile against the other, and our own client."""
+    length, rounds = (100, 3) if quick else (1000, 15)
+    world = new_world()
+    with broker_process(world) as broker, maia_line(world, broker, rows=1) as line:
+        ours = _series_on(line)
+        for name, start, share, target in PEERS:
+            case = f"p{share * 100:.0f}, {WITH_WHAT}, against {name}"
+            yield _against(case, start, share, target, lambda peer: _played(ours, peer, length, rounds))
+        with _client_series(world, broker) as client:
+            yield _figure(
+                f"our Python client on both sides, p50, {WITH_WHAT}, against our raw connections",
+                _played(client, ours, length, rounds),
+                HALF,
+                at_most(3),
+            )
+
+
+def _against(
+    case: str,
+    start: Callable[[], AbstractContextManager[Line]],
+    share: float,
+    target: Target,
+    play: Callable[[Series], Played],
+) -> Case:
+    with ExitStack() as stack:
+        try:
+            peer = _series_on(stack.enter_context(start()))
+        except MissingPeer as missing:
+            return NotMeasured(case, str(missing), target)
+        return _figure(case, play(peer), share, target)
+
+
+def _played(ours: Series, peer: Series, length: int, rounds: int) -> Played:
+    """Let both sides take turns, once before anything counts."""
+    ours(length // 4)
+    peer(length // 4)
+    return [(ours(length), peer(length)) for _ in range(rounds)]
+
+
+def _figure(case: str, played: Played, share: float, target: Target) -> Figure:
+    ours = [_quantile(one, share) for one, _ in played]
+    peer = [_quantile(other, share) for _, other in played]
+    ratios = [one / other for one, other in zip(ours, peer, strict=True)]
+    return Figure(case, ratios, target, ours_us=ours, peer_us=peer)
+
+
+def _quantile(took: list[float], share: float) -> float:
+    return statistics.quantiles(took, n=100, method="inclusive")[round(share * 100) - 1]
+
+
+def _series_on(line: Line) -> Series:
+    def series(length: int) -> list[float]:
+        took = []
+        for _ in range(length):
+            started = perf_counter_ns()
+            line.carry(1)
+            took.append((perf_counter_ns() - started) / 1000)
+        return took
+
+    return series
+
+
+@contextmanager
+def _client_series(world: World, broker: BrokerProcess) -> Iterator[Series]:
+    """Measure what an application sees: `publisher.publish` on one side, `async for` on the other."""
+    with asyncio.Runner() as runner:
+        yield lambda length: runner.run(_through_clients(world, broker, length))
+
+
+async def _through_clients(world: World, broker: BrokerProcess, length: int) -> list[float]:
+    definition = definition_from_bytes(world.definition)
+    names = {attribute.uid: attribute.name for attribute in ATTRIBUTES}
+    (event,) = events(1)
+    said = {names[uid]: value for uid, value in event.items()}
+    camera, reader = world.key("client publisher"), world.key("client subscriber")
+    rights = [
+        [world.connect_right(key.principal), world.type_right(key.principal, action)]
+        for key, action in ((camera, Action.PUBLISH), (reader, Action.SUBSCRIBE))
+    ]
+    where, network = broker.address, world.network
+    async with (
+        maia.connect(where, key=camera, network=network, credentials=rights[0]) as sending,
+        maia.connect(where, key=reader, network=network, credentials=rights[1]) as receiving,
+    ):
+        subscription = await receiving.subscribe(definition, EVERY_EVENT)
+        publisher = await sending.advertise(definition)
+        took = []
+        for _ in range(length):
+            started = perf_counter_ns()
+            await publisher.publish(said)
+            await anext(subscription)
+            took.append((perf_counter_ns() - started) / 1000)
+            await publisher.flush()
+        return took
+
+
+BENCH = Benchmark(
+    number=13,
+    name="event-latency",
+    about="one event at a time from publisher to subscriber through one broker, our latency over the peer's",
+    cases=cases,
+    peer_lacks="nats-server and mosquitto as run here encrypt nothing, ask nobody who they are, check no "
+    "value and filter by name alone",
+)
