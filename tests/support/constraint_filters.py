@@ -32,7 +32,7 @@ WORDS: tuple[PresentValue, ...] = tuple(
 NUMBERS: tuple[PresentValue, ...] = (-1, 0, 1, 2, 3, 4)
 OTHERS: tuple[PresentValue, ...] = (True, False, -1.0, 0.0, 0.5, 1.0, 2.0, b"", b"a")
 VALUES: tuple[PresentValue, ...] = NUMBERS + OTHERS + WORDS
-FEW: tuple[PresentValue, ...] = (*NUMBERS, True, 1.0, "", "a", "b", "ab", "ba", "a b")
+FEW: tuple[PresentValue, ...] = (*NUMBERS, True, False, 0.0, 1.0, b"", b"a", "", "a", "b", "ab", "ba", "a b")
 
 _OPERATORS = st.sampled_from(list(Operator))
 _INTS = st.integers(0, 3)
