@@ -7,8 +7,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -53,13 +54,12 @@ def demo(
     from maia.cli.demo_spark import spark_in_background
 
     started_at = process_started_at()
-    with suppress(ValueError):  # only the main thread hears signals
-        signal.signal(signal.SIGTERM, _interrupt)
     story_seed = os.urandom(32)
     from maia.runtime.clock import system_now
 
     now = system_now()
     with (
+        _ending_on_sigterm(),
         _folder() as folder,
         spark_in_background(
             story_seed=story_seed, now=now, rows=0 if keep else rows, seed=seed, folder=folder
@@ -105,9 +105,21 @@ def demo(
     return ANSWER_NO if failed else 0
 
 
-def _interrupt(_number: int, _frame: object) -> None:
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the demonstration like Ctrl-C, with all of its processes."""
-    raise KeyboardInterrupt
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
