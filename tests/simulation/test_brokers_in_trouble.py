@@ -1,4 +1,4 @@
-"""Whatever fails, nothing unauthorised, doubled or out of order is delivered, and repair loses no subscription.
+"""Whatever fails: nothing unauthorised, doubled or out of order is delivered, repair loses no subscription.
 
 The check of every delivery is in `support.simulated_city`; here is only what
 goes wrong.
@@ -7,10 +7,10 @@ goes wrong.
 from __future__ import annotations
 
 import pytest
-from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, City
 
 from maia.runtime.simulation import Chaos, Trouble, Troublemaker
+from support.seeds import with_seeds
+from support.simulated_city import LEASE_S, City
 
 REPAIR_S = 6 * LEASE_S + 60
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.seeds import with_seeds
-from support.simulated_city import City
 
 from maia.policy import PolicyRefusal
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.seeds import with_seeds
+from support.simulated_city import City
 
 
 @pytest.mark.parametrize("brokers", [1, 3, 9])
