@@ -1,0 +1,202 @@
+"""The small parts of a broker: deadlines, quotas, order, and what it keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker import BadSettings, BrokerSettings
+from maia.broker.deadlines import Deadlines
+from maia.broker.keeping import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
+from maia.broker.known_types import KEPT_TYPE
+from maia.broker.order import StreamOrder
+from maia.broker.quotas import RequestQuota
+from maia.broker.refusals import TooManyRequests
+from maia.events import Instant
+from maia.wire.messages import Accepted
+from support.broker import NOW, SECOND, Net, sighting
+from support.policy import PITO
+
+
+def at(seconds: float) -> Instant:
+    return Instant(NOW + int(seconds * SECOND))
+
+
+# ------------------------------------------------------------ deadlines
+
+
+def test_what_is_due_comes_in_the_order_of_its_moments() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for seconds, name in ((3, "third"), (1, "first"), (2, "second"), (9, "later")):
+        deadlines.ask(at(seconds), name)
+    assert list(deadlines.due(at(3))) == ["first", "second", "third"]
+    assert list(deadlines.due(at(8.9))) == []
+
+
+def test_the_runtime_is_asked_for_a_moment_once() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    assert deadlines.to_promise() is None
+    deadlines.ask(at(5), "x")
+    assert deadlines.to_promise() == at(5)
+    assert deadlines.to_promise() is None
+    deadlines.ask(at(6), "later")
+    assert deadlines.to_promise() is None
+    deadlines.ask(at(2), "sooner")
+    assert deadlines.to_promise() == at(2)
+
+
+def test_a_promise_that_was_kept_is_made_again() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.ask(at(1), "x")
+    deadlines.ask(at(4), "y")
+    deadlines.to_promise()
+    assert list(deadlines.due(at(1))) == ["x"]
+    assert deadlines.to_promise() == at(4)
+
+
+# ------------------------------------------------------------ quotas
+
+
+def test_a_quota_is_refilled_evenly() -> None:
+    quota = RequestQuota(60)
+    for _ in range(60):
+        quota.spend(PITO.principal, NOW)
+    with pytest.raises(TooManyRequests):
+        quota.spend(PITO.principal, NOW)
+    with pytest.raises(TooManyRequests):
+        quota.spend(PITO.principal, at(0.9))
+    quota.spend(PITO.principal, at(1))
+    with pytest.raises(TooManyRequests):
+        quota.spend(PITO.principal, at(1))
+
+
+@pytest.mark.parametrize("per_minute", [1, 7, 59, 6000, 10**9])
+def test_a_burst_of_the_whole_quota_passes(per_minute: int) -> None:
+    quota = RequestQuota(per_minute)
+    for _ in range(min(per_minute, 100)):
+        quota.spend(PITO.principal, NOW)
+
+
+def test_a_clock_that_steps_back_refills_nothing() -> None:
+    """A78: time that did not pass is not credited, and none is taken away."""
+    quota = RequestQuota(1)
+    quota.spend(PITO.principal, NOW)
+    for seconds in (-100, -100, -41):
+        with pytest.raises(TooManyRequests):
+            quota.spend(PITO.principal, at(seconds))
+    quota.spend(PITO.principal, at(-40))
+
+
+# ------------------------------------------------------------ order
+
+
+def test_a_stream_goes_forward_only() -> None:
+    order = StreamOrder(10)
+    assert [order.is_next(b"p", b"s", number) for number in (1, 1, 5, 4, 5, 6)] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert order.is_next(b"p", b"another", 1)
+
+
+# ------------------------------------------------------------ what is kept
+
+
+def lived_a_while() -> Net:
+    net = Net()
+    net.broker()
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    billing.subscribe()
+    camera.publish(camera.advertise(), sighting())
+    net.advance(61)
+    return net
+
+
+def test_types_certificates_and_publications_are_kept() -> None:
+    kept = lived_a_while().brokers["CCS broker"].kept
+    assert {KEPT_CERTIFICATES, KEPT_PUBLICATIONS} <= kept.keys()
+    assert sum(name.startswith(KEPT_TYPE) for name in kept) == 1
+
+
+def test_a_type_is_known_again_after_a_restart() -> None:
+    """C10: verified again, and then used without being handed over."""
+    net = lived_a_while()
+    net.restart("CCS broker")
+    billing = net.client("billing office")
+    billing.subscribe(definitions=[])
+    assert billing.last(Accepted)
+
+
+@pytest.mark.parametrize("flipped", [40, 200, -5])
+def test_a_forged_definition_is_dropped_with_a_note(flipped: int) -> None:
+    """C10, A81: one bit of what was kept."""
+    net = lived_a_while()
+    running = net.brokers["CCS broker"]
+    (name,) = [name for name in running.kept if name.startswith(KEPT_TYPE)]
+    data = bytearray(running.kept[name])
+    data[flipped] ^= 1
+    running.kept[name] = bytes(data)
+    net.restart("CCS broker")
+    assert running.noted("kept-dropped")
+    assert name not in running.kept
+    assert running.broker.status(net.now)["types"] == 0
+    billing = net.client("billing office")
+    assert billing.code_of(billing.subscribe(definitions=[])) == "TYPE-UNKNOWN"
+
+
+@pytest.mark.parametrize("data", [b"", b"rubbish", b"\x91\xc4\x03abc"])
+@pytest.mark.parametrize("name", [KEPT_CERTIFICATES, KEPT_PUBLICATIONS])
+def test_rubbish_on_disk_is_dropped_with_a_note(name: str, data: bytes) -> None:
+    """C10, A81: a broker starts without what it cannot read."""
+    net = lived_a_while()
+    running = net.brokers["CCS broker"]
+    running.kept[name] = data
+    net.restart("CCS broker")
+    assert name in [fields["name"] for fields in running.noted("kept-dropped")]
+    billing = net.client("billing office")
+    assert billing.was_accepted(billing.subscribe())
+
+
+def test_what_expired_on_disk_is_not_known_any_more() -> None:
+    net = Net()
+    net.broker()
+    story = net.story
+    manager = net.client("billing office")
+    manager.subscribe()
+    running = net.brokers["CCS broker"]
+    end = story.certificates[0].certificate.validity.not_after
+    assert end is not None
+    net.now = Instant(end + 1)
+    net.restart("CCS broker")
+    # The owner signed the definition itself, so it does not rest on certificates that end.
+    assert running.broker.status(net.now)["types"] == 1
+
+
+def test_a_handed_over_definition_is_kept_before_it_is_answered() -> None:
+    net = Net()
+    running = net.broker()
+    billing = net.client("billing office")
+    billing.subscribe()
+    names = list(running.kept)
+    assert any(name.startswith(KEPT_TYPE) for name in names)
+
+
+# ------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lease_s": 0}, {"skew_s": -1}, {"verify_in_transit": -0.1}, {"address": ""}]
+)
+def test_settings_that_no_broker_can_keep_are_refused(changes: dict[str, object]) -> None:
+    network = Net().story.network
+    with pytest.raises(BadSettings):
+        BrokerSettings(**({"network": network, "address": "a:1", "credentials": ()} | changes))  # type: ignore[arg-type]  # by name
+
+
+def test_settings_do_not_print_credentials() -> None:
+    net = Net()
+    settings = BrokerSettings(net.story.network, "a:1", net.story.certificates)
+    assert "credentials" not in repr(settings)
