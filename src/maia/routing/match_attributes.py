@@ -8,49 +8,84 @@ doubts, which cost a search each. No answer changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from maia.events import AttributeUid
-from maia.routing.match_bitmaps import Bitmaps, Doubts, cells_within
+from maia.events import AttributeUid, Event
+from maia.routing.match_bitmaps import CELLS_MIN, Bitmaps, Doubts, cells_within
 from maia.routing.match_cells import Ranks, RankSpans
 
-__all__ = ["CELLS_MAX", "INDEXED_MAX", "IndexedAttribute", "indexed_attributes"]
+__all__ = [
+    "CELLS_MAX",
+    "MAPPED_MAX",
+    "Attributes",
+    "MappedAttribute",
+    "UnmappedAttribute",
+    "attributes_of_block",
+]
 
 CELLS_MAX: Final = 2048
 """The cells of all attributes of a block together: at most 256 bytes of bits per slot."""
 
-INDEXED_MAX: Final = 256
+MAPPED_MAX: Final = 256
 """The attributes of a block that get cells: those that most filters mention."""
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedAttribute:
-    """One attribute of a block. Without bitmaps, every slot that mentions it is in doubt."""
+class MappedAttribute:
+    """An attribute with bitmaps, and what they leave in doubt."""
 
     uid: AttributeUid
     ranks: Ranks
-    bitmaps: Bitmaps | None
+    bitmaps: Bitmaps
     doubts: Doubts | None
 
 
-def indexed_attributes(
+@dataclass(frozen=True, slots=True)
+class UnmappedAttribute:
+    """An attribute without bitmaps, asked about slot by slot."""
+
+    uid: AttributeUid
+    ranks: Ranks
+    spans: RankSpans
+
+    def accepts(self, slot: int, event: Event) -> bool:
+        """Say whether a slot accepts the value that an event has."""
+        return self.spans.accept(slot, self.ranks.of(event.get(self.uid)))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of a block: those with bitmaps, and for each slot the others that it mentions."""
+
+    mapped: tuple[MappedAttribute, ...]
+    unmapped: Mapping[int, Sequence[UnmappedAttribute]]
+
+
+def attributes_of_block(
     count: int,
     ranks: Mapping[AttributeUid, Ranks],
     spans: Mapping[AttributeUid, RankSpans],
     *,
     cells_max: int,
-) -> tuple[IndexedAttribute, ...]:
+) -> Attributes:
     """Set the bits of all attributes of `count` slots."""
-    allotted = _allotted(
-        {uid: (ranks[uid].count, len(asked.slots)) for uid, asked in spans.items()}, cells_max
-    )
-    return tuple(
-        [_indexed(uid, ranks[uid], asked, cells=allotted[uid], count=count) for uid, asked in spans.items()]
-    )
+    room = _allotted({uid: (ranks[uid].count, len(asked.slots)) for uid, asked in spans.items()}, cells_max)
+    mapped = [
+        _mapped(uid, ranks[uid], asked, cells=room[uid], count=count)
+        for uid, asked in spans.items()
+        if room[uid] >= CELLS_MIN
+    ]
+    unmapped: dict[int, list[UnmappedAttribute]] = {}
+    for uid, asked in spans.items():
+        if room[uid] < CELLS_MIN:
+            one = UnmappedAttribute(uid, ranks[uid], asked)
+            for slot in set(asked.slots.tolist()):
+                unmapped.setdefault(slot, []).append(one)
+    return Attributes(tuple(mapped), unmapped)
 
 
 def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) -> dict[AttributeUid, int]:
@@ -58,8 +93,8 @@ def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) ->
 
     `wanted` has the number of ranks and of spans of each attribute.
     """
-    popular = sorted(wanted, key=lambda uid: (-wanted[uid][1], uid))[:INDEXED_MAX]
-    allotted = dict.fromkeys(wanted, 1)
+    popular = sorted(wanted, key=lambda uid: (-wanted[uid][1], uid))[:MAPPED_MAX]
+    allotted = dict.fromkeys(wanted, 0)
     left, waiting = cells_max, len(popular)
     for uid in sorted(popular, key=lambda uid: wanted[uid][0]):
         allotted[uid] = min(wanted[uid][0], left // waiting)
@@ -67,13 +102,9 @@ def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) ->
     return allotted
 
 
-def _indexed(
-    uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, count: int
-) -> IndexedAttribute:
+def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, count: int) -> MappedAttribute:
     cell_of_rank, used = cells_within(spans, ranks=ranks.count, cells=cells)
     doubts = Doubts.of(spans, cell_of_rank, ranks=ranks.count, slots=count)
-    if used == 1:
-        return IndexedAttribute(uid, ranks, None, doubts)
     free = np.ones(count, np.bool_)
     free[spans.slots] = False
-    return IndexedAttribute(uid, ranks, Bitmaps.of(spans, cell_of_rank, cells=used, free=free), doubts)
+    return MappedAttribute(uid, ranks, Bitmaps.of(spans, cell_of_rank, cells=used, free=free), doubts)

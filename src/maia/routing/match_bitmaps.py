@@ -18,13 +18,26 @@ import numpy.typing as npt
 from maia.routing.match_cells import RankSpans
 from maia.routing.match_spans import Slots
 
-__all__ = ["PAGE", "Bitmaps", "Doubts", "Words", "bits_of", "cells_within", "packed_bits", "pages_of"]
+__all__ = [
+    "CELLS_MIN",
+    "PAGE",
+    "Bitmaps",
+    "Doubts",
+    "Words",
+    "bits_of",
+    "cells_within",
+    "packed_bits",
+    "pages_of",
+]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 PAGE: Final = 64
+CELLS_MIN: Final = 4
+"""With fewer cells than this, an attribute is better left without bitmaps."""
+
 _OWN_CELLS: Final = 2
 """Absence and "another kind" never share a cell: every event without the attribute meets the first."""
 
@@ -117,11 +130,12 @@ class Doubts:
 
 
 def cells_within(spans: RankSpans, *, ranks: int, cells: int) -> tuple[npt.NDArray[np.int32] | None, int]:
-    """Spread ranks over at most `cells` cells, finer where more spans end; return how many are used."""
+    """Spread ranks over at most `cells` cells, finer where more spans end; return how many are used.
+
+    There are at least `CELLS_MIN` to spread them over.
+    """
     if ranks <= cells:
         return None, ranks
-    if cells <= _OWN_CELLS:
-        return np.zeros(ranks, np.int32), 1
     ends = np.bincount(spans.lows, minlength=ranks + 1) + np.bincount(spans.highs, minlength=ranks + 1)
     weight = np.cumsum(ends[_OWN_CELLS:ranks])
     shared = weight * (cells - _OWN_CELLS - 1) // max(1, int(weight[-1]))

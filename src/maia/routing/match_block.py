@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maia.events import AttributeUid, Event, Frame
-from maia.routing.match_attributes import CELLS_MAX, indexed_attributes
+from maia.routing.match_attributes import CELLS_MAX, attributes_of_block
 from maia.routing.match_bitmaps import PAGE, Bitmaps, bits_of, packed_bits, pages_of
 from maia.routing.match_cells import Ranks, rank_spans
 from maia.routing.match_contents import Contents
@@ -34,12 +34,14 @@ class Block(Generic[Key]):
     """Many filters, ready to be matched."""
 
     __slots__ = (
-        "_attributes",
         "_first_slot",
+        "_has_more_to_ask",
         "_is_live",
         "_live_pages",
         "_live_words",
+        "_mapped",
         "_more_slots",
+        "_unmapped",
         "contents",
         "live",
     )
@@ -54,7 +56,10 @@ class Block(Generic[Key]):
         new_slots[order] = np.arange(count)
         self.contents = contents.moved(new_slots)
         moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
-        self._attributes = indexed_attributes(count, ranks, moved, cells_max=cells_max)
+        attributes = attributes_of_block(count, ranks, moved, cells_max=cells_max)
+        self._mapped, self._unmapped = attributes.mapped, attributes.unmapped
+        self._has_more_to_ask = np.zeros(count, np.bool_)
+        self._has_more_to_ask[[*self._unmapped, *self.contents.rest]] = True
         self._first_slot: dict[Key, int] = {}
         self._more_slots: dict[Key, list[int]] = {}
         for slot, key in enumerate(self.contents.ids):
@@ -76,9 +81,11 @@ class Block(Generic[Key]):
         slots = [self._first_slot.pop(key), *self._more_slots.pop(key, ())]
         self._is_live[slots] = False
         self.live -= len(slots)
-        for page in {slot // PAGE for slot in slots}:
-            self._live_words[page] = packed_bits(self._is_live[page * PAGE : (page + 1) * PAGE])[0]
-        self._live_pages = pages_of(self._live_words)
+        for slot in slots:
+            page = slot // PAGE
+            self._live_words[page] &= ~_bit(slot)
+            if not self._live_words[page]:
+                self._live_pages[page // PAGE] &= ~_bit(page)
 
     @property
     def filters(self) -> int:
@@ -93,21 +100,26 @@ class Block(Generic[Key]):
 
     def ids_matching(self, event: Event) -> Iterator[Key]:
         """Yield the filters that admit one event, once for each alternative that does."""
-        ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._attributes]
+        ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._mapped]
         slots = self._candidates(ranks)
-        for attribute, rank in zip(self._attributes, ranks, strict=True):
+        for attribute, rank in zip(self._mapped, ranks, strict=True):
             if attribute.doubts is not None and len(slots):
                 slots = slots[attribute.doubts.accept(slots, rank)]
-        ids, rest = self.contents.ids, self.contents.rest
-        for slot in slots.tolist():
-            if slot not in rest or rest[slot].holds(event):
+        ids = self.contents.ids
+        for slot, has_more in zip(slots.tolist(), self._has_more_to_ask[slots].tolist(), strict=True):
+            if not has_more or self._passes_the_rest(slot, event):
                 yield ids[slot]
+
+    def _passes_the_rest(self, slot: int, event: Event) -> bool:
+        """Ask what the bitmaps do not know about a slot."""
+        if not all(one.accepts(slot, event) for one in self._unmapped.get(slot, ())):
+            return False
+        rest = self.contents.rest.get(slot)
+        return rest is None or rest.holds(event)
 
     def _candidates(self, ranks: Sequence[int]) -> Slots:
         bitmaps = [
-            (one.bitmaps, one.bitmaps.cell(rank))
-            for one, rank in zip(self._attributes, ranks, strict=True)
-            if one.bitmaps is not None
+            (one.bitmaps, one.bitmaps.cell(rank)) for one, rank in zip(self._mapped, ranks, strict=True)
         ]
         pages = self._live_pages.copy()
         for bits, cell in bitmaps:
@@ -143,11 +155,11 @@ class Block(Generic[Key]):
         """Return the pairs of a slot and a row that match, in the order of slots and then of rows."""
         ranks = {
             one.uid: one.ranks.of_column(column.kind, column.values)
-            for one in self._attributes
+            for one in self._mapped
             if (column := frame.columns.get(one.uid)) is not None
         }
         slots, rows = self._candidate_pairs(ranks, frame.rows)
-        for one in self._attributes:
+        for one in self._mapped:
             if one.doubts is not None and len(slots):
                 accepted = one.doubts.accept(slots, ranks[one.uid][rows] if one.uid in ranks else 0)
                 slots, rows = slots[accepted], rows[accepted]
@@ -159,9 +171,7 @@ class Block(Generic[Key]):
         pages, words = self._live_pages, self._live_words
         bitmaps: list[Bitmaps] = []
         cells: list[_Numbers] = []
-        for one in self._attributes:
-            if one.bitmaps is None:
-                continue
+        for one in self._mapped:
             if one.uid in ranks:
                 bitmaps.append(one.bitmaps)
                 cells.append(one.bitmaps.cells(ranks[one.uid]))
@@ -177,17 +187,19 @@ class Block(Generic[Key]):
         return groups.spread(*found)
 
     def _without_failing_rest(self, slots: Slots, rows: _Numbers, frame: Frame) -> tuple[Slots, _Numbers]:
-        """Ask what bits could not say, row by row, of the slots that have something left to ask."""
-        rest = self.contents.rest
-        if not rest:
+        """Ask what bitmaps do not know, pair by pair, of the slots that have something left to ask."""
+        has_more = self._has_more_to_ask[slots]
+        if not has_more.any():
             return slots, rows
-        asked = np.isin(slots, np.fromiter(rest, np.int64, len(rest)))
-        kept = ~asked
+        kept = ~has_more
         events: dict[int, Event] = {}
-        columns = frame.columns.items()
-        for at in np.flatnonzero(asked).tolist():
+        for at in np.flatnonzero(has_more).tolist():
             row = int(rows[at])
             if row not in events:
-                events[row] = {uid: column.values[row] for uid, column in columns}
-            kept[at] = rest[int(slots[at])].holds(events[row])
+                events[row] = {uid: column.values[row] for uid, column in frame.columns.items()}
+            kept[at] = self._passes_the_rest(int(slots[at]), events[row])
         return slots[kept], rows[kept]
+
+
+def _bit(number: int) -> np.uint64:
+    return np.uint64(1 << number % PAGE)

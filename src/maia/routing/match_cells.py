@@ -78,6 +78,12 @@ class RankSpans:
         """Return the same ranges under new slot numbers."""
         return RankSpans.in_order(new_slots[self.slots], self.lows, self.highs)
 
+    def accept(self, slot: int, rank: int) -> bool:
+        """Say whether a rank lies in one of the ranges of a slot."""
+        start, end = self.slots.searchsorted([slot, slot + 1]).tolist()
+        at = start + int(self.lows[start:end].searchsorted(rank, "right")) - 1
+        return at >= start and rank < int(self.highs[at])
+
 
 class Ranks:
     """The ranks of one attribute."""

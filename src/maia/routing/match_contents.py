@@ -11,21 +11,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from maia.events import AttributeUid, Event
+from maia.events import ATTRIBUTES_MAX, AttributeUid, Event
 from maia.predicates.alternatives import Alternative
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate
 from maia.predicates.text_automata import TextClaim, claim_holds
+from maia.predicates.value_sets import ValueSet
 from maia.routing.match_spans import AttributeSpans, Slots, SpanLists, joined_spans
 
-__all__ = ["Contents", "Rest", "contents_of", "joined_contents"]
+__all__ = ["KNOWN_MAX", "Contents", "KnownAttributes", "Rest", "contents_of", "joined_contents"]
 
 Key = TypeVar("Key", bound=Hashable)
+
+KNOWN_MAX: Final = 4 * ATTRIBUTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,33 @@ class Contents(Generic[Key]):
         return self.moved(np.where(is_live, np.cumsum(is_live) - 1, -1))
 
 
-def contents_of(filters: Iterable[tuple[Key, Predicate, Sequence[Alternative]]]) -> Contents[Key]:
+class KnownAttributes:
+    """The attributes that an index keeps arrays for: the first that its filters mention, up to a limit.
+
+    A type has at most `ATTRIBUTES_MAX` of them in a version. Filters that name
+    any number of others cost one question each, and no arrays.
+    """
+
+    __slots__ = ("_most", "_uids")
+
+    def __init__(self, most: int = KNOWN_MAX) -> None:
+        """Begin without attributes."""
+        self._most = most
+        self._uids: set[AttributeUid] = set()
+
+    def learn(self, uid: AttributeUid) -> bool:
+        """Say whether arrays are kept for an attribute."""
+        if uid in self._uids:
+            return True
+        if len(self._uids) >= self._most:
+            return False
+        self._uids.add(uid)
+        return True
+
+
+def contents_of(
+    filters: Iterable[tuple[Key, Predicate, Sequence[Alternative]]], known: KnownAttributes
+) -> Contents[Key]:
     """Give every alternative of every filter a slot."""
     ids: list[Key] = []
     lists: dict[AttributeUid, SpanLists] = {}
@@ -74,9 +103,13 @@ def contents_of(filters: Iterable[tuple[Key, Predicate, Sequence[Alternative]]])
         for alternative in alternatives:
             slot = len(ids)
             ids.append(key)
-            for uid, values in alternative.values.items():
-                lists.setdefault(uid, SpanLists()).add(slot, values)
-            if (left := _rest_of(alternative, predicate)) is not None:
+            asked = [(uid, values) for uid, values in alternative.values.items() if known.learn(uid)]
+            for uid, values in asked:
+                if uid not in lists:
+                    lists[uid] = SpanLists()
+                lists[uid].add(slot, values)
+            is_whole = alternative.is_exact and len(asked) == len(alternative.values)
+            if (left := _rest_of(asked, None if is_whole else predicate)) is not None:
                 rest[slot] = left
     return Contents(ids, {uid: one.packed() for uid, one in lists.items()}, rest)
 
@@ -98,10 +131,10 @@ def joined_contents(parts: Sequence[Contents[Key]]) -> Contents[Key]:
     return Contents(ids, {uid: joined_spans(spans) for uid, spans in by_uid.items()}, rest)
 
 
-def _rest_of(alternative: Alternative, predicate: Predicate) -> Rest | None:
-    if not alternative.is_exact:
-        return Rest((), predicate)
-    claims = [(uid, claim) for uid, values in alternative.values.items() for claim in values.claims]
+def _rest_of(asked: Sequence[tuple[AttributeUid, ValueSet]], whole: Predicate | None) -> Rest | None:
+    if whole is not None:
+        return Rest((), whole)
+    claims = [(uid, claim) for uid, values in asked for claim in values.claims]
     return Rest(tuple(claims), None) if claims else None
 
 

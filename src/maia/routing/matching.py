@@ -20,7 +20,7 @@ from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate, checked_size
 from maia.routing.match_attributes import CELLS_MAX
 from maia.routing.match_block import Block
-from maia.routing.match_contents import contents_of, joined_contents
+from maia.routing.match_contents import KnownAttributes, contents_of, joined_contents
 
 __all__ = ["MatchIndex"]
 
@@ -39,7 +39,7 @@ _GROWTH: Final = 2
 class MatchIndex(Generic[Key]):
     """The filters of one event type, by key."""
 
-    __slots__ = ("_blocks", "_cells_max", "_hopeless", "_readings", "_waiting")
+    __slots__ = ("_blocks", "_cells_max", "_hopeless", "_known", "_readings", "_waiting")
 
     def __init__(self, *, cells_max: int = CELLS_MAX) -> None:
         """Begin without filters. `cells_max` bounds the bits kept per filter, eight cells to a byte."""
@@ -47,6 +47,7 @@ class MatchIndex(Generic[Key]):
         self._blocks: list[Block[Key]] = []
         self._waiting: dict[Key, Predicate] = {}
         self._hopeless: set[Key] = set()
+        self._known = KnownAttributes()
         self._readings = 0
 
     def __contains__(self, key: Key) -> bool:
@@ -137,7 +138,9 @@ class MatchIndex(Generic[Key]):
 
     def _build(self) -> None:
         """Make one block of all that waits and of every block that is not much larger."""
-        parts = [contents_of(self._spread_out())]
+        if not self._blocks:
+            self._known = KnownAttributes()
+        parts = [contents_of(self._spread_out(), self._known)]
         size = len(parts[0].ids)
         self._waiting, self._readings = {}, 0
         if not size:

@@ -1,0 +1,200 @@
+"""The matching index: what it answers, when it builds, and what it keeps."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from maia.events import INT_MAX, AttributeUid, BadValue, Column, Frame, Kind, frame_of
+from maia.predicates import (
+    ALWAYS,
+    NEVER,
+    NODES_MAX,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    Predicate,
+    PredicateTooLarge,
+    TextMatch,
+    TextTest,
+    admits,
+)
+from maia.routing import matching
+from maia.routing.matching import MatchIndex
+
+SPEED, LANE, PLATE = AttributeUid("speed"), AttributeUid("lane"), AttributeUid("plate")
+KINDS = {SPEED: Kind.INT, LANE: Kind.INT, PLATE: Kind.STRING}
+
+
+def faster_than(speed: int) -> Predicate:
+    return Comparison(SPEED, Operator.GT, speed)
+
+
+def index_of(*filters: Predicate, cells_max: int = 2048) -> MatchIndex[int]:
+    index: MatchIndex[int] = MatchIndex(cells_max=cells_max)
+    for number, one in enumerate(filters):
+        index.add(number, one)
+    return index
+
+
+def many_filters(count: int, seed: int = 9) -> list[Predicate]:
+    """Ranges, words and lists over three attributes, most of them different from each other."""
+    rng = random.Random(seed)  # noqa: S311 - test data
+
+    def one() -> Predicate:
+        low = rng.randrange(1000)
+        parts: list[Predicate] = [
+            Comparison(SPEED, Operator.GE, low),
+            Comparison(SPEED, Operator.LT, low + rng.randrange(200)),
+        ]
+        if rng.random() < 0.5:
+            parts.append(Membership(LANE, frozenset(rng.sample(range(30), 3))))
+        if rng.random() < 0.3:
+            parts.append(TextMatch(PLATE, rng.choice(list(TextTest)), rng.choice("abc")))
+        if rng.random() < 0.1:
+            return AnyOf((AllOf(tuple(parts)), Comparison(SPEED, Operator.EQ, rng.randrange(1000))))
+        return AllOf(tuple(parts))
+
+    return [one() for _ in range(count)]
+
+
+def many_rows(count: int, seed: int = 10) -> Frame:
+    rng = random.Random(seed)  # noqa: S311 - test data
+    rows = [
+        {
+            SPEED: rng.randrange(1200),
+            LANE: rng.choice([None, *range(30)]),
+            PLATE: rng.choice(["a b", "abc", "", "c", None]),
+        }
+        for _ in range(count)
+    ]
+    return frame_of(rows, KINDS)
+
+
+def by_reading(filters: list[Predicate], frame: Frame) -> dict[int, list[int]]:
+    events = list(frame.events())
+    found = {
+        number: [row for row, event in enumerate(events) if admits(one, event)]
+        for number, one in enumerate(filters)
+    }
+    return {number: rows for number, rows in found.items() if rows}
+
+
+@pytest.mark.parametrize("cells_max", [1, 16, 60, 2048])
+def test_some_hundred_filters_of_every_shape_are_matched_exactly(cells_max):
+    filters = many_filters(400)
+    frame = many_rows(50)
+    index = index_of(*filters, cells_max=cells_max)
+    expected = by_reading(filters, frame)
+    assert index.match_frame(frame) == expected
+    for row, event in enumerate(frame.events()):
+        assert index.match(event) == {number for number, rows in expected.items() if row in rows}
+
+
+def test_matching_is_the_same_while_filters_stream_in_and_out():
+    filters = many_filters(400)
+    frame = many_rows(12)
+    index: MatchIndex[int] = MatchIndex()
+    live: dict[int, Predicate] = {}
+    rng = random.Random(3)  # noqa: S311 - test data
+    for number, one in enumerate(filters):
+        index.add(number, one)
+        live[number] = one
+        if rng.random() < 0.4:
+            gone = rng.choice(sorted(live))
+            index.remove(gone)
+            del live[gone]
+        if number % 20 == 0:
+            expected = by_reading(filters, frame)
+            assert index.match_frame(frame) == {key: rows for key, rows in expected.items() if key in live}
+    assert len(index) == len(live)
+
+
+def test_blocks_stay_few_and_each_is_much_larger_than_the_next():
+    index: MatchIndex[int] = MatchIndex()
+    for number in range(2000):
+        index.add(number, faster_than(number))
+        index.match({SPEED: 5})
+    sizes = [block.live for block in index._blocks]
+    assert sum(sizes) + len(index._waiting) == 2000
+    assert all(larger > 2 * smaller for larger, smaller in pairwise(sizes))
+
+
+def test_a_block_that_most_filters_have_left_is_built_again():
+    index = index_of(*map(faster_than, range(1000)))
+    index.match({})
+    for number in range(600):
+        index.remove(number)
+    assert index.match({SPEED: 605}) == set(range(600, 605))
+    assert [len(block) for block in index._blocks] == [400]
+    for number in range(600, 1000):
+        index.remove(number)
+    assert index.match({SPEED: 605}) == set()
+    assert index._blocks == []
+
+
+def test_a_filter_added_again_takes_the_place_of_the_old_one():
+    index = index_of(*map(faster_than, range(100)))
+    index.match({})
+    index.add(7, faster_than(500))
+    assert len(index) == 100
+    assert 7 not in index.match({SPEED: 400})
+    assert 7 in index.match({SPEED: 501})
+
+
+def test_removing_what_is_not_there_is_a_mistake():
+    with pytest.raises(KeyError):
+        index_of(ALWAYS).remove(5)
+
+
+def test_filters_that_admit_nothing_are_kept_and_never_found():
+    index = index_of(NEVER, AllOf((faster_than(5), Not(faster_than(3)))), faster_than(INT_MAX), ALWAYS)
+    for _ in range(matching.READINGS_MAX):
+        assert index.match({SPEED: 5}) == {3}
+    assert 0 in index
+    assert len(index) == 4
+    index.remove(0)
+    assert 0 not in index
+
+
+def test_rows_wanted_are_those_that_any_filter_admits():
+    filters = many_filters(100)
+    frame = many_rows(60)
+    expected = sorted({row for rows in by_reading(filters, frame).values() for row in rows})
+    assert index_of(*filters).rows_wanted(frame) == expected
+
+
+def test_a_filter_with_many_alternatives_is_found_once_per_row():
+    either = AnyOf((faster_than(5), faster_than(3), Exists(LANE)))
+    index = index_of(*[either] * 100)
+    frame = frame_of([{SPEED: 9, LANE: 1}] * 6, KINDS)
+    assert index.match_frame(frame) == {number: [0, 1, 2, 3, 4, 5] for number in range(100)}
+
+
+def test_an_empty_frame_matches_nothing():
+    assert index_of(*[ALWAYS] * 100).match_frame(Frame(0, {})) == {}
+    assert MatchIndex[int]().match_frame(many_rows(9)) == {}
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, float("nan"), float("inf"), [1]])
+def test_what_is_no_value_is_refused(rows, value):
+    index = index_of(
+        *[faster_than(n) for n in range(100)], *[Comparison(SPEED, Operator.GT, n / 2) for n in range(100)]
+    )
+    kind = Kind.FLOAT if isinstance(value, float) else Kind.INT
+    with pytest.raises(BadValue):
+        index.match_frame(Frame(rows, {SPEED: Column(kind, (value,) * rows)}))
+
+
+def test_a_filter_beyond_the_language_is_refused_at_the_door():
+    index = index_of(ALWAYS)
+    with pytest.raises(PredicateTooLarge):
+        index.add(1, AllOf((ALWAYS,) * (NODES_MAX + 1)))
+    assert len(index) == 1
