@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from maia.runtime.simulation import Trouble, Troublemaker
 from support.seeds import with_seeds
 from support.simulated_city import City
-
-from maia.runtime.simulation import Trouble, Troublemaker
 
 TESTS = Path(__file__).resolve().parents[1]
 
