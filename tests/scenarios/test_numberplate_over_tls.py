@@ -156,6 +156,48 @@ async def test_what_is_withdrawn_stops():
 
 
 @in_a_loop
+async def test_long_events_travel_in_frames_that_fit_and_one_too_long_is_refused():
+    async with city(CAMERA, BILLING) as (_, camera, billing):
+        bills = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        long = ["A" * 300_000, "é" * 300_000, "B" * 300_000, "\U0001f697" * 200_000, "C"] * 3
+        await cars.publish_many([{"numberplate": plate} for plate in long])
+        assert [(await soon(anext(bills)))["numberplate"] for _ in long] == long
+        with pytest.raises(maia.BadInput):
+            await cars.publish(numberplate="A" * 3_000_000)
+        await cars.flush()
+
+
+@in_a_loop
+async def test_a_subscriber_that_falls_behind_can_still_leave(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("maia.runtime.subscription.ROWS_WAITING_MAX", 10)
+    async with city(CAMERA, BILLING) as (running, camera, billing):
+        lazy = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish_many([{"numberplate": str(number)} for number in range(5000)])
+        await cars.flush()
+        await until(lambda: not lazy.has_room, "the client to stop reading")
+        await lazy.unsubscribe()
+        assert running.status()["subscriptions"] == 0
+        # What had arrived before the client stopped reading is still there, in order.
+        plates = [event["numberplate"] async for event in lazy]
+        assert plates == [str(number) for number in range(len(plates))]
+
+
+@in_a_loop
+async def test_a_subscriber_that_takes_its_time_gets_everything(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("maia.runtime.subscription.ROWS_WAITING_MAX", 10)
+    async with city(CAMERA, BILLING) as (_, camera, billing):
+        slow = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        for number in range(20):
+            await cars.publish_many([{"numberplate": str(number)}] * 100)
+        await cars.flush()
+        taken = [(await soon(anext(slow)))["numberplate"] for _ in range(2000)]
+        assert taken == [str(number) for number in range(20) for _ in range(100)]
+
+
+@in_a_loop
 async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
     async with city(CAMERA, BILLING, lease_s=1) as (running, camera, billing):
         bills = await billing.subscribe(STORY.definition)

@@ -67,6 +67,7 @@ class Book:
         self._withdrawals: dict[int, int] = {}
         self._questions: dict[int, bytes] = {}
         self.lease_s = 0
+        self.bytes_under_way = 0
         self.notices: list[Notice] = []
 
     def next_number(self) -> int:
@@ -104,7 +105,7 @@ class Book:
         return (
             entry.stage is EntryStage.STANDS
             and len(entry.under_way) < self._settings.frames_under_way
-            and entry.bytes_under_way < self._settings.bytes_under_way
+            and (not entry.under_way or self.bytes_under_way < self._settings.bytes_under_way)
         )
 
     def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[bytes]:
@@ -114,7 +115,7 @@ class Book:
         data = encode(Publish(entry.ref, sequence, +now, rows, columns))
         entry.next_sequence += 1
         entry.under_way[sequence] = data
-        entry.bytes_under_way += len(data)
+        self.bytes_under_way += len(data)
         return [data] if entry.stage is EntryStage.STANDS else []
 
     # -------------------------------------------------------- links come and go
@@ -195,7 +196,7 @@ class Book:
             return
         under_way = entry.under_way
         while under_way and (first := next(iter(under_way))) <= sequence:
-            entry.bytes_under_way -= len(under_way.pop(first))
+            self.bytes_under_way -= len(under_way.pop(first))
         self.notices.append(Taken(ref, sequence, refused_rows))
 
     def _accepted(self, number: int, until: int | None, now: Instant) -> list[bytes]:
@@ -298,4 +299,8 @@ class Book:
 
     def _forget(self, ref: int) -> bool:
         self._alarms.forget(ref)
-        return self._entries.pop(ref, None) is not None
+        entry = self._entries.pop(ref, None)
+        if isinstance(entry, Advertised):
+            self.bytes_under_way -= sum(map(len, entry.under_way.values()))
+            entry.under_way.clear()
+        return entry is not None

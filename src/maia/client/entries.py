@@ -62,7 +62,6 @@ class Advertised(Entry):
 
     next_sequence: int = 0
     under_way: OrderedDict[int, bytes] = field(default_factory=OrderedDict, repr=False)
-    bytes_under_way: int = 0
 
     @property
     def action(self) -> Action:

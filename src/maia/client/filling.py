@@ -11,16 +11,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from maia.errors import BadInput
 from maia.events import AttributeUid, Column, Frame, Kind, PresentValue, Value
 from maia.types import VerifiedType
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Column as WireColumn
 
-__all__ = ["FRAME_BYTES", "ROWS_PER_FRAME", "FrameFiller"]
+__all__ = ["EVENT_BYTES_MAX", "FRAME_BYTES", "ROWS_PER_FRAME", "EventTooLarge", "FrameFiller", "columns_of"]
 
 ROWS_PER_FRAME: Final = 1024
 FRAME_BYTES: Final = 1 << 20
-"""About how many bytes of text a frame has when it leaves; one long event alone may have more."""
+"""About how many characters a frame has when it leaves; one long event alone may have more."""
+EVENT_BYTES_MAX: Final = 2 << 20
+"""How many characters one event may have, so that any frame fits into a message, four bytes each."""
+
+
+class EventTooLarge(BadInput):
+    """An event has more text than a message has room for."""
+
+    code = "INPUT-EVENT-TOO-LARGE"
 
 
 class FrameFiller:
@@ -43,11 +52,12 @@ class FrameFiller:
 
     def add(self, event: Mapping[AttributeUid, PresentValue]) -> None:
         """Add one event that was checked against the type."""
+        size = sum(len(value) for value in event.values() if isinstance(value, str | bytes))
+        if size > EVENT_BYTES_MAX:
+            raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
         for uid, values in self._columns.items():
-            value = event.get(uid)
-            values.append(value)
-            if isinstance(value, str | bytes):
-                self._size += len(value)
+            values.append(event.get(uid))
+        self._size += size
         self.rows += 1
 
     def take(self) -> tuple[int, list[WireColumn]]:

@@ -34,6 +34,7 @@ class ClientSettings:
     frames_under_way: int = 32
     """Frames of one publisher that the broker has not answered for."""
     bytes_under_way: int = 8 << 20
+    """Bytes in such frames, of all publishers of this client together; one frame may always be."""
     streams: int = 4096
     """Publishers' streams whose numbers each subscription remembers, to drop what comes twice."""
 

@@ -154,6 +154,7 @@ class Client:
         self._subscriptions.pop(entry.ref, None)
         if self._is_closed:
             return
+        self.check_room()  # nobody will take what this one left lying, and the answer has to be read
         answer = self._answer(entry.ref)
         self.perform(self._session.withdraw(entry, self._clock()))
         await self._in_time(answer, timeout_s)
@@ -272,6 +273,7 @@ class Client:
         for standing in (self._publishers.pop(ref, None), self._subscriptions.pop(ref, None)):
             if standing is not None:
                 standing.end(problem)
+                self.check_room()
 
     async def opened(self, runner: NodeRunner, timeout_s: float) -> None:
         """Connect for the first time; `connect` calls this once."""

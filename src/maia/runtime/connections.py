@@ -98,6 +98,7 @@ class Connections:
         self._numbers = count(1)
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: list[asyncio.Task[None]] = []
         self._is_empty = asyncio.Event()
 
     # -------------------------------------------------------- what the runner asks for
@@ -129,7 +130,12 @@ class Connections:
 
     def listen(self, listening: socket.socket) -> None:
         """Accept connections at a socket that listens already."""
-        self._spawn(self._accept(listening))
+        self._listening.append(self._spawn(self._accept(listening)))
+
+    def stop_listening(self) -> None:
+        """Accept nobody else."""
+        while self._listening:
+            self._listening.pop().cancel()
 
     def dial(self, address: str) -> None:
         """Open a connection, later if the address has failed before; once at a time for each address."""

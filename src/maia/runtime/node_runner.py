@@ -142,7 +142,8 @@ class NodeRunner:
         self.connections.listen(listening)
 
     async def drain(self, effects: Iterable[Effect]) -> None:
-        """Perform a node's last effects, and wait until its links are closed."""
+        """Accept nobody else, perform a node's last effects, and wait until its links are closed."""
+        self.connections.stop_listening()
         self.perform(effects)
         await self.connections.closed()
 

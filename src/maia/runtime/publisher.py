@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from maia.client import ROWS_PER_FRAME, ClientSession, FrameFiller, NotConnected, RowsRefused, Taken
 from maia.client.entries import Advertised, Entry
-from maia.client.filling import columns_of
+from maia.client.filling import FRAME_BYTES, columns_of
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
 from maia.types import UnknownName, VerifiedType, check_event
@@ -147,6 +147,10 @@ class Publisher:
     # -------------------------------------------------------- inside
 
     async def _send_columns(self, rows: int, columns: Mapping[str, list[object]]) -> None:
+        if _characters_in(columns) > FRAME_BYTES:
+            for row in zip(*columns.values(), strict=True):  # long ones: as many in a frame as fit
+                await self.publish(dict(zip(columns, row, strict=True)))
+            return
         checked = self._checked(rows, columns)
         await self._room_for_more()
         while self._filler.rows or not self._client.session.has_room(self._entry):
@@ -196,3 +200,7 @@ class Publisher:
     def _raise_if_ended(self) -> None:
         if self._problem is not None:
             raise self._problem
+
+
+def _characters_in(columns: Mapping[str, list[object]]) -> int:
+    return sum(len(one) for values in columns.values() for one in values if isinstance(one, str | bytes))

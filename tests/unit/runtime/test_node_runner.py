@@ -1,0 +1,261 @@
+"""What does the runner promise a node, and what does it do when something breaks?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from maia.events import Instant
+from maia.runtime.addresses import AddressInUse, BadAddress, bind, host_and_port
+from maia.runtime.clock import system_now
+from maia.runtime.connections import BackOff
+from maia.runtime.node_runner import NodeRunner
+from maia.runtime.stores import MemoryStore, StoreUnavailable
+from maia.wire import (
+    Close,
+    Count,
+    Dial,
+    DialFailed,
+    Effect,
+    Input,
+    Keep,
+    LinkOpened,
+    Note,
+    Ping,
+    Pong,
+    Received,
+    Send,
+    Tick,
+    WakeAt,
+    encode,
+)
+from support.live import STORY, stranger
+from support.waiting import in_a_loop, soon, until
+
+KEY = STORY.keys["CCS"]
+
+
+class Node:
+    """A node that does what a test wants with each input."""
+
+    def __init__(self, answer) -> None:
+        self.inputs: list[Input] = []
+        self._answer = answer
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        self.inputs.append(happened)
+        return self._answer(happened, now)
+
+
+class Records:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, Mapping[str, object]]] = []
+        self.counts: list[str] = []
+
+    def note(self, event: str, fields: Mapping[str, object]) -> None:
+        self.notes.append((event, fields))
+
+    def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
+        self.counts.append(name)
+
+
+def echo(happened: Input, _now: Instant) -> list[Effect]:
+    return [Send(happened.link, happened.data)] if isinstance(happened, Received) else []
+
+
+@in_a_loop
+async def test_an_error_in_the_node_closes_the_link_that_caused_it_and_no_other():
+    def answer(happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Received) and happened.data == encode(Ping(666)):
+            raise ZeroDivisionError("a mistake of ours")
+        return echo(happened, now)
+
+    records, (listening, address) = Records(), bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY, records=records)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as good, stranger(KEY, address) as bad:
+            bad.say(Ping(666))
+            assert await bad.hear_until_closed() == []
+            good.say(Ping(1))
+            assert await good.hear() == Ping(1)
+    assert [event for event, _ in records.notes if event == "failed"] == ["failed"]
+
+
+@in_a_loop
+async def test_nothing_leaves_before_what_must_be_kept_is_kept():
+    """A65, A82: an answer that was heard is never taken back by a crash."""
+    order: list[str] = []
+
+    class Slow(MemoryStore):
+        def keep(self, changes: Mapping[str, bytes | None]) -> None:
+            order.append("kept")
+            super().keep(changes)
+
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        if not isinstance(happened, Received):
+            return []
+        return [Send(happened.link, happened.data), Count("sent"), Keep("name", b"data")]
+
+    class Ordered(Records):
+        def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
+            order.append(name)
+
+    store, (listening, address) = Slow(), bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY, store=store, records=Ordered())
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1))
+            assert await peer.hear() == Ping(1)
+    assert order == ["kept", "sent"]
+    assert store.load() == {"name": b"data"}
+
+
+@in_a_loop
+async def test_a_node_whose_store_is_gone_says_nothing_more_and_stops():
+    class Broken(MemoryStore):
+        def keep(self, changes: Mapping[str, bytes | None]) -> None:
+            raise StoreUnavailable("the disk is full")
+
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        is_message = isinstance(happened, Received)
+        return [Keep("name", b"data"), Send(happened.link, happened.data)] if is_message else []
+
+    listening, address = bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY, store=Broken())
+    heard: list[object] = []
+
+    async def ask() -> None:
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1))
+            heard.extend(await peer.hear_until_closed())
+
+    async def run_for_ever() -> None:
+        async with runner.running():
+            runner.listen(listening)
+            await asyncio.Event().wait()
+
+    asking = asyncio.create_task(ask())
+    with pytest.raises(StoreUnavailable):
+        await run_for_ever()
+    await soon(asking)
+    assert heard == []
+
+
+@in_a_loop
+async def test_what_the_body_raises_arrives_as_it_is():
+    runner = NodeRunner(Node(echo), KEY)
+    with pytest.raises(KeyError):
+        async with runner.running():
+            raise KeyError("the application's own")
+
+
+@in_a_loop
+async def test_the_earliest_wish_to_be_woken_counts():
+    woken: list[Instant] = []
+
+    def answer(happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Tick):
+            woken.append(now)
+        return []
+
+    runner = NodeRunner(Node(answer), KEY)
+    async with runner.running():
+        now = system_now()
+        soon_, later = Instant(now + 20_000), Instant(now + 600_000_000)
+        runner.perform([WakeAt(later), WakeAt(soon_), WakeAt(later)])
+        await until(lambda: woken, "a tick")
+    assert woken[0] >= soon_
+
+
+@in_a_loop
+async def test_messages_that_were_queued_are_sent_before_a_link_closes():
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        if not isinstance(happened, Received):
+            return []
+        return [*[Send(happened.link, encode(Pong(n))) for n in range(1000)], Close(happened.link, "DONE")]
+
+    listening, address = bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1))
+            assert await peer.hear_until_closed() == [Pong(n) for n in range(1000)]
+
+
+@in_a_loop
+async def test_two_nodes_find_each_other_and_know_each_others_keys():
+    listening, address = bind("127.0.0.1:0")
+    accepting, dialling = Node(lambda *_: []), Node(lambda *_: [])
+    other = STORY.keys["Met"]
+    one, two = NodeRunner(accepting, KEY), NodeRunner(dialling, other)
+    async with one.running(), two.running():
+        one.listen(listening)
+        two.perform([Dial(address), Dial(address)])  # one at a time for each address
+        await until(lambda: accepting.inputs and dialling.inputs, "both to be told")
+        assert accepting.inputs == [LinkOpened(accepting.inputs[0].link, other.principal, None)]
+        assert dialling.inputs == [LinkOpened(dialling.inputs[0].link, KEY.principal, address)]
+
+
+@in_a_loop
+async def test_an_address_where_nobody_answers_is_reported():
+    listening, address = bind("127.0.0.1:0")
+    listening.close()
+    node, records = Node(lambda *_: []), Records()
+    runner = NodeRunner(node, KEY, records=records)
+    async with runner.running():
+        runner.perform([Dial(address), Dial("nonsense"), Note("hello", {})])
+        await until(lambda: len(node.inputs) == 2, "both failures")
+    assert set(node.inputs) == {DialFailed(address), DialFailed("nonsense")}
+    assert ("hello", {}) in records.notes
+
+
+def test_waiting_grows_with_failures_and_differs_between_nodes():
+    most, least = (
+        BackOff(first_s=1.0, most_s=30.0, random=lambda n, byte=byte: byte * n) for byte in (b"\xff", b"\0")
+    )
+    for back_off in (most, least):
+        assert back_off.wait_s("a") == 0.0
+    waits = []
+    for _ in range(10):
+        for back_off in (most, least):
+            back_off.failed("a")
+        waits.append((least.wait_s("a"), most.wait_s("a")))
+    assert [low for low, _ in waits[:4]] == [0.5, 1.0, 2.0, 4.0]
+    assert all(low < high <= 30.0 for low, high in waits)
+    assert most.wait_s("b") == 0.0
+    most.succeeded("a")
+    assert most.wait_s("a") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("127.0.0.1:7400", ("127.0.0.1", 7400)),
+        ("[::1]:0", ("::1", 0)),
+        ("broker.met:65535", ("broker.met", 65535)),
+    ],
+)
+def test_addresses_have_a_host_and_a_port(text, parts):
+    assert host_and_port(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7400", ":7400", "host:", "host:65536", "host:-1", "host:٣", "::1:7400", "hôst:1", "h" * 300 + ":1"],
+)
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(BadAddress):
+        host_and_port(text)
+
+
+def test_an_address_that_is_taken_is_reported_as_such():
+    listening, address = bind("127.0.0.1:0")
+    with listening, pytest.raises(AddressInUse):
+        bind(address)
