@@ -13,7 +13,16 @@ from hashlib import sha256
 
 from maia.routing.ids import NodeId, closeness
 from maia.routing.overlay import LEAF_SIZE
-from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Membership, MembershipLimits, Spread, Step
+from maia.routing.overlay_join import (
+    Ask,
+    Connect,
+    Contact,
+    Dropped,
+    Membership,
+    MembershipLimits,
+    Spread,
+    Step,
+)
 
 SECOND = 1_000_000
 STEPS_MAX = 2_000_000
@@ -39,7 +48,7 @@ class Ring:
         self.sent: list[Step] = []
         self._listening: dict[str, NodeId] = {}
         self._sides: dict[NodeId, int] = {}
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - test cases, not secrets
         self._todo: list[tuple[NodeId, Step]] = []
         self._leaf_size = leaf_size
         self._limits = limits
@@ -86,6 +95,19 @@ class Ring:
         """Let links open everywhere again."""
         self._sides = {}
 
+    def rest_unwanted_links(self) -> int:
+        """Close the links that neither side needs for its leaf set, and say how many these were."""
+        resting = [
+            (one, other)
+            for one, other in map(sorted, self.links)
+            if other not in self.nodes[one].links_wanted() and one not in self.nodes[other].links_wanted()
+        ]
+        for one, other in resting:
+            self.links.discard(frozenset((one, other)))
+            self.nodes[one].rested(other)
+            self.nodes[other].rested(one)
+        return len(resting)
+
     def settle(self) -> None:
         """Carry out all steps until nobody has one left."""
         for _ in range(STEPS_MAX):
@@ -117,7 +139,7 @@ class Ring:
         """Return what the leaf set of a node ought to be."""
         ring = sorted(self.nodes)
         place, reach = ring.index(node), min(self._leaf_size // 2, len(ring) - 1)
-        return {ring[(place + step * i) % len(ring)] for step in (1, -1) for i in range(1, reach + 1)} - {node}
+        return {ring[(place + step) % len(ring)] for step in range(-reach, reach + 1)} - {node}
 
     def wrong_leaf_sets(self) -> dict[NodeId, set[NodeId]]:
         """Return, for each node whose leaf set is not right, the difference."""
@@ -125,11 +147,15 @@ class Ring:
         return {own: difference for own, difference in found.items() if difference}
 
     def route(self, start: NodeId, target: NodeId) -> list[NodeId]:
-        """Follow the next hops from a node towards a target."""
+        """Follow the next hops from a node towards a target, and open links that are at rest."""
         path = [start]
         while (hop := self.nodes[path[-1]].overlay.next_hop(target)) is not None:
             assert closeness(hop, target) < closeness(path[-1], target)
-            path.append(hop)
+            if not self._are_linked(path[-1], hop):
+                self._open(path[-1], self.nodes[path[-1]].overlay.address(hop))
+                self.settle()
+            if hop in self.nodes:
+                path.append(hop)
         return path
 
     def closest(self, target: NodeId) -> NodeId:

@@ -45,7 +45,7 @@ def slot_of(node: NodeId, *, own: NodeId) -> Slot:
 class Overlay:
     """What one node keeps of the others: a leaf set and a table, both bounded."""
 
-    __slots__ = ("_addresses", "_changes", "_leaf_size", "_own", "_ring", "_table")
+    __slots__ = ("_addresses", "_changes", "_leaf_set", "_leaf_size", "_own", "_ring", "_table")
 
     def __init__(self, own: NodeId, leaf_size: int = LEAF_SIZE) -> None:
         if leaf_size < 2 or leaf_size % 2:
@@ -58,6 +58,7 @@ class Overlay:
         self._addresses: dict[NodeId, str] = {}
         self._table: dict[Slot, NodeId] = {}
         self._changes = 0
+        self._leaf_set: frozenset[NodeId] | None = None  # None: not computed since the last change
 
     # ------------------------------------------------------------ membership
 
@@ -73,8 +74,7 @@ class Overlay:
             self._addresses[node] = address
             return True
         self._changes += 1
-        insort(self._ring, node)
-        self._addresses[node] = address
+        self._insert(node, address)
         self._table.setdefault(slot_of(node, own=self._own), node)
         if not self._is_leaf(node):
             self._drop_unless_holder(node)
@@ -128,7 +128,13 @@ class Overlay:
         if node in self._addresses and self._table.get(slot_of(node, own=self._own)) != node:
             self._remove(node)
 
+    def _insert(self, node: NodeId, address: str) -> None:
+        self._leaf_set = None
+        insort(self._ring, node)
+        self._addresses[node] = address
+
     def _remove(self, node: NodeId) -> None:
+        self._leaf_set = None
         del self._ring[bisect_left(self._ring, node)]
         del self._addresses[node]
 
@@ -173,7 +179,9 @@ class Overlay:
     @property
     def leaf_set(self) -> frozenset[NodeId]:
         """Return the nearest kept nodes: up to half of `leaf_size` on either side."""
-        return frozenset(self.successors()) | frozenset(self.predecessors())
+        if self._leaf_set is None:
+            self._leaf_set = frozenset(self.successors() + self.predecessors())
+        return self._leaf_set
 
     def successors(self) -> tuple[NodeId, ...]:
         """Return the leaves that follow this node on the ring, nearest first."""

@@ -227,6 +227,8 @@ class Membership:
     def _advance(self, now: int) -> list[Step]:
         """Ask every leaf once, try the candidates that would be kept, and see whether we are done."""
         steps = [] if len(self.overlay) else self._dial_seeds(now)
+        for leaf in sorted(self.overlay.leaf_set - self._linked):
+            steps += self._connect(self._contacts[leaf].address, now)
         unasked = self.overlay.leaf_set - self._asked
         for leaf in sorted(unasked, key=lambda leaf: distance(leaf, self.own.node)):
             steps += self._ask(leaf, self.own.node, now)
@@ -267,12 +269,10 @@ class Membership:
     # ------------------------------------------------------------ upkeep
 
     def _refresh(self, now: int) -> list[Step]:
-        """Ask the nearest neighbours, look for one empty place, and reconnect what should be connected."""
+        """Let the nearest neighbours be asked again, look for one empty place, and try a seed at times."""
         self._refreshes += 1
         self._asked -= self._nearest()
         steps = [step for target in self._empty_place() for step in self._look_up(target, now)]
-        for leaf in sorted(self.overlay.leaf_set - self._linked):
-            steps += self._connect(self._contacts[leaf].address, now)
         if self._seeds and self._refreshes % self._limits.seed_every == 0:
             steps += self._retry_seed(now)
         return steps

@@ -1,0 +1,294 @@
+"""One node's way into the overlay, step by step."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.routing.overlay_candidates import CandidateLimits
+from maia.routing.overlay_join import Ask, Connect, Dropped, Membership, MembershipLimits, Spread
+from support.overlay import SECOND, Ring, contact, id_of
+
+OWN = contact(0)
+
+
+def newcomer(*seeds: int, **limits: int) -> Membership:
+    return Membership(
+        OWN,
+        seeds=[contact(seed).address for seed in seeds],
+        leaf_size=4,
+        limits=MembershipLimits(**limits),
+    )
+
+
+def connected(*numbers: int) -> Membership:
+    """Return a node that has joined, with links to these and all questions answered."""
+    node = newcomer()
+    node.start(0)
+    for number in numbers:
+        answer_all(node, node.confirmed(contact(number), 0))
+    return node
+
+
+def answer_all(node: Membership, steps, *contacts) -> list:
+    """Answer every question with the same brokers; return the steps that are no questions."""
+    others = []
+    for step in steps:
+        if isinstance(step, Ask):
+            others += answer_all(node, node.reply(step.node, step.number, contacts, 0))
+        else:
+            others.append(step)
+    return others
+
+
+# ------------------------------------------------------------ joining
+
+
+def test_the_first_broker_is_a_network_of_its_own():
+    alone = newcomer()
+    assert alone.start(0) == []
+    assert alone.is_joined
+
+
+def test_a_newcomer_connects_to_its_seeds_and_never_to_itself():
+    node = newcomer(0, 1, 2)
+    assert node.start(0) == [Connect(contact(1).address), Connect(contact(2).address)]
+    assert not node.is_joined
+
+
+def test_a_newcomer_asks_the_seed_who_is_near_and_connects_to_them():
+    node = newcomer(1)
+    node.start(0)
+    steps = node.confirmed(contact(1), 0, dialled=contact(1).address)
+    assert steps == [Ask(id_of(1), OWN.node, 1)]
+    assert not node.is_joined
+    steps = node.reply(id_of(1), 1, [contact(1), contact(2), OWN], 0)
+    assert steps == [Connect(contact(2).address)]
+    assert not node.is_joined
+    (ask,) = [
+        step for step in node.confirmed(contact(2), 0, dialled=contact(2).address) if isinstance(step, Ask)
+    ]
+    assert ask.node == id_of(2)
+    node.reply(id_of(2), ask.number, [contact(1)], 0)
+    assert node.is_joined
+    assert node.overlay.leaf_set == {id_of(1), id_of(2)}
+
+
+def test_a_newcomer_joins_although_a_name_it_was_given_is_dead():
+    node = newcomer(1)
+    node.start(0)
+    node.confirmed(contact(1), 0, dialled=contact(1).address)
+    assert node.reply(id_of(1), 1, [contact(2)], 0) == [Connect(contact(2).address)]
+    node.dial_failed(contact(2).address, 0)
+    assert node.is_joined
+
+
+def test_seeds_that_do_not_answer_are_tried_again_with_growing_rests():
+    node = newcomer(1)
+    assert node.start(0) == [Connect(contact(1).address)]
+    rests, now = [], 0
+    for _ in range(9):
+        assert node.dial_failed(contact(1).address, now) == []
+        waking = node.wake_at(now)
+        assert node.tick(waking - 1) == []
+        while not (steps := node.tick(waking)):  # a refresh may be due first
+            waking = node.wake_at(waking)
+        assert steps == [Connect(contact(1).address)]
+        rests.append((waking - now) // SECOND)
+        now = waking
+    assert rests == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
+def test_a_dial_that_never_ends_counts_as_failed():
+    node = newcomer(1)
+    node.start(0)
+    assert node.tick(14 * SECOND) == []
+    assert node.tick(15 * SECOND) == []
+    assert node.tick(16 * SECOND) == [Connect(contact(1).address)]
+
+
+def test_a_seed_that_is_this_very_broker_is_not_learned():
+    node = newcomer(1)
+    node.start(0)
+    node.confirmed(OWN, 0, dialled=contact(1).address)
+    assert len(node.overlay) == 0
+
+
+def test_a_question_without_an_answer_is_given_up_after_a_while():
+    node = newcomer(1)
+    node.start(0)
+    node.confirmed(contact(1), 0, dialled=contact(1).address)
+    node.tick(9 * SECOND)
+    assert not node.is_joined
+    node.tick(10 * SECOND)
+    assert node.is_joined
+
+
+@pytest.mark.parametrize(("node_number", "question"), [(1, 2), (1, 0), (2, 1)])
+def test_an_answer_to_no_question_is_ignored(node_number, question):
+    node = newcomer(1)
+    node.start(0)
+    node.confirmed(contact(1), 0)
+    assert node.reply(id_of(node_number), question, [contact(3)], 0) == []
+    assert node.candidates_waiting == 0
+
+
+def test_an_answer_counts_once():
+    node = newcomer(1)
+    node.start(0)
+    node.confirmed(contact(1), 0)
+    node.reply(id_of(1), 1, [], 0)
+    assert node.reply(id_of(1), 1, [contact(3)], 0) == []
+
+
+# ------------------------------------------------------------ answering
+
+
+def test_an_answer_names_confirmed_brokers_and_this_one_closest_first():
+    node = connected(1, 2)
+    answer = node.answer(id_of(2))
+    assert answer[0] == contact(2)
+    assert set(answer) == {OWN, contact(1), contact(2)}
+
+
+def test_an_answer_is_bounded():
+    node = newcomer(answer_max=2)
+    for number in (1, 2, 3):
+        node.confirmed(contact(number), 0)
+    assert len(node.answer(OWN.node)) == 2
+
+
+# ------------------------------------------------------------ losing and leaving
+
+
+def test_a_lost_link_takes_the_node_out_and_asks_the_remaining_leaves():
+    node = connected(1, 2, 3)
+    steps = node.lost(id_of(1), 0)
+    assert steps[0] == Dropped(id_of(1))
+    assert id_of(1) not in node.overlay
+    assert {step.node for step in steps if isinstance(step, Ask)} == {id_of(2), id_of(3)}
+    assert Connect(contact(1).address) in steps
+
+
+def test_a_lost_broker_that_comes_back_is_kept_again():
+    node = connected(1, 2)
+    node.lost(id_of(1), 0)
+    node.confirmed(contact(1), 0, dialled=contact(1).address)
+    assert id_of(1) in node.overlay
+
+
+def test_a_lost_broker_is_tried_again_and_given_up_in_the_end():
+    limits = MembershipLimits(candidates=CandidateLimits(tries_max=3))
+    node = Membership(OWN, leaf_size=4, limits=limits)
+    node.confirmed(contact(1), 0)
+    tried, now, steps = 0, 0, node.lost(id_of(1), 0)
+    while Connect(contact(1).address) in steps:
+        tried += 1
+        node.dial_failed(contact(1).address, now)
+        waking = node.wake_at(now)
+        if waking is None:
+            break
+        now, steps = waking, node.tick(waking)
+    assert tried == 3
+    assert node.candidates_waiting == 0
+
+
+def test_whoever_leaves_says_so_to_everybody_linked():
+    node = connected(1, 2)
+    goodbyes = {Spread(id_of(1), OWN, False), Spread(id_of(2), OWN, False)}
+    assert set(node.leave()) == goodbyes
+
+
+def test_a_goodbye_is_believed_and_not_redialled():
+    node = connected(1, 2)
+    steps = node.heard(id_of(1), contact(1), False, 0)
+    assert steps[0] == Dropped(id_of(1))
+    assert not any(isinstance(step, Connect) for step in steps)
+    assert node.lost(id_of(1), 0) == []
+
+
+def test_a_link_at_rest_leaves_the_node_known():
+    node = connected(1, 2)
+    node.rested(id_of(1))
+    assert id_of(1) in node.overlay
+    assert node.links_wanted() == {id_of(1), id_of(2)}
+
+
+def test_a_known_node_at_rest_is_gone_when_nobody_answers_there():
+    node = connected(1, 2)
+    node.rested(id_of(1))
+    assert Dropped(id_of(1)) in node.dial_failed(contact(1).address, 0)
+
+
+def test_a_failed_dial_does_not_remove_a_node_with_a_link():
+    node = connected(1)
+    node.dial_failed(contact(1).address, 0)
+    assert id_of(1) in node.overlay
+
+
+def test_a_tick_reconnects_leaves_at_rest_and_a_refresh_asks_the_nearest():
+    node = connected(1, 2, 3)
+    node.rested(id_of(1))
+    steps = node.tick(30 * SECOND)
+    assert Connect(contact(1).address) in steps
+    assert any(isinstance(step, Ask) for step in steps)
+
+
+def test_a_split_network_is_found_again_through_a_seed():
+    node = Membership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every=2))
+    node.start(0)
+    node.dial_failed(contact(9).address, 0)
+    node.confirmed(contact(1), 0)
+    tried = [Connect(contact(9).address) in node.tick(i * 30 * SECOND) for i in range(1, 5)]
+    assert tried == [False, True, False, True]
+
+
+# ------------------------------------------------------------ gossip
+
+
+def test_the_nearest_neighbours_of_an_arrival_tell_their_leaves():
+    node = connected(1)
+    steps = node.confirmed(contact(2), 0)
+    assert Spread(id_of(1), contact(2), True) in steps
+
+
+def test_an_arrival_is_told_once():
+    node = connected(1, 2)
+    assert not any(isinstance(step, Spread) for step in node.confirmed(contact(2), 0))
+
+
+def test_hearsay_is_looked_into_and_not_passed_on():
+    node = connected(1, 2)
+    assert node.heard(id_of(1), contact(5), True, 0) == [Connect(contact(5).address)]
+
+
+def test_the_death_of_a_linked_node_is_not_believed():
+    node = connected(1, 2)
+    assert node.heard(id_of(1), contact(2), False, 0) == []
+    assert id_of(2) in node.overlay
+
+
+def test_the_death_of_a_node_at_rest_is_looked_into():
+    node = connected(1, 2)
+    node.rested(id_of(2))
+    assert node.heard(id_of(1), contact(2), False, 0) == [Connect(contact(2).address)]
+    assert id_of(2) in node.overlay
+
+
+def test_nobody_without_a_link_is_listened_to():
+    node = connected(1)
+    assert node.heard(id_of(7), contact(8), True, 0) == []
+    assert node.candidates_waiting == 0
+
+
+def test_one_arrival_in_a_settled_network_costs_at_most_two_leaf_sets_of_gossip_and_its_own():
+    ring = Ring(leaf_size=4)
+    ring.add(0)
+    for number in range(1, 12):
+        ring.add(number, seeds=[0])
+        ring.settle()
+    ring.sent.clear()
+    ring.add(12, seeds=[0])
+    ring.settle()
+    arrival = id_of(12)
+    told_by_others = [step for step in ring.sent if isinstance(step, Spread) and step.about.node == arrival]
+    assert len(told_by_others) <= 2 * 4
