@@ -222,9 +222,9 @@ def _proof_of_entry(entry: Subscription | Advertisement) -> Proof:
 
 def told(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
     """Return the messages that say what the book wants said."""
-    state.routes.is_stirred = True
     effects: list[Effect] = []
     for tell in tells:
+        state.routes.is_stirred = True
         link = state.routes.link_to(tell.hop)
         if link is not None:
             for message in messages_of(tell, lambda baggage: proof_of(state, baggage)):

@@ -13,7 +13,7 @@ from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import BrokerState, Due, just_after, seconds_after
 from maia.broker.subscription import look_at_entry
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
@@ -67,9 +67,15 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
 
 def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
     """Return when to ask whether the peer is there, or when its right to connect ends."""
-    next_look = seconds_after(now, state.settings.lease_s / 3)
+    next_look = _next_round(now, state.settings.lease_s / 3)
     ends = link.connect.stable.not_after if link.connect is not None else None
     return next_look if ends is None else min(next_look, just_after(ends))
+
+
+def _next_round(now: Instant, seconds: float) -> Instant:
+    """Return a moment so many seconds later, or up to a quarter more: links then share the moments."""
+    step = max(1, int(seconds * 1_000_000) // 4)
+    return Instant(min(INSTANT_MAX, now + 4 * step + (-now) % step))
 
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:

@@ -230,10 +230,17 @@ class RoutingBook:
     # ------------------------------------------------------------ time
 
     def renew_due(self, now: Instant) -> list[Tell]:
-        """Tell neighbours that all stands, where a third of a lease has passed since they last heard it."""
+        """Tell neighbours that all stands, where a third of a lease has passed since they last heard it.
+
+        When one is due, those that would be soon go along, so that a broker
+        wakes once for many neighbours and not once for each.
+        """
+        every = self._limits.renew_every_us
+        if all(_is_within(link.renewed_at, now, every) for link in self._links.values()):
+            return []
         tells: list[Tell] = []
         for hop, link in self._links.items():
-            if not _is_within(link.renewed_at, now, self._limits.renew_every_us):
+            if not _is_within(link.renewed_at, now, every // 2):
                 link.renewed_at = now
                 tells.append(TellRenew(hop, link.told.count, link.told.digest))
         return tells
@@ -247,10 +254,12 @@ class RoutingBook:
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `renew_due` or `expire` has something to do."""
-        renewals = [Instant(link.renewed_at + self._limits.renew_every_us) for link in self._links.values()]
+        oldest = min((link.renewed_at for link in self._links.values()), default=None)
         end = self._leases.next_end()
-        ends = [] if end is None else [Instant(end + 1)]
-        return min([*renewals, *ends], default=None)
+        if oldest is None:
+            return None if end is None else Instant(end + 1)
+        renewal = oldest + self._limits.renew_every_us
+        return Instant(renewal if end is None else min(renewal, end + 1))
 
     # ------------------------------------------------------------ publications
 
