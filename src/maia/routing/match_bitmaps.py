@@ -121,6 +121,14 @@ class Doubts:
             accepted[several] = self._accept_one_of_several(slots[several], asked)
         return accepted
 
+    def accept_one(self, slot: int, rank: int) -> bool:
+        """Say whether one slot truly accepts a rank."""
+        if not self._lows.item(slot) <= rank < self._highs.item(slot):
+            return False
+        if not self._has_several.item(slot):
+            return True
+        return bool(self._accept_one_of_several(np.array([slot]), np.array([rank]))[0])
+
     def _accept_one_of_several(self, slots: Slots, ranks: _Numbers) -> _Flags:
         nearest = self._keys.searchsorted(slots * self._ranks + ranks, "right") - 1
         # Before the first key, -1 reads the last one, which begins above what is asked.

@@ -8,7 +8,7 @@ could not say. Rows that lie in the same cells are answered together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from maia.events import AttributeUid, Event, Frame
 from maia.routing.match_attributes import CELLS_MAX, attributes_of_block
-from maia.routing.match_bitmaps import PAGE, Bitmaps, bits_of, packed_bits, pages_of
+from maia.routing.match_bitmaps import PAGE, Bitmaps, packed_bits, pages_of
 from maia.routing.match_cells import Ranks, rank_spans
 from maia.routing.match_contents import Contents
+from maia.routing.match_event import slots_for_event
 from maia.routing.match_order import clustered
 from maia.routing.match_search import groups_of, pairs_in_all
 from maia.routing.match_spans import Slots
@@ -101,13 +102,9 @@ class Block(Generic[Key]):
     def ids_matching(self, event: Event) -> Iterator[Key]:
         """Yield the filters that admit one event, once for each alternative that does."""
         ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._mapped]
-        slots = self._candidates(ranks)
-        for attribute, rank in zip(self._mapped, ranks, strict=True):
-            if attribute.doubts is not None and len(slots):
-                slots = slots[attribute.doubts.accept(slots, rank)]
         ids = self.contents.ids
-        for slot, has_more in zip(slots.tolist(), self._has_more_to_ask[slots].tolist(), strict=True):
-            if not has_more or self._passes_the_rest(slot, event):
+        for slot in slots_for_event(self._mapped, ranks, pages=self._live_pages, words=self._live_words):
+            if not self._has_more_to_ask.item(slot) or self._passes_the_rest(slot, event):
                 yield ids[slot]
 
     def _passes_the_rest(self, slot: int, event: Event) -> bool:
@@ -116,20 +113,6 @@ class Block(Generic[Key]):
             return False
         rest = self.contents.rest.get(slot)
         return rest is None or rest.holds(event)
-
-    def _candidates(self, ranks: Sequence[int]) -> Slots:
-        bitmaps = [
-            (one.bitmaps, one.bitmaps.cell(rank)) for one, rank in zip(self._mapped, ranks, strict=True)
-        ]
-        pages = self._live_pages.copy()
-        for bits, cell in bitmaps:
-            pages &= bits.pages[cell]
-        left = bits_of(pages)
-        words = self._live_words[left]
-        for bits, cell in bitmaps:
-            words &= bits.words[cell][left]
-        found = bits_of(words)
-        return left[found // PAGE] * PAGE + found % PAGE
 
     # ------------------------------------------------------------ many events
 
