@@ -78,10 +78,9 @@ class Candidates:
     def __contains__(self, node: NodeId) -> bool:
         return node in self._waiting
 
-    @property
-    def dials_under_way(self) -> int:
-        """Return how many connections are being tried."""
-        return len(self._dialling)
+    def dials_under_way(self, *, besides: Iterable[str] = ()) -> int:
+        """Return how many connections are being tried, not counting those to some addresses."""
+        return len(self._dialling.keys() - set(besides))
 
     def waiting(self) -> Iterator[NodeId]:
         """Return the nodes that wait to be tried."""

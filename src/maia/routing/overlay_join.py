@@ -93,7 +93,8 @@ class Membership:
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
         self._candidates = Candidates(own.node, self._limits.candidates)
         self._contacts: dict[NodeId, Contact] = {}
-        self._linked: set[NodeId] = set()
+        self._linked: dict[NodeId, Contact] = {}
+        self._leaving: set[NodeId] = set()  # said goodbye, and the link still stands
         self._asked: set[NodeId] = set()
         self._asking: dict[NodeId, tuple[int, int]] = {}  # number of the question, and until when
         self._questions = 0
@@ -145,11 +146,11 @@ class Membership:
         if contact.node == self.own.node:
             return self.dial_failed(dialled, now) if dialled is not None else []
         self._candidates.confirmed(contact, dialled=dialled)
-        self._linked.add(contact.node)
+        steps = [] if dialled is None else self._displaced(contact.node, dialled)
         was_known = contact.node in self._contacts
-        self.overlay.learn(contact.node, contact.address)
-        self._contacts[contact.node] = contact
-        steps = self._drop_the_unkept()
+        self._linked[contact.node] = contact
+        self._leaving.discard(contact.node)
+        steps += self._learn(contact)
         if not was_known and contact.node in self._nearest():
             steps += self._spread(contact, alive=True)
         return [*steps, *self._advance(now)]
@@ -157,17 +158,12 @@ class Membership:
     def dial_failed(self, address: str, now: int) -> list[Step]:
         """Nobody with a valid handshake listens there. A kept node without a link is gone then."""
         self._candidates.failed(address, now)
-        gone = [
-            node
-            for node, contact in self._contacts.items()
-            if contact.address == address and node not in self._linked
-        ]
-        steps = [step for node in gone for step in self._remove(node)]
-        return [*steps, *self._advance(now)]
+        return [*self._displaced(None, address), *self._advance(now)]
 
     def lost(self, node: NodeId, now: int) -> list[Step]:
         """The last link with a node broke. It is taken out, told about, and tried again."""
-        self._linked.discard(node)
+        self._linked.pop(node, None)
+        self._leaving.discard(node)
         contact = self._contacts.get(node)
         if contact is None:
             self._asking.pop(node, None)
@@ -182,7 +178,8 @@ class Membership:
 
     def rested(self, node: NodeId) -> None:
         """We closed the link with a node because it is not needed; the node stays known."""
-        self._linked.discard(node)
+        self._linked.pop(node, None)
+        self._leaving.discard(node)
         self._asking.pop(node, None)
 
     def reply(self, node: NodeId, number: int, contacts: Sequence[Contact], now: int) -> list[Step]:
@@ -227,7 +224,7 @@ class Membership:
     def _advance(self, now: int) -> list[Step]:
         """Ask every leaf once, try the candidates that would be kept, and see whether we are done."""
         steps = [] if len(self.overlay) else self._dial_seeds(now)
-        for leaf in sorted(self.overlay.leaf_set - self._linked):
+        for leaf in sorted(self.overlay.leaf_set - self._linked.keys()):
             steps += self._connect(self._contacts[leaf].address, now)
         unasked = self.overlay.leaf_set - self._asked
         for leaf in sorted(unasked, key=lambda leaf: distance(leaf, self.own.node)):
@@ -239,7 +236,9 @@ class Membership:
         return steps
 
     def _is_settled(self) -> bool:
-        if self._asking or self._candidates.dials_under_way or self.overlay.leaf_set - self._asked:
+        if self._asking or self._candidates.dials_under_way(besides=self._seeds):
+            return False
+        if self.overlay.leaf_set - self._asked:
             return False
         return not any(self.overlay.would_keep(node) for node in self._candidates.waiting())
 
@@ -254,7 +253,10 @@ class Membership:
         return [Ask(node, target, self._questions)]
 
     def _hear_of(self, contact: Contact, *, teller: NodeId) -> None:
-        if contact.address != self.own.address and self.overlay.would_keep(contact.node):
+        # A linked node would be kept already if there were a place for it, or has said goodbye.
+        if contact.node in self._linked or contact.address == self.own.address:
+            return
+        if self.overlay.would_keep(contact.node):
             self._candidates.add(contact, teller=teller)
 
     def _connect(self, address: str, now: int) -> list[Step]:
@@ -311,27 +313,46 @@ class Membership:
         Only the two nodes next to the change tell it, and only what they saw themselves: news never goes
         round, and one arrival costs at most two leaf sets of messages.
         """
-        told = self.overlay.leaf_set & self._linked - {about.node}
+        told = self.overlay.leaf_set & self._linked.keys() - {about.node}
         return [Spread(leaf, about, alive) for leaf in sorted(told)]
 
     def _left(self, node: NodeId, now: int) -> list[Step]:
+        self._leaving.add(node)
         return [*self._remove(node), *self._advance(now)]
 
+    # ------------------------------------------------------------ who is kept
+
+    def _learn(self, contact: Contact) -> list[Step]:
+        """Take in a confirmed node; whoever is pushed out, perhaps itself, is dropped."""
+        self.overlay.learn(contact.node, contact.address)
+        self._contacts[contact.node] = contact
+        gone = [node for node in self._contacts if node not in self.overlay]
+        for node in gone:
+            del self._contacts[node]
+            self._asked.discard(node)
+        return [Dropped(node) for node in gone]
+
+    def _displaced(self, found: NodeId | None, address: str) -> list[Step]:
+        """Remove the nodes at rest that were said to listen where now another node, or nobody, does."""
+        gone = [
+            node
+            for node, contact in self._contacts.items()
+            if contact.address == address and node not in self._linked and node != found
+        ]
+        return [step for node in gone for step in self._remove(node)]
+
     def _remove(self, node: NodeId) -> list[Step]:
-        """Take a node out, and let the remaining leaves be asked who follows it."""
+        """Take a node out, let linked nodes follow it, and let the remaining leaves be asked."""
         was_leaf = node in self.overlay.leaf_set
         kept = self.overlay.forget(node)
         self._contacts.pop(node, None)
         self._asking.pop(node, None)
         self._asked.discard(node)
         self._candidates.forget_teller(node)
+        steps: list[Step] = [Dropped(node)] if kept else []
+        for linked in sorted(self._linked.keys() - self._leaving - {node}):
+            if self.overlay.would_keep(linked):
+                steps += self._learn(self._linked[linked])
         if was_leaf:
             self._asked -= self.overlay.leaf_set
-        return [Dropped(node)] if kept else []
-
-    def _drop_the_unkept(self) -> list[Step]:
-        gone = [node for node in self._contacts if node not in self.overlay]
-        for node in gone:
-            del self._contacts[node]
-            self._asked.discard(node)
-        return [Dropped(node) for node in gone]
+        return steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.routing.overlay_candidates import CandidateLimits
-from maia.routing.overlay_join import Ask, Connect, Dropped, Membership, MembershipLimits, Spread
+from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Membership, MembershipLimits, Spread
 from support.overlay import SECOND, Ring, contact, id_of
 
 OWN = contact(0)
@@ -240,6 +240,42 @@ def test_a_split_network_is_found_again_through_a_seed():
     node.confirmed(contact(1), 0)
     tried = [Connect(contact(9).address) in node.tick(i * 30 * SECOND) for i in range(1, 5)]
     assert tried == [False, True, False, True]
+
+
+def test_a_linked_node_takes_the_place_of_one_that_is_lost_without_a_new_handshake():
+    node = connected(*range(1, 30))
+    linked = {id_of(number) for number in range(1, 30)}
+    without = next(iter(node.overlay.leaf_set))
+    node.lost(without, 0)
+    after = Membership(OWN, leaf_size=4)
+    for number in range(1, 30):
+        if id_of(number) != without:
+            after.confirmed(contact(number), 0)
+    assert node.overlay.leaf_set == after.overlay.leaf_set
+    assert not any(node.overlay.would_keep(other) for other in linked - {without})
+
+
+def test_whoever_said_goodbye_is_not_called_back_on_the_word_of_others():
+    node = connected(1, 2)
+    node.heard(id_of(1), contact(1), False, 0)
+    assert node.heard(id_of(2), contact(1), True, 0) == []
+    assert id_of(1) not in node.overlay
+
+
+def test_another_broker_at_the_address_of_a_node_at_rest_means_that_it_is_gone():
+    node = connected(1, 2)
+    node.rested(id_of(1))
+    elsewhere = Contact.of(contact(3).key, contact(1).address)
+    assert Dropped(id_of(1)) in node.confirmed(elsewhere, 0, dialled=contact(1).address)
+    assert set(node.overlay.nodes) == {id_of(2), id_of(3)}
+
+
+def test_a_second_seed_that_hangs_does_not_keep_a_newcomer_waiting():
+    node = newcomer(1, 2)
+    node.start(0)
+    (ask,) = node.confirmed(contact(1), 0, dialled=contact(1).address)
+    node.reply(id_of(1), ask.number, [], 0)
+    assert node.is_joined
 
 
 # ------------------------------------------------------------ gossip
