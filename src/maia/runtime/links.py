@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from maia.credentials import Principal
 from maia.errors import MaiaError, Unavailable
+from maia.runtime.shared_read_buffer import share_read_buffer
 from maia.runtime.tls import proved_principal
 from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
@@ -108,6 +109,7 @@ class Link(asyncio.Protocol):
         except MaiaError as problem:
             self.fail(problem)
             return
+        share_read_buffer(transport)
         self._owner.link_opened(self)
 
     def data_received(self, data: bytes) -> None:
