@@ -93,6 +93,8 @@ class Figure:
     target: Target
     ours_us: Sequence[float] = ()
     peer_us: Sequence[float] = ()
+    note: str = ""
+    """Absolute figures that are no times, for people: `ours 25 kB, theirs 51 kB`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Result:
     ours_us: float | None = None
     peer_us: float | None = None
     rounds: int = 1
+    note: str = ""
 
     def as_row(self) -> dict[str, object]:
         """Return the row that `--json` prints, absolute times last."""
@@ -151,7 +154,7 @@ class Result:
         }
         if self.ours_us is not None and self.peer_us is not None:
             row |= {"ours_us": _rounded(self.ours_us), "peer_us": _rounded(self.peer_us)}
-        return row
+        return row | {"note": self.note} if self.note else row
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +239,7 @@ def _result(
         ours_us=statistics.median(ours_s) * 1e6 if ours_s else None,
         peer_us=statistics.median(peer_s) * 1e6 if peer_s else None,
         rounds=len(ratios),
+        note=case.note if isinstance(case, Figure) else "",
     )
 
 

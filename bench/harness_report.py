@@ -56,7 +56,8 @@ def print_table(benchmark: Benchmark, results: Sequence[Answer]) -> None:
     for heading in ("case", "ratio", "interval", "target", "met", "ours µs", "peer µs"):
         table.add_column(heading, justify="left" if heading in {"case", "met"} else "right")
     for result in results:
-        table.add_row(result.case, *_cells(result))
+        note = f"\n{result.note}" if isinstance(result, Result) and result.note else ""
+        table.add_row(f"{result.case}{note}", *_cells(result))
     Console().print(table)
 
 
@@ -150,8 +151,9 @@ def _page_row(row: dict[str, object]) -> str:
     interval = row["interval"]
     assert isinstance(interval, list)
     times = [number(float(str(row[side]))) if side in row else "" for side in ("ours_us", "peer_us")]
+    note = f"; {row['note']}" if "note" in row else ""
     cells = [
-        row["case"],
+        f"{row['case']}{note}",
         number(float(str(row["ratio"]))),
         f"{number(interval[0])} – {number(interval[1])}",
         row["target"],

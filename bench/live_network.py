@@ -304,8 +304,15 @@ class MaiaConnection:
             assert isinstance(message, kind), f"the broker said {message}"
             return message
 
-    def request(self, action: Action, filter_: Predicate, ref: int | None = None) -> Subscribe | Advertise:
-        """Return a signed request, new or the renewal of a reference."""
+    def request(
+        self,
+        action: Action,
+        filter_: Predicate,
+        *,
+        ref: int | None = None,
+        shown: list[bytes] | None = None,
+    ) -> Subscribe | Advertise:
+        """Return a signed request, new or the renewal of a reference, with all rights or those given."""
         world = self.world
         asked = EdgeRequest(
             action, world.network, world.event_type.name, filter_, self.stream, system_now(), os.urandom(16)
@@ -314,7 +321,7 @@ class MaiaConnection:
         kind = Subscribe if action is Action.SUBSCRIBE else Advertise
         number = next(self._refs) if ref is None else ref
         definitions = [world.definition] if number == 1 else []
-        return kind(number, signed, self._shown[1:], definitions)
+        return kind(number, signed, self._shown[1:] if shown is None else shown, definitions)
 
     def subscribe(self, *filters: Predicate) -> list[int]:
         """Ask for events by these filters, all in one write, and wait until every subscription stands."""

@@ -1,0 +1,142 @@
+"""What does it cost to keep a subscription, a capability or a connection that does nothing?
+
+Resident memory of the whole process is read from the kernel before and after
+so many of them were added, and the difference divided. For ours that includes
+the filter in the matching index, the signed request, the lease and the right;
+for a connection the TLS state of both directions and the session. Capability
+means a certificate of its own behind each subscription, verified and cached.
+
+A subscription of ours has a filter over two attributes that no other has, so
+nothing is shared that would not be in real life. A peer's subscription is to
+a topic of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from harness import Benchmark, Case, Figure, NotMeasured, at_most
+from live_network import BrokerProcess, MaiaConnection, World, broker_process, new_world
+from live_peers import MissingPeer, MqttConnection, NatsConnection, mosquitto, mqtt_over_tls, nats
+from maia.credentials import Action, certificate_to_bytes
+from maia.predicates import Predicate
+from maia.wire.messages import Accepted
+
+KILOBYTE = 1000
+PER_CLIENT = 2000
+AT_ONCE = 100
+PEERS = (
+    ("mosquitto over mutual TLS", partial(mosquitto, over_tls=True), mqtt_over_tls),
+    ("mosquitto, plain", mosquitto, MqttConnection),
+    ("nats-server, plain", nats, lambda port, _name: NatsConnection(port)),
+)
+LIMITS = {"lease_s": 3600, "limits": {"requests_per_minute": 1_000_000}}
+"""Nothing is renewed while we look, and one client may ask for much in a short time."""
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    """Yield bytes a subscription and a capability, then bytes a connection against the peers."""
+    subscriptions, connections = (500, 40) if quick else (20_000, 1000)
+    world = new_world()
+    with broker_process(world, **LIMITS) as broker:
+        each = _bytes_each(broker.pid, subscriptions, lambda: _subscribed(world, broker, subscriptions))
+    yield Figure("kilobytes a subscription", [each / KILOBYTE], at_most(1))
+    with broker_process(world, **LIMITS) as broker:
+        with_right = _bytes_each(
+            broker.pid, subscriptions, lambda: _subscribed(world, broker, subscriptions, own_rights=True)
+        )
+    yield Figure("kilobytes a subscription with a capability of its own", [with_right / KILOBYTE], at_most(2))
+    yield from _connections(world, connections)
+
+
+def _connections(world: World, number: int) -> Iterator[Case]:
+    names = [f"idle-{one}" for one in range(number)]
+    with broker_process(world) as broker:
+        ours = _bytes_each(broker.pid, number, lambda: [_connected(world, broker, name) for name in names])
+    for peer_name, start, connect in PEERS:
+        case = f"bytes a connection, ours over mutual TLS, against {peer_name}"
+        with ExitStack() as stack:
+            try:
+                peer = stack.enter_context(start())
+            except MissingPeer as missing:
+                yield NotMeasured(case, str(missing), at_most(1.5))
+                continue
+            join = partial(connect, peer.port)
+            theirs = _bytes_each(peer.pid, number, lambda join=join: [join(name) for name in names])
+        note = f"ours {ours / KILOBYTE:.1f} kB, theirs {theirs / KILOBYTE:.1f} kB"
+        yield Figure(case, [ours / theirs], at_most(1.5), note=note)
+
+
+class Closable(Protocol):
+    """A connection of either kind."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+def _bytes_each(pid: int, number: int, add: Callable[[], Sequence[Closable]]) -> float:
+    """Return by how much a process has grown, divided by how many were added."""
+    before = _resident(pid)
+    held = add()
+    grown = _resident(pid) - before
+    for one in held:
+        one.close()
+    return max(grown, 1) / number
+
+
+def _resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"process {pid} has no resident memory")
+
+
+def _connected(world: World, broker: BrokerProcess, name: str) -> MaiaConnection:
+    key = world.key(name)
+    return MaiaConnection(world, broker, key, [world.connect_right(key.principal)])
+
+
+def _subscribed(
+    world: World, broker: BrokerProcess, number: int, *, own_rights: bool = False
+) -> list[MaiaConnection]:
+    """Make subscriptions whose filters all differ, from as few clients as may have them."""
+    clients = []
+    for start in range(0, number, PER_CLIENT):
+        key = world.key(f"holder {start}")
+        right = world.type_right(key.principal, Action.SUBSCRIBE)
+        client = MaiaConnection(world, broker, key, [world.connect_right(key.principal), right])
+        numbers = range(start, min(start + PER_CLIENT, number))
+        for first in range(numbers.start, numbers.stop, AT_ONCE):
+            some = range(first, min(first + AT_ONCE, numbers.stop))
+            if own_rights:
+                _subscribe_each_by_its_own_right(client, world, some)
+            else:
+                client.subscribe(*(_own_filter(world, one) for one in some))
+        clients.append(client)
+    return clients
+
+
+def _subscribe_each_by_its_own_right(client: MaiaConnection, world: World, numbers: range) -> None:
+    principal = client.key.principal
+    for number in numbers:
+        own = _own_filter(world, number)
+        right = world.type_right(principal, Action.SUBSCRIBE, restriction=own)
+        client.say(client.request(Action.SUBSCRIBE, own, shown=[certificate_to_bytes(right)]))
+        client.wait_for(Accepted)
+
+
+def _own_filter(world: World, number: int) -> Predicate:
+    return world.filter(f'camera == "camera-{number}" and speed > {20 + number % 80}')
+
+
+BENCH = Benchmark(
+    number=24,
+    name="idle-memory",
+    about="resident memory for each subscription, capability and connection that does nothing",
+    cases=cases,
+    peer_lacks="a peer's connection has no verified principal; plain ones hold no TLS state",
+)
