@@ -76,10 +76,13 @@ class ReplayJournal:
         volume = self._open_volume(request.at)
         volume.memory.remember(principal, request.nonce, signed_at=request.at)
         volume.newest = max(volume.newest, request.at)
-        effects: list[Effect] = [Keep(volume.name, volume.memory.to_bytes())]
+        dropped: list[Effect] = []
         while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
-            effects.append(Keep(self._volumes.popleft().name, None))
-        return effects
+            left_behind = self._volumes.popleft()
+            # What a dropped volume knew must stay refused, should the clock step back after a restart.
+            volume.memory.refuse_up_to(left_behind.newest)
+            dropped.append(Keep(left_behind.name, None))
+        return [Keep(volume.name, volume.memory.to_bytes()), *dropped]
 
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None
