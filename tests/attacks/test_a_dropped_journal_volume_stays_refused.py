@@ -33,7 +33,7 @@ def hear(journal: ReplayJournal, kept: dict[str, bytes], *, at: int, nonce: int)
 
 
 def test_what_a_dropped_volume_knew_is_refused_after_a_restart_with_an_earlier_clock():
-    """A65, A78: the first volume is full and dropped; the broker restarts and its clock has lost 70 seconds."""
+    """A65, A78: a full volume was dropped; the broker restarts and its clock has lost 70 seconds."""
     journal, kept = ReplayJournal(BrokerLimits()), dict[str, bytes]()
     for nonce in range(VOLUME):
         hear(journal, kept, at=0, nonce=nonce)
