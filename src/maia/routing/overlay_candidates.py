@@ -46,8 +46,8 @@ class CandidateLimits:
     dial_timeout_s: int = 15
     retry_s: int = 1
     retry_max_s: int = 64
-    tries_max: int = 12
-    """How often a broker that we knew ourselves is tried again before it is given up."""
+    tries_max: int = 100
+    """How often a broker that we knew ourselves is tried again: for about an hour and a half."""
     failures_remembered: int = 1024
 
 
