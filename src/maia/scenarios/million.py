@@ -113,14 +113,18 @@ def compared(office: str, out: Path, by_kernel: Any, *, spark_s: float) -> Compa
 def _batches(sightings: Path) -> Iterator[list[dict[AttributeUid, Any]]]:
     for file in sorted(sightings.glob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-            columns = {uid: _values(batch.column(uid), kind) for uid, kind in NUMBERPLATE_KINDS.items()}
-            rows = zip(*columns.values(), strict=True)
-            yield [dict(zip(columns, row, strict=True)) for row in rows]
+            columns = (_values(batch.column(uid), kind) for uid, kind in NUMBERPLATE_KINDS.items())
+            plate, moment, place = NUMBERPLATE_KINDS
+            # Written out, because a million rows pass here while somebody is watching.
+            yield [{plate: a, moment: b, place: c} for a, b, c in zip(*columns, strict=True)]
 
 
 def _values(column: Any, kind: Kind) -> list[Any]:
     if kind is Kind.TIMESTAMP:
-        return [None if value is None else Instant(value) for value in column.cast(pa.int64()).to_pylist()]
+        moments = column.cast(pa.int64()).to_pylist()
+        if not column.null_count:
+            return list(map(Instant, moments))
+        return [None if value is None else Instant(value) for value in moments]
     return list(column.to_pylist())
 
 
