@@ -1,11 +1,12 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check laws bench docs lock clean environment
+.PHONY: help demo test check laws bench load docs lock clean environment
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
+MINUTES ?= 10
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
@@ -35,6 +36,9 @@ laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat 
 
 bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
+
+load: environment ## Put one broker under load for MINUTES=10, on loopback (ARGS=--quick for a smoke test)
+	@$(BIN)/python bench/load.py --minutes $(MINUTES) $(ARGS)
 
 docs: environment ## Write the generated pages, the API reference in site/, and try every example
 	@$(BIN)/python tools/write_docs.py

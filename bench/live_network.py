@@ -354,7 +354,7 @@ class MaiaConnection:
             elif message.startswith(_PING):
                 self.socket.sendall(framed(encode(Pong(_PINGS.decode(message).nonce))))
             else:
-                assert message.startswith(_PUBLISHED), f"the broker said {decode(message)}"
+                assert message.startswith((_PUBLISHED, _ACCEPTED)), f"the broker said {decode(message)}"
         return rows
 
 
@@ -362,7 +362,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DELIVERIES = msgspec.msgpack.Decoder(Deliver)
 _PINGS = msgspec.msgpack.Decoder(Ping)
 # How these messages begin: the number of fields, then the number of the message.
-_DELIVERED, _PUBLISHED, _PING = b"\x98\x16", b"\x94\x15", b"\x92\x05"
+_DELIVERED, _PUBLISHED, _ACCEPTED, _PING = b"\x98\x16", b"\x94\x15", b"\x93\x0e", b"\x92\x05"
 
 
 # ---------------------------------------------------------------- from one publisher to many subscribers

@@ -1,0 +1,321 @@
+"""Does one broker carry a thousand connections and a hundred thousand subscriptions, for minutes on end?
+
+    python bench/load.py --minutes 10        the whole test; `make load` does the same
+    python bench/load.py --quick             50 connections, 2,000 subscriptions, 10 seconds
+
+Everything stays on loopback, and is bounded in number and in time. One broker
+process gets connections over mutual TLS, each with a key and certificates of
+its own; every subscription is a signed request with a filter that no other
+has, but for one on each connection that wants every event. Three things are
+then asked:
+
+- Does the broker stay within the memory that is stated before the start?
+- Does a subscriber that never reads slow the others? Bursts run in turns,
+  without one and with one, and the rates are compared.
+- Does every subscriber get every event that is published, at a steady pace,
+  while all subscriptions are renewed, until the time is over?
+
+The exit code is 0 if every answer is the good one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from harness import load_average
+from live_network import (
+    EVERY_EVENT,
+    FRAME_ROWS,
+    BrokerProcess,
+    Line,
+    MaiaConnection,
+    World,
+    broker_process,
+    new_publisher,
+    new_world,
+)
+from maia.credentials import Action
+from maia.predicates import Predicate
+
+BASE_BYTES, CONNECTION_BYTES, SUBSCRIPTION_BYTES = 200_000_000, 60_000, 8_000
+"""The memory bound: so much for the broker itself, and so much for each of those that it holds."""
+OTHERS_KEEP_AT_LEAST = 0.9
+"""The share of their rate that the others must keep beside a subscriber that does not read."""
+STUCK_FRAMES_MAX = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much and for how long."""
+
+    connections: int = 1000
+    subscriptions: int = 100_000
+    seconds: float = 600.0
+    lease_s: int = 1200
+    """Long enough to fill the broker before the first renewal; each is then renewed within ten minutes."""
+    frames_per_second: float = 2.0
+    rounds: int = 5
+    burst_frames: int = 8
+    rows: int = FRAME_ROWS
+
+    @property
+    def memory_bound(self) -> int:
+        """Return how many bytes the broker may take."""
+        held = self.connections * CONNECTION_BYTES + self.subscriptions * SUBSCRIPTION_BYTES
+        return BASE_BYTES + held
+
+
+QUICK = Plan(
+    connections=50,
+    subscriptions=2000,
+    seconds=10,
+    lease_s=120,
+    frames_per_second=10,
+    rounds=3,
+    burst_frames=40,
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found; each check is true if all went well."""
+
+    plan: Plan
+    memory_bound_mb: float
+    memory_at_start_mb: float = 0.0
+    memory_with_all_mb: float = 0.0
+    memory_most_mb: float = 0.0
+    connected_s: float = 0.0
+    subscriptions_per_s: float = 0.0
+    burst_deliveries_per_s: float = 0.0
+    others_beside_a_stuck_reader: float = 0.0
+    stuck_reader_was_closed: bool = False
+    steady_deliveries: int = 0
+    steady_frames: int = 0
+    frame_to_all_p50_ms: float = 0.0
+    frame_to_all_p99_ms: float = 0.0
+    renewals: int = 0
+    load_average: float = 0.0
+
+    def checks(self) -> dict[str, bool]:
+        """Return the promises, and whether each was kept."""
+        share = self.others_beside_a_stuck_reader
+        return {
+            f"memory stays within {self.memory_bound_mb:.0f} MB": self.memory_most_mb <= self.memory_bound_mb,
+            f"the others keep {OTHERS_KEEP_AT_LEAST:.0%} of their rate": share >= OTHERS_KEEP_AT_LEAST,
+            "the broker closed the reader that was stuck": self.stuck_reader_was_closed,
+            "every subscriber got every event": self.steady_frames > 0,
+        }
+
+
+class Holder:
+    """One connection with its subscriptions, which it renews before their lease ends."""
+
+    def __init__(self, world: World, broker: BrokerProcess, name: str, filters: Sequence[Predicate]) -> None:
+        """Connect, and ask for everything."""
+        key = world.key(name)
+        rights = [world.connect_right(key.principal), world.type_right(key.principal, Action.SUBSCRIBE)]
+        self.connection = MaiaConnection(world, broker, key, rights)
+        self._held = dict(zip(self.connection.subscribe(*filters), filters, strict=True))
+
+    def renewals(self) -> Iterator[None]:
+        """Renew one subscription after the other, round and round."""
+        while True:
+            for ref, wanted in self._held.items():
+                self.connection.say(self.connection.request(Action.SUBSCRIBE, wanted, ref=ref))
+                yield
+
+
+def main() -> int:
+    """Run the test that the command line asks for; return the exit code."""
+    asked = _parser().parse_args()
+    plan = (
+        QUICK
+        if asked.quick
+        else replace(
+            Plan(),
+            connections=asked.connections,
+            subscriptions=asked.subscriptions,
+            seconds=asked.minutes * 60,
+        )
+    )
+    report = run(plan)
+    if asked.json:
+        print(json.dumps(asdict(report) | {"checks": report.checks()}))
+    else:
+        _print(report)
+    return 0 if all(report.checks().values()) else 1
+
+
+def run(plan: Plan) -> Report:
+    """Play the whole test and return what was found."""
+    world = new_world()
+    report = Report(plan, plan.memory_bound / 1e6)
+    limits = {"lease_s": plan.lease_s, "limits": {"links": plan.connections + 64}}
+    with broker_process(world, **limits) as broker:
+        report.memory_at_start_mb = _resident_mb(broker)
+        holders = _fill(world, broker, plan, report)
+        publisher = new_publisher(world, broker, rows=plan.rows)
+        with closing(Line(publisher, [holder.connection for holder in holders])) as line:
+            _beside_a_stuck_reader(world, broker, line, plan, report)
+            _steady(line, holders, broker, plan, report)
+    report.load_average = load_average()
+    return report
+
+
+def _fill(world: World, broker: BrokerProcess, plan: Plan, report: Report) -> list[Holder]:
+    each = plan.subscriptions // plan.connections
+    started, holders = time.monotonic(), []
+    for number in range(plan.connections):
+        own = [_selective(world, number * each + one) for one in range(each - 1)]
+        holders.append(Holder(world, broker, f"holder {number}", [world.filter(EVERY_EVENT), *own]))
+        _progress(f"connected {number + 1} of {plan.connections}")
+    report.connected_s = time.monotonic() - started
+    report.subscriptions_per_s = plan.subscriptions / report.connected_s
+    report.memory_with_all_mb = report.memory_most_mb = _resident_mb(broker)
+    return holders
+
+
+def _selective(world: World, number: int) -> Predicate:
+    return world.filter(f'numberplate == "ZZ{number} AAA" and speed > {number % 60}')
+
+
+# ---------------------------------------------------------------- a subscriber that never reads
+
+
+def _beside_a_stuck_reader(
+    world: World, broker: BrokerProcess, line: Line, plan: Plan, report: Report
+) -> None:
+    """Compare the others' rate in turns; then publish until the broker has had enough of the stuck one."""
+    readers, rates, shares = plan.connections, [], []
+    sockets = _sockets_of(broker)
+    _rate(line, plan, readers)  # once before anything counts
+    for number in range(plan.rounds):
+        _progress(f"bursts, round {number + 1} of {plan.rounds}")
+        without = _rate(line, plan, readers)
+        with closing(_stuck(world, broker, f"stuck {number}")):
+            shares.append(_rate(line, plan, readers) / without)
+        rates.append(without)
+    report.burst_deliveries_per_s = statistics.median(rates)
+    report.others_beside_a_stuck_reader = statistics.median(shares)
+    frames = 0
+    with closing(_stuck(world, broker, "stuck for good")):
+        while frames < STUCK_FRAMES_MAX and not report.stuck_reader_was_closed:
+            line.carry(plan.rows * 100)
+            frames += 100
+            _progress(f"{frames} frames to a reader that is stuck")
+            report.memory_most_mb = max(report.memory_most_mb, _resident_mb(broker))
+            report.stuck_reader_was_closed = _sockets_of(broker) <= sockets
+
+
+def _stuck(world: World, broker: BrokerProcess, name: str) -> MaiaConnection:
+    return Holder(world, broker, name, [world.filter(EVERY_EVENT)]).connection
+
+
+def _rate(line: Line, plan: Plan, readers: int) -> float:
+    events = plan.burst_frames * plan.rows
+    started = time.perf_counter()
+    line.carry(events, 2 * plan.rows)
+    return events * readers / (time.perf_counter() - started)
+
+
+# ---------------------------------------------------------------- a steady pace
+
+
+def _steady(line: Line, holders: Sequence[Holder], broker: BrokerProcess, plan: Plan, report: Report) -> None:
+    """Publish at a steady pace, renew what stands, and watch the memory, until the time is over."""
+    started, took = time.monotonic(), []
+    renewals = _round_robin([holder.renewals() for holder in holders])
+    while (passed := time.monotonic() - started) < plan.seconds:
+        began = time.perf_counter()
+        line.carry(plan.rows)  # raises unless every subscriber gets every row
+        took.append((time.perf_counter() - began) * 1000)
+        report.steady_deliveries += plan.rows * plan.connections
+        # Everything is renewed once in four tenths of its lease.
+        due = int(passed * plan.subscriptions / (0.4 * plan.lease_s)) - report.renewals
+        report.renewals += sum(1 for _ in islice(renewals, max(0, due)))
+        report.memory_most_mb = max(report.memory_most_mb, _resident_mb(broker))
+        _progress(f"{passed:.0f} of {plan.seconds:.0f} s, {report.memory_most_mb:.0f} MB")
+        time.sleep(max(0.0, len(took) / plan.frames_per_second - (time.monotonic() - started)))
+    report.steady_frames = len(took)
+    report.frame_to_all_p50_ms, report.frame_to_all_p99_ms = _quantiles(took)
+
+
+def _round_robin(many: Sequence[Iterator[None]]) -> Iterator[None]:
+    while True:
+        for one in many:
+            yield next(one)
+
+
+def _quantiles(took: Sequence[float]) -> tuple[float, float]:
+    hundredths = statistics.quantiles(took, n=100, method="inclusive")
+    return hundredths[49], hundredths[98]
+
+
+# ---------------------------------------------------------------- the broker from outside, and people
+
+
+def _resident_mb(broker: BrokerProcess) -> float:
+    status = Path(f"/proc/{broker.pid}/status").read_text(encoding="ascii")
+    (line,) = [one for one in status.splitlines() if one.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def _sockets_of(broker: BrokerProcess) -> int:
+    """Return how many sockets the broker's process holds: its connections, and a few of its own."""
+    sockets = 0
+    for descriptor in Path(f"/proc/{broker.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            sockets += str(descriptor.readlink()).startswith("socket:")
+    return sockets
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _print(report: Report) -> None:
+    _progress("")
+    plan = report.plan
+    memory = (
+        f"{report.memory_at_start_mb:.0f}, {report.memory_with_all_mb:.0f}, {report.memory_most_mb:.0f} MB"
+    )
+    latency = f"{report.frame_to_all_p50_ms:.1f} ms, {report.frame_to_all_p99_ms:.1f} ms"
+    found = {
+        "connections": f"{plan.connections:,}",
+        "subscriptions": f"{plan.subscriptions:,}, made {report.subscriptions_per_s:,.0f} a second",
+        "memory at start, with all, most": f"{memory} of {report.memory_bound_mb:.0f} MB",
+        "bursts to all": f"{report.burst_deliveries_per_s:,.0f} deliveries a second",
+        "others beside a stuck reader": f"{report.others_beside_a_stuck_reader:.2f} of their rate without it",
+        "steady pace": f"{report.steady_deliveries:,} deliveries in {plan.seconds:.0f} s",
+        "a frame to all, p50 and p99": latency,
+        "renewals": f"{report.renewals:,}",
+        "load average": f"{report.load_average:.2f}",
+    }
+    rows = [f"{name:<34}{value}" for name, value in found.items()]
+    rows += [f"{'kept' if kept else 'BROKEN':<8}{promise}" for promise, kept in report.checks().items()]
+    print("\n".join(rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Put one broker under load, on loopback, for some minutes.")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long the steady pace lasts")
+    parser.add_argument("--connections", type=int, default=Plan().connections, help="default: 1000")
+    parser.add_argument("--subscriptions", type=int, default=Plan().subscriptions, help="default: 100000")
+    parser.add_argument("--quick", action="store_true", help="50 connections, 2,000 subscriptions, 10 s")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
