@@ -41,7 +41,12 @@ class Parrot:
             self.heard_requests.append(message)
 
     def repeat_everything(self, *, broker: int) -> set[str]:
-        """Say it all again over a new link; return the codes of the answers, `ACCEPTED` for a success."""
+        """Say it all again over a new link; return the codes of the answers, `ACCEPTED` for a success.
+
+        Somebody who has not overheard the handshake has nothing to say.
+        """
+        if self.hello is None:
+            return set()
         self._numbers += 1
         answers: list[str] = []
         principal = self._city.network.host(self._name).principal
@@ -83,7 +88,6 @@ class _Repeater:
     def _said(self, link: LinkId, message: Message) -> list[Effect]:
         match message:
             case Greeting():
-                assert self._parrot.hello is not None
                 return [Send(link, encode(self._parrot.hello))]
             case Welcome():
                 return [Send(link, encode(one)) for one in self._parrot.heard_requests]
