@@ -30,6 +30,7 @@ from maia.runtime.tls import dialling_context, leaf_of, null_authority
 
 SUBJECT = "sightings"
 START_S = 10.0
+SERVER_PLACES = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class MissingPeer(Exception):
@@ -60,7 +61,7 @@ class RawConnection:
         if context is not None:
             self.socket = context.wrap_socket(self.socket)
         self._block, self._rows = b"", 0
-        self._message_bytes, self._bytes = 1, 0
+        self._message_bytes, self._bytes, self._messages = 1, 0, 0
 
     def fileno(self) -> int:
         """Return the socket's number, for selectors."""
@@ -76,8 +77,9 @@ class RawConnection:
 
     def counted(self, data: bytes) -> int:
         """Return how many messages these bytes complete; all of them have one size."""
-        before, self._bytes = self._bytes // self._message_bytes, self._bytes + len(data)
-        return self._bytes // self._message_bytes - before
+        before, self._bytes = self._messages, self._bytes + len(data)
+        self._messages = self._bytes // self._message_bytes
+        return self._messages - before
 
     def ready_to_send(self, message: Callable[[bytes], bytes], rows: int) -> None:
         """Pack the events that will be published, as many in one write as a frame of ours has."""
@@ -278,7 +280,8 @@ def redis() -> Iterator[PeerProcess]:
 
 
 def _program(name: str, package: str) -> str:
-    found = shutil.which(name, path="/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin") or shutil.which(name)
+    # Debian keeps servers where an ordinary user's path does not lead.
+    found = shutil.which(name) or shutil.which(name, path=SERVER_PLACES)
     if found is None:
         raise MissingPeer(name, package)
     return found
