@@ -21,6 +21,7 @@ from maia.routing.match_spans import Slots
 __all__ = [
     "CELLS_MIN",
     "PAGE",
+    "PAGE_BITS",
     "Bitmaps",
     "Doubts",
     "Words",
@@ -34,7 +35,8 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
-PAGE: Final = 64
+PAGE_BITS: Final = 6
+PAGE: Final = 1 << PAGE_BITS
 CELLS_MIN: Final = 4
 """With fewer cells than this, an attribute is better left without bitmaps."""
 

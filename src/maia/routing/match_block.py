@@ -8,7 +8,8 @@ could not say. Rows that lie in the same cells are answered together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -119,16 +120,13 @@ class Block(Generic[Key]):
     def rows_by_id(self, frame: Frame) -> dict[Key, list[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
         slots, rows = self._pairs(frame)
-        ids, in_order = self.contents.ids, rows.tolist()
-        changes = np.flatnonzero(slots[1:] != slots[:-1]) + 1
-        starts = [0, *changes.tolist()] if in_order else []
-        ends = [*starts[1:], len(in_order)]
-        found: dict[Key, list[int]] = {}
-        for slot, start, end in zip(slots[starts].tolist(), starts, ends, strict=False):
-            key, some = ids[slot], in_order[start:end]
-            known = found.get(key)
-            found[key] = some if known is None else sorted({*known, *some})
-        return found
+        if not len(slots):
+            return {}
+        starts = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
+        keys = map(self.contents.ids.__getitem__, slots[starts].tolist())
+        bounds, in_order = [*starts.tolist(), len(rows)], rows.tolist()
+        runs = [in_order[start:end] for start, end in pairwise(bounds)]
+        return _joined(keys, runs) if self._more_slots else dict(zip(keys, runs, strict=True))
 
     def rows_wanted(self, frame: Frame) -> set[int]:
         """Return the rows that some filter admits."""
@@ -186,3 +184,12 @@ class Block(Generic[Key]):
 
 def _bit(number: int) -> np.uint64:
     return np.uint64(1 << number % PAGE)
+
+
+def _joined(keys: Iterable[Key], runs: Iterable[list[int]]) -> dict[Key, list[int]]:
+    """Return the rows of each key, where a key may come with several alternatives."""
+    found: dict[Key, list[int]] = {}
+    for key, run in zip(keys, runs, strict=True):
+        known = found.get(key)
+        found[key] = run if known is None else sorted({*known, *run})
+    return found

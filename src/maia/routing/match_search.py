@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maia.routing.match_bitmaps import PAGE, Bitmaps, Words, bits_of
+from maia.routing.match_bitmaps import PAGE, PAGE_BITS, Bitmaps, Words, bits_of
 from maia.routing.match_spans import Slots
 
 __all__ = ["RowGroups", "groups_of", "pairs_in_all"]
@@ -97,12 +97,8 @@ def _pairs(
     bits = words[left]
     for one, column in zip(bitmaps, cells, strict=True):
         bits &= one.words.reshape(-1).take(column[at] * len(words) + left)
-    hit = np.flatnonzero(bits)
-    for start in range(0, len(hit), _SPREAD_AT_ONCE):
-        some = hit[start : start + _SPREAD_AT_ONCE]
-        numbers = bits_of(bits[some])
-        source = some[numbers // PAGE]
-        yield left[source] * PAGE + numbers % PAGE, at[source]
+    for source, bit in _spread(bits):
+        yield (left[source] << PAGE_BITS) + bit, at[source]
 
 
 def _pages_in_all(
@@ -112,5 +108,19 @@ def _pages_in_all(
     left = np.broadcast_to(pages, (rows, len(pages))).copy()
     for one, column in zip(bitmaps, cells, strict=True):
         left &= one.pages[column]
-    at, numbers = np.divmod(bits_of(left.reshape(-1)), len(pages) * PAGE)
-    return at, numbers
+    found = [
+        (source // len(pages), (source % len(pages) << PAGE_BITS) + bit) for source, bit in _spread(left)
+    ]
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([at for at, _ in found]), np.concatenate([page for _, page in found])
+
+
+def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
+    """Yield, in bounded steps, the place of a word and the number of a bit for every bit that is set."""
+    flat = words.reshape(-1)
+    hit = np.flatnonzero(flat)
+    for start in range(0, len(hit), _SPREAD_AT_ONCE):
+        some = hit[start : start + _SPREAD_AT_ONCE]
+        numbers = bits_of(flat[some])
+        yield some[numbers >> PAGE_BITS], numbers & (PAGE - 1)
