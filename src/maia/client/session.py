@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import assert_never
+from typing import Final, assert_never
 
 from maia.client.alarms import SESSION, Alarms, later
 from maia.client.book import Book
@@ -50,6 +50,8 @@ from maia.wire.names import network_to_bytes
 
 __all__ = ["ClientSession", "SessionStage"]
 
+_LOOKS_IN_A_LEASE: Final = 3
+
 
 class SessionStage(Enum):
     """How far the client is from being able to ask for anything."""
@@ -80,7 +82,8 @@ class ClientSession:
         self._peer: Principal | None = None
         self._turn = 0
         self._failures = 0
-        self._heard_at = Instant(0)
+        self._was_heard = False
+        self._silent_looks = 0
 
     # -------------------------------------------------------- what the application asks for
 
@@ -181,7 +184,7 @@ class ClientSession:
         return []
 
     def _received(self, data: bytes, now: Instant) -> list[Effect]:
-        self._heard_at = now
+        self._was_heard, self._silent_looks = True, 0
         try:
             return self._answered(decode(data), now)
         except (ProtocolViolation, Refusal) as problem:
@@ -234,7 +237,7 @@ class ClientSession:
         self._failures = 0
         self._book.notices.append(Connected(self._peer))
         asking = self._book.ask_for_everything(lease_s, now)
-        self._alarms.ask(SESSION, later(now, self._book.lease_s / 3))
+        self._alarms.ask(SESSION, later(now, self._book.lease_s / _LOOKS_IN_A_LEASE))
         return [Note("connected", {"broker": str(self._peer)}), *self._sent(asking)]
 
     # -------------------------------------------------------- links that end, and new ones
@@ -283,18 +286,27 @@ class ClientSession:
         return effects
 
     def _look(self, now: Instant) -> list[Effect]:
-        lease_s = self._book.lease_s
         match self.stage:
             case SessionStage.IDLE:
                 return self._dial()
             case SessionStage.AWAITING_GREETING | SessionStage.AWAITING_WELCOME:
                 return self._left(NotConnected("the broker did not end the handshake in time"), now)
-            case SessionStage.READY if later(self._heard_at, lease_s) <= now:
-                return self._left(NotConnected("nothing was heard from the broker for a whole lease"), now)
             case SessionStage.READY:
-                self._alarms.ask(SESSION, later(now, lease_s / 3))
-                return self._said(Ping(0)) if later(self._heard_at, lease_s / 3) <= now else []
+                return self._look_for_signs_of_life(now)
         return []
+
+    def _look_for_signs_of_life(self, now: Instant) -> list[Effect]:
+        """Ask a quiet broker whether it is there, and leave one that is silent for a whole lease.
+
+        Looks are counted, not moments compared: a process that was stopped for
+        a while looks at the clock before it reads what has arrived meanwhile.
+        """
+        if self._silent_looks >= _LOOKS_IN_A_LEASE:
+            return self._left(NotConnected("nothing was heard from the broker for a whole lease"), now)
+        self._alarms.ask(SESSION, later(now, self._book.lease_s / _LOOKS_IN_A_LEASE))
+        was_heard, self._was_heard = self._was_heard, False
+        self._silent_looks = 0 if was_heard else self._silent_looks + 1
+        return [] if was_heard else self._said(Ping(0))
 
     # -------------------------------------------------------- small change
 

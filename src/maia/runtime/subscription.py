@@ -19,7 +19,7 @@ from maia.client import ClientClosed, Delivered
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
 from maia.errors import MaiaError
-from maia.events import Instant, Value
+from maia.events import Instant, Kind, Value
 from maia.runtime.publisher import Home
 from maia.types import VerifiedType
 
@@ -31,6 +31,7 @@ __all__ = ["ReceivedEvent", "Subscription"]
 ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
 _WITHDRAW_S: Final = 30.0
+_FRAMES_AT_A_TIME: Final = 8
 
 
 class ReceivedEvent(dict[str, Value]):
@@ -64,6 +65,7 @@ class Subscription:
         self._frames: deque[Delivered] = deque()
         self._rows: deque[ReceivedEvent] = deque()
         self._waiting = 0
+        self._taken = 0
         self._arrived = asyncio.Event()
         self._problem: MaiaError | None = None
         self._is_withdrawn = False
@@ -106,6 +108,8 @@ class Subscription:
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
+        # The first array loads pandas, which takes seconds on a busy machine; leases go on meanwhile.
+        await asyncio.to_thread(_load_arrow)
         while True:
             try:
                 frame = await self._next_frame()
@@ -136,6 +140,9 @@ class Subscription:
     # -------------------------------------------------------- inside
 
     async def _next_frame(self) -> Delivered:
+        self._taken += 1
+        if self._taken % _FRAMES_AT_A_TIME == 0:
+            await asyncio.sleep(0)  # a loop over what has arrived must not keep renewals waiting
         while not self._frames:
             if self._is_withdrawn or isinstance(self._problem, ClientClosed):
                 raise StopAsyncIteration
@@ -164,6 +171,14 @@ def _columns_of(delivered: Delivered, event_type: VerifiedType) -> list[tuple[Va
         frame.columns[attribute.uid].values if attribute.uid in frame.columns else missing
         for attribute in event_type.attributes
     ]
+
+
+def _load_arrow() -> None:
+    import pyarrow as pa
+
+    from maia.views import ARROW_TYPES
+
+    pa.array(("",), type=ARROW_TYPES[Kind.STRING])
 
 
 def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:

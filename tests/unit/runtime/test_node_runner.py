@@ -29,7 +29,9 @@ from maia.wire import (
     Send,
     Tick,
     WakeAt,
+    Welcome,
     encode,
+    framed,
 )
 from support.live import STORY, stranger
 from support.waiting import in_a_loop, soon, until
@@ -145,6 +147,32 @@ async def test_a_node_whose_store_is_gone_says_nothing_more_and_stops():
         await run_for_ever()
     await soon(asking)
     assert heard == []
+
+
+@pytest.mark.parametrize("welcomes", [False, True], ids=["the peer says welcome", "the node says welcome"])
+@in_a_loop
+async def test_only_a_welcome_of_its_own_makes_an_accepting_node_believe_longer_messages(welcomes: bool):
+    """A74: the peer cannot raise the limit that holds for itself."""
+
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        is_message = isinstance(happened, Received)
+        return [Send(happened.link, encode(Welcome(60)))] if is_message and welcomes else []
+
+    long = encode(Welcome(60)) + bytes(1 << 20)
+    node, records, (listening, address) = Node(answer), Records(), bind("127.0.0.1:0")
+    runner = NodeRunner(node, KEY, records=records)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Welcome(60))
+            peer.say_bytes(framed(long))
+            if welcomes:
+                await until(lambda: any(getattr(one, "data", b"") == long for one in node.inputs), "it")
+            else:
+                assert await peer.hear_until_closed() == []
+                assert [type(one) for one in node.inputs[:2]] == [LinkOpened, Received]
+    codes = [fields["code"] for event, fields in records.notes if event == "link-failed"]
+    assert codes == ([] if welcomes else ["PROTOCOL-MESSAGE-TOO-LARGE"])
 
 
 @in_a_loop
