@@ -45,11 +45,25 @@ app.command(name="demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command(name="bench", epilog=benchmarks.EXAMPLES)(benchmarks.bench)
 
 
+def _run(words: list[str]) -> object:
+    """Run a command; of the errors of tasks that ended together, the user hears one."""
+    try:
+        return app(args=words, prog_name="maia", standalone_mode=False)
+    except BaseExceptionGroup as group:
+        raise _one_of(group) from group
+
+
+def _one_of(group: BaseExceptionGroup) -> BaseException:
+    """Return the most telling error of a group: one of ours, else the first."""
+    leaves = [_one_of(one) if isinstance(one, BaseExceptionGroup) else one for one in group.exceptions]
+    return next((one for one in leaves if isinstance(one, MaiaError)), leaves[0])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = app(args=words, prog_name="maia", standalone_mode=False)
+        status = _run(words)
     except MaiaError as problem:
         return fail(problem, as_json="--json" in words)
     except (KeyboardInterrupt, typer.Abort):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli import main
+from maia.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -251,3 +253,12 @@ def test_a_wrong_option_shows_the_usage(maia: Maia) -> None:
     answer = maia("key", "new", "--nope")
     assert answer.status == 2
     assert "--nope" in answer.err
+
+
+def test_of_several_errors_at_once_the_user_hears_one_of_ours(maia: Maia, monkeypatch) -> None:
+    def fail_together(**_options: object) -> None:
+        raise ExceptionGroup("tasks", [OSError("a socket"), ExceptionGroup("more", [BadInput("the reason")])])
+
+    monkeypatch.setattr(sys.modules["maia.cli.main"], "app", fail_together)
+    answer = maia("demo")
+    assert (answer.status, answer.err) == (2, "maia: the reason [INPUT]\n")
