@@ -30,6 +30,7 @@ from maia.predicates import (
     predicate_to_expression,
     simplified,
 )
+from maia.predicates.admitted_rows import admitted_rows, is_quickly_read
 from maia.routing.matching import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
@@ -41,6 +42,9 @@ from maia.wire.messages import Deliver
 
 __all__ = ["Audience", "ViewClass", "class_key", "routed_filter"]
 
+
+READ_ONE_BY_ONE: Final = 8
+"""Up to this many classes, reading each one's filter costs less than asking the index."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TO_NOBODY: Final = b"\x98\x16\x90"
@@ -64,6 +68,7 @@ class ViewClass:
     event_type: VerifiedType = field(repr=False)
     routed: Predicate = field(repr=False)
     """Matched here: admits whatever the View shows."""
+    is_quickly_read: bool
     members: dict[LinkId, list[int]] = field(default_factory=dict)
     see: See | None = field(default=None, repr=False)
 
@@ -117,7 +122,8 @@ class Audience:
         link, ref = member
         known = self.classes.get(key)
         if known is None:
-            known = self.classes[key] = ViewClass(key, view, event_type, routed_filter(view))
+            routed = routed_filter(view)
+            known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quickly_read(routed))
             self.matches.add(key, known.routed)
             known.members[link] = [ref]
             return True
@@ -139,11 +145,19 @@ class Audience:
 
     def deliver(self, transit: Transit) -> Iterator[Effect]:
         """Yield a frame's deliveries: one screening and one serialisation for a class."""
-        for key, rows in self.matches.match_frame(transit.frame).items():
+        for key, rows in self._matched(transit.frame).items():
             view_class = self.classes[key]
             seen = view_class.screened(transit, rows)
             if seen is not None:
                 yield from _deliveries(transit, seen, view_class.members)
+
+    def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
+        """Return the rows that each class may have, in order; classes without any are left out."""
+        few = len(self.classes) <= READ_ONE_BY_ONE
+        if not few or not all(one.is_quickly_read for one in self.classes.values()):
+            return self.matches.match_frame(frame)
+        read = {key: admitted_rows(one.routed, frame) for key, one in self.classes.items()}
+        return {key: rows for key, rows in read.items() if rows}
 
 
 def class_key(view: View, event_type: VerifiedType) -> bytes:
