@@ -139,6 +139,26 @@ def test_a_block_that_most_filters_have_left_is_built_again():
     assert index._blocks == []
 
 
+def test_the_neighbours_of_pages_that_became_empty_are_still_found():
+    index = index_of(*[Comparison(SPEED, Operator.EQ, number) for number in range(1000)])
+    index.match({})
+    for number in range(300):
+        index.remove(number)
+    assert [len(block) for block in index._blocks] == [1000]
+    frame = Frame(1000, {SPEED: Column(Kind.INT, tuple(range(1000)))})
+    assert index.match_frame(frame) == {number: [number] for number in range(300, 1000)}
+    assert index.match({SPEED: 299}) == set()
+    assert index.match({SPEED: 300}) == {300}
+
+
+def test_a_range_with_ends_of_two_kinds_holds_nothing():
+    mixed = AllOf((Comparison(SPEED, Operator.GE, 1), Comparison(SPEED, Operator.LE, 2.0)))
+    index = index_of(*[mixed, ALWAYS] * 50)
+    everybody_else = set(range(1, 100, 2))
+    for value in (1, 2, 1.5, True):
+        assert index.match({SPEED: value}) == everybody_else
+
+
 def test_a_filter_added_again_takes_the_place_of_the_old_one():
     index = index_of(*map(faster_than, range(100)))
     index.match({})
