@@ -142,10 +142,10 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
     if validity.contains(now):
         return None
     if validity.not_before is not None and now < validity.not_before:
-        culprit = _blamed_time(grant, lambda part: part.not_before is None or part.not_before <= now)
+        culprit = _bounding(grant, lambda part: part.not_before == validity.not_before)
         reason = Reason("validity", f"valid from {validity.not_before} on", culprit, "validity.not_before")
         return Miss(Step.VALIDITY, GrantNotYetValid, told(reason))
-    culprit = _blamed_time(grant, lambda part: part.not_after is None or now <= part.not_after)
+    culprit = _bounding(grant, lambda part: part.not_after == validity.not_after)
     reason = Reason("validity", f"expired after {validity.not_after}", culprit, "validity.not_after")
     return Miss(Step.VALIDITY, GrantExpired, told(reason))
 
@@ -169,9 +169,10 @@ def _blamed(grant: Grant, holds: Callable[[Authority], bool]) -> bytes | None:
     return next(failing, _last_id(grant))
 
 
-def _blamed_time(grant: Grant, holds: Callable[[Validity], bool]) -> bytes | None:
-    failing = (signed.id for signed in grant.certificates if not holds(signed.certificate.validity))
-    return next(failing, _last_id(grant))
+def _bounding(grant: Grant, sets_it: Callable[[Validity], bool]) -> bytes | None:
+    """Return the first certificate that sets the bound in question: the same one, whenever it is asked."""
+    setting = (signed.id for signed in grant.certificates if sets_it(signed.certificate.validity))
+    return next(setting, _last_id(grant))
 
 
 def _first_id(grant: Grant) -> bytes | None:
