@@ -304,3 +304,13 @@ def test_many_chains_and_many_bounds_ask_the_prover_once_for_each_bound(monkeypa
     view = permit(ask(SMITH, "subscribe", chains=chains, bounds=bounds, filter=Exists(TIME))).view
     assert len(view.windows) == CHAINS_MAX
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("seconds", [3601, 7201])
+def test_a_denial_blames_the_certificate_that_expired_first_however_late_it_is(seconds):
+    first = granted(PITO, MET, "subscribe", may_delegate=True, validity=UNTIL_TWO)
+    second = granted(MET, SMITH, "subscribe", validity=UNTIL_ONE)
+    shown = chain(first, second, subject=SMITH)
+    (reason,) = denial(ask(SMITH, "subscribe", chains=[shown], now=later(seconds))).explanation.requester
+    assert reason.certificate == second.id
+    assert reason.sentence == f"expired after {later(3600)}"
