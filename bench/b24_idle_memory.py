@@ -40,7 +40,7 @@ LIMITS = {"lease_s": 3600, "limits": {"requests_per_minute": 1_000_000}}
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield bytes a subscription and a capability, then bytes a connection against the peers."""
-    subscriptions, connections = (500, 40) if quick else (20_000, 1000)
+    subscriptions, connections = (100, 20) if quick else (20_000, 1000)
     world = new_world()
     with broker_process(world, **LIMITS) as broker:
         each = _bytes_each(broker.pid, subscriptions, lambda: _subscribed(world, broker, subscriptions))
