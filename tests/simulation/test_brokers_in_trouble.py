@@ -6,7 +6,7 @@ goes wrong.
 
 from __future__ import annotations
 
-from maia.runtime.simulation import Chaos, Trouble, Troublemaker
+from maia.runtime.simulation import Chaos, Trouble, Troublemaker, Weather
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S, City
 
@@ -65,6 +65,23 @@ def test_the_loss_of_any_one_broker_loses_no_subscription(seed):
     assert_repaired(city)
     city.network.restart(lost)
     assert_repaired(city)
+
+
+@with_seeds(10)
+def test_a_frame_whose_answer_was_lost_is_sent_again_and_heard_once(seed):
+    """The camera's broker passes frames on and fails before it can say so; another broker gets them again."""
+    city = City(seed, brokers=4)
+    camera = city.camera("camera", "Soho", via=[0, 1])
+    office = city.office("office", via=[2])
+    city.network.set_weather(Weather(spread_s=0.1), between=(camera.name, city.brokers[0]))
+    city.settle()
+    moments = [moment for _ in range(5) for moment in city.sees(camera)]
+    city.network.run_until(lambda: len(office.seen) >= 2, at_most=5)
+    city.network.crash(city.brokers[0])
+    city.network.run_for(REPAIR_S)
+    city.settle()
+    city.probe()
+    assert set(office.seen) & set(moments)
 
 
 @with_seeds(5)
