@@ -1,5 +1,6 @@
 """The one expression language: what it says, what it means, and what follows from it."""
 
+from maia.predicates.constraints import NotAConstraintFilter
 from maia.predicates.covering import (
     counterexample,
     covers,
@@ -10,7 +11,18 @@ from maia.predicates.covering import (
 )
 from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
 from maia.predicates.meaning import admits, verdict
+from maia.predicates.relations import (
+    advertisement_covers_advertisement,
+    advertisement_covers_notification,
+    advertisement_strictly_covers_advertisement,
+    advertisement_strictly_covers_notification,
+    filter_covers_filter,
+    filter_covers_notification,
+    filter_strictly_covers_filter,
+    filter_strictly_covers_notification,
+)
 from maia.predicates.scanner import BadPredicateText
+from maia.predicates.screening import screened
 from maia.predicates.syntax import (
     ALWAYS,
     DEPTH_MAX,
@@ -53,6 +65,7 @@ __all__ = [
     "Exists",
     "Membership",
     "Not",
+    "NotAConstraintFilter",
     "Operator",
     "Predicate",
     "PredicateTooLarge",
@@ -62,11 +75,19 @@ __all__ = [
     "ValueSet",
     "WrongLiteral",
     "admits",
+    "advertisement_covers_advertisement",
+    "advertisement_covers_notification",
+    "advertisement_strictly_covers_advertisement",
+    "advertisement_strictly_covers_notification",
     "atoms",
     "attributes_of",
     "checked_size",
     "counterexample",
     "covers",
+    "filter_covers_filter",
+    "filter_covers_notification",
+    "filter_strictly_covers_filter",
+    "filter_strictly_covers_notification",
     "format_predicate",
     "intersection",
     "may_overlap",
@@ -74,6 +95,7 @@ __all__ = [
     "predicate_from_expression",
     "predicate_to_expression",
     "provably_empty",
+    "screened",
     "simplified",
     "union_contains_all",
     "verdict",
