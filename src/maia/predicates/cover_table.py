@@ -220,7 +220,7 @@ class CoverTable:
         _keep(entry, by=under)
 
     def _release(self, gone: _Entry) -> tuple[list[int], list[int]]:
-        """Take an entry out of its index, find new keepers; return who became maximal, and who no longer is."""
+        """Take an entry out of its index and find new keepers; return who became maximal, and who ceased."""
         if gone.box.is_empty:
             del self._empty[gone.number]
             return [], []
