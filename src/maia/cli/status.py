@@ -63,8 +63,29 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict):
             lines.append(_link_line(link))
-    known = {*_HEAD, *_TABLES, "links", "at", "audiences", "counters", "draining"}
-    lines += [f"{name.replace('_', ' '):<20} {value}" for name, value in found.items() if name not in known]
+    lines += _overlay_lines(found.get("overlay"))
+    lines += _rendezvous_lines(found.get("rendezvous"))
+    return lines
+
+
+def _overlay_lines(overlay: object) -> list[str]:
+    if not isinstance(overlay, dict):
+        return []
+    leaves = overlay.get("leaves")
+    joined = "joined" if overlay.get("is_joined") else "still joining"
+    near = len(leaves) if isinstance(leaves, list) else 0
+    return [f"{'overlay':<20} {joined}, {overlay.get('known')} brokers known, {near} of them near by id"]
+
+
+def _rendezvous_lines(types: object) -> list[str]:
+    """Say of each type where it leads to, and what is wanted behind which neighbour."""
+    lines = []
+    for type_id, book in types.items() if isinstance(types, dict) else ():
+        towards = "its rendezvous is here" if book.get("is_here") else f"rendezvous by {book.get('parent')}"
+        lines.append(f"{'type ' + str(type_id)[:12]:<20} {towards}")
+        for hop, told in book.get("hops", {}).items():
+            offers = ", offers" if told.get("offers") else ""
+            lines.append(f"{'':<20} {hop}: {told.get('wanted')} filters{offers}")
     return lines
 
 

@@ -102,7 +102,14 @@ def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
                 telemetry.measure(f"maia_{name}", value)
         return telemetry.metrics()
 
-    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=running.status)
+    def is_ready() -> bool:
+        """Say whether clients should be sent here: not while it leaves, nor before it found the others."""
+        status = running.status()
+        overlay = status.get("overlay")
+        has_joined = overlay.get("is_joined", True) if isinstance(overlay, dict) else True
+        return bool(has_joined) and not status.get("draining")
+
+    return Told(is_ready=is_ready, metrics=metrics, status=running.status)
 
 
 class _WithTypes:
