@@ -9,7 +9,6 @@ which costs less than finding it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from itertools import count
 from typing import Final, Generic, TypeVar
 
@@ -39,12 +38,14 @@ class Deadlines(Generic[_Subject]):
         """Have `subject` looked at when `at` has come."""
         heapq.heappush(self._heap, (at, next(self._numbers), subject))
 
-    def due(self, now: Instant) -> Iterator[_Subject]:
-        """Yield what has come due; a subject that asks again for a later moment waits for it."""
+    def due(self, now: Instant) -> list[_Subject]:
+        """Return what has come due. Whoever asks again while it is looked at waits for the next time."""
         if self._promised is not None and self._promised <= now:
             self._promised = None
+        found: list[_Subject] = []
         while self._heap and self._heap[0][0] <= now:
-            yield heapq.heappop(self._heap)[2]
+            found.append(heapq.heappop(self._heap)[2])
+        return found
 
     def to_promise(self) -> Instant | None:
         """Return the next moment if the runtime has not been asked for it yet."""
