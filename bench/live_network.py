@@ -200,6 +200,8 @@ class BrokerProcess:
 @contextmanager
 def broker_process(world: World, **settings: object) -> Iterator[BrokerProcess]:
     """Run `maia broker` on a free port of loopback with its files in a folder of its own, then stop it."""
+    # The raw connections of a race do not renew, and a race lasts longer than the usual lease.
+    settings = {"lease_s": 3600, **settings}
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as folder:
         config = _broker_config(world, Path(folder), settings)
         command = [sys.executable, "-m", "maia.cli", "broker", "--config", str(config), "--json"]

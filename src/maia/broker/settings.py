@@ -59,7 +59,7 @@ class BrokerSettings:
     seeds: tuple[str, ...] = ()
     lease_s: int = 60
     skew_s: int = 30
-    verify_in_transit: float = 0.0
+    verify_in_transit: float = 1.0
     """The fraction of interests and offers from other brokers whose proof is verified here (C9)."""
     require_install: bool = True
     """Whether the signer of a type must be allowed to install types on this network."""

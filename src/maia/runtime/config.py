@@ -57,7 +57,7 @@ class BrokerConfig:
     """How long an advertisement or subscription stands without being renewed."""
     skew_s: int = 30
     """How far clocks may differ."""
-    verify_in_transit: float = 0.0
+    verify_in_transit: float = 1.0
     """The fraction of other brokers' interests whose proof is verified here."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
