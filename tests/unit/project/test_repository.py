@@ -46,7 +46,7 @@ def test_a_path_of_a_machine_is_found(check_repo, folder):
 
 
 @pytest.mark.parametrize(
-    "text", ["src/work/x", "the root/branch", "/usr/bin/python3", "/proc/stat", "./work/x"]
+    "text", ["src/home/x", "the root/branch", "/usr/bin/python3", "/proc/stat", "./home/x"]
 )
 def test_other_paths_are_left_alone(check_repo, text):
     assert not check_repo.MACHINE_PATH.search(text)
