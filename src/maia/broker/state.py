@@ -8,7 +8,7 @@ a clock or a socket.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maia.broker.audience import Audience
@@ -71,10 +71,6 @@ class BrokerState:
     publications_kept: bytes = b""
     certificates_kept: set[bytes] = field(default_factory=set)
     is_draining: bool = False
-
-    def ready_links(self) -> Iterable[Link]:
-        """Return the links on which both sides have proved their right to connect."""
-        return [link for link in self.links.values() if link.is_ready]
 
     def audience(self, type_id: bytes) -> Audience:
         """Return the local subscribers of a type, nobody at first."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 
-__all__ = ["ANSWER_NO", "answer", "exit_status", "fail", "progress_line"]
+__all__ = ["ANSWER_NO", "answer", "exit_status", "fail"]
 
 ANSWER_NO: Final = 1
 """The command worked and its answer is no: does not cover, differs, is not permitted."""
@@ -49,10 +49,3 @@ def fail(problem: MaiaError, *, as_json: bool) -> int:
 def exit_status(problem: MaiaError) -> int:
     """Return the status of an error's family: 2 input, 3 refused, 4 credential, 5 protocol, 6 unavailable."""
     return next((status for family, status in _STATUS if isinstance(problem, family)), 2)
-
-
-def progress_line(text: str) -> None:
-    """Say on standard error what is going on, where a person is watching."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()

@@ -34,7 +34,7 @@ __all__ = ["EXAMPLES", "subscribe"]
 EXAMPLES: Final = (
     "Examples: maia subscribe -d numberplate.type -k billing.key --credentials certs "
     "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--filter 'numberplate starts \"AE\"' --count 10"
+    "--filter 'prefix(numberplate, \"AE\")' --count 10"
 )
 
 

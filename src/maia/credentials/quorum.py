@@ -67,7 +67,6 @@ __all__ = [
 
 CHANGES_MAX: Final = 256
 SALT_BYTES_MAX: Final = 32
-DIGEST_BYTES: Final = 32
 SEQUENCE_MAX: Final = 2**31 - 1
 
 _LIMITS: Final = Limits(size_max=1 << 22, depth_max=32, atom_max=1 << 16)

@@ -87,10 +87,6 @@ class NumberplateStory:
         """Return the public key of a member of the cast."""
         return self.keys[who].principal
 
-    def name_of(self, principal: Principal) -> str:
-        """Return what the story calls a principal; a stranger keeps its key."""
-        return next((who for who, key in self.keys.items() if key.principal == principal), str(principal))
-
 
 def tell_numberplate_story(seed: bytes, *, now: Instant, lifetime_days: int = 30) -> NumberplateStory:
     """Issue every certificate of the story, valid from a day before `now` for some days."""

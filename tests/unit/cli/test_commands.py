@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
 
 from maia.cli import main
+from maia.cli.main import app
 from maia.errors import BadInput
+from maia.predicates import parse_predicate
 
 
 @dataclass(frozen=True)
@@ -262,3 +267,18 @@ def test_of_several_errors_at_once_the_user_hears_one_of_ours(maia: Maia, monkey
     monkeypatch.setattr(sys.modules["maia.cli.main"], "app", fail_together)
     answer = maia("demo")
     assert (answer.status, answer.err) == (2, "maia: the reason [INPUT]\n")
+
+
+def commands(group: typer.Typer) -> list[str]:
+    """Return what every command prints below its options."""
+    own = [command.epilog for command in group.registered_commands if command.epilog]
+    return own + [text for one in group.registered_groups for text in commands(one.typer_instance)]
+
+
+def test_every_filter_in_the_help_is_one_that_maia_reads() -> None:
+    words = [word for text in commands(app) for word in shlex.split(text.replace("…", ""))]
+    filters = [after for word, after in pairwise(words) if word in ("--filter", "--where", "check", "merge")]
+    assert len(filters) >= 3
+    for text in filters:
+        if not text.startswith("-"):
+            parse_predicate(text.rstrip(";"), None)
