@@ -1,0 +1,112 @@
+"""How is a secret key held, and how does one secret grow from another?
+
+Everybody who seals, opens or hands out keys asks here. A secret shows itself
+to nobody by accident: no text, pickle, copy or error holds its bytes, and
+`reveal` is the one way out. Whatever is derived for different purposes or
+contexts differs, so that no two types, attributes or epochs share a key (A48).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Final, NoReturn, Self
+
+from maia.credentials import same_secret
+from maia.errors import BadInput, Unavailable
+
+__all__ = ["SECRET_BYTES", "BadSecret", "Secret", "SecretForgotten"]
+
+SECRET_BYTES: Final = 32
+
+# Of 32 random bytes, fewer than eight differ with a chance below 2^-120. A key from a default, a counter
+# that never moved or an empty file has one or two.
+_DIFFERENT_BYTES_MIN: Final = 8
+_EXTRACT_SALT: Final = b"maia/1/sealing"
+_LENGTH_BYTES: Final = 4
+
+
+class BadSecret(BadInput):
+    """Bytes cannot be a secret key: they have another length, or were not chosen by chance."""
+
+    code = "SEALING-SECRET"
+
+
+class SecretForgotten(Unavailable):
+    """A secret was wiped, and somebody still asked for it."""
+
+    code = "SEALING-SECRET-FORGOTTEN"
+
+
+class Secret:
+    """Thirty-two secret bytes that keep quiet. Equality takes the same time wherever they differ."""
+
+    __slots__ = ("_bytes",)
+
+    _bytes: bytearray | None
+
+    def __init__(self) -> None:
+        """Refuse: a secret is made by `from_bytes`, `fresh` or `derive`."""
+        raise TypeError("a secret is made by `from_bytes`, `fresh` or `derive`")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Hold `data`, refused unless it has the one length and looks as if chosen by chance."""
+        if len(data) != SECRET_BYTES:
+            raise BadSecret(f"a secret has {SECRET_BYTES} bytes, and {len(data)} were given")
+        if len(set(data)) < _DIFFERENT_BYTES_MIN:
+            raise BadSecret("a secret of a few repeated bytes is a default and is refused")
+        return cls._holding(data)
+
+    @classmethod
+    def fresh(cls, random: Callable[[int], bytes]) -> Self:
+        """Return a new secret of bytes from `random`."""
+        return cls.from_bytes(random(SECRET_BYTES))
+
+    @classmethod
+    def _holding(cls, data: bytes) -> Self:
+        made = cls.__new__(cls)
+        made._bytes = bytearray(data)
+        return made
+
+    def derive(self, purpose: bytes, *context: bytes) -> Secret:
+        """Return the secret for this purpose and context (HKDF-SHA256); every part is length-prefixed."""
+        info = b"".join([len(part).to_bytes(_LENGTH_BYTES, "big") + part for part in (purpose, *context)])
+        extracted = hmac.digest(_EXTRACT_SALT, self.reveal(), "sha256")
+        return Secret._holding(hmac.digest(extracted, info + b"\x01", "sha256"))
+
+    def reveal(self) -> bytes:
+        """Return the bytes. Only ciphers, key delivery and key stores have a reason to ask."""
+        if self._bytes is None:
+            raise SecretForgotten("this key was forgotten when its time was over")
+        return bytes(self._bytes)
+
+    def wipe(self) -> None:
+        """Overwrite the bytes, as far as Python lets us: copies made by `reveal` live on until collected."""
+        if self._bytes is not None:
+            self._bytes[:] = bytes(len(self._bytes))
+            self._bytes = None
+
+    @property
+    def wiped(self) -> bool:
+        """Say whether the bytes are gone."""
+        return self._bytes is None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare in constant time; a wiped secret equals itself alone."""
+        if not isinstance(other, Secret):
+            return NotImplemented
+        if self._bytes is None or other._bytes is None:
+            return self is other
+        return same_secret(self.reveal(), other.reveal())
+
+    # A hash would be a place where the bytes show, and a reason to compare them in another way.
+    __hash__ = None  # type: ignore[assignment]  # the way to say "unhashable", which object's type forbids
+
+    def __repr__(self) -> str:
+        """Say that there is a secret, and nothing about it."""
+        return "Secret(wiped)" if self._bytes is None else "Secret(…)"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied: a secret leaves memory sealed, or through a key store."""
+        raise TypeError("a secret cannot be pickled or copied")
