@@ -23,9 +23,9 @@ from maia.cli.output import answer
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.credentials import Owner
+    from maia.credentials import Owner, Principal
     from maia.events import Attribute
-    from maia.types import Change, SignedDefinition, TypeDefinition, VerifiedType
+    from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
 __all__ = ["app"]
 
@@ -41,6 +41,21 @@ Credentials: TypeAlias = Annotated[
     typer.Option(
         "--credential", "-c", help="Certificates to embed: files, or folders of *.cert. May be repeated."
     ),
+]
+
+Level: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
+    ),
+]
+Keys: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--keys", help="Who runs the key groups: key or .pub file. Default: the signing key."),
+]
+KeysAt: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
 ]
 
 
@@ -65,6 +80,9 @@ def define(
         str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
     ] = None,
     credentials: Credentials = None,
+    sealing: Level = None,
+    keys: Keys = None,
+    keys_at: KeysAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +94,8 @@ def define(
     whose = signing_key.principal if owner is None else read_owner(owner)
     shape = tuple(attribute_from_words(words) for words in attributes)
     embedded = tuple(read_certificates(credentials or ()))
-    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded)
+    sealed = _sealing(sealing, keys, keys_at, before=None, signer=signing_key.principal)
+    definition = TypeDefinition(TypeName(whose, name, FIRST_VERSION), None, shape, embedded, sealed)
     _save(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
 
 
@@ -94,6 +113,9 @@ def change(
         list[str] | None, typer.Option(help="name:kind[:uid]; the attribute gets a new uid")
     ] = None,
     credentials: Credentials = None,
+    sealing: Level = None,
+    keys: Keys = None,
+    keys_at: KeysAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,14 +124,15 @@ def change(
 
     from maia.types import Added, Removed, next_version, sign_definition
 
-    old = read_definition(base).definition
+    old, signing_key = read_definition(base).definition, open_key(key)
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
     changes += [_renamed(old, words) for words in rename or ()]
     changes += [_retyped(old, words) for words in retype or ()]
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     embedded = tuple(read_certificates(credentials or ()))
-    new = next_version(old, changes, version=uuid4(), credentials=embedded)
-    _save(sign_definition(new, open_key(key)), out, force=force, as_json=as_json)
+    sealed = _sealing(sealing, keys, keys_at, before=old.sealing, signer=signing_key.principal)
+    new = next_version(old, changes, version=uuid4(), credentials=embedded, sealing=sealed)
+    _save(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
 
 @app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
@@ -152,8 +175,10 @@ def diff(
     from maia.types import describe
     from maia.types import diff as changes_between
 
-    changes = changes_between(read_definition(old).definition, read_definition(new).definition)
-    lines = [describe(change) for change in changes]
+    before, after = read_definition(old).definition, read_definition(new).definition
+    lines = [describe(change) for change in changes_between(before, after)]
+    if before.sealing != after.sealing:
+        lines.append(f"seal as {_sealing_words(after.sealing)}, and not as {_sealing_words(before.sealing)}")
     answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
 
 
@@ -259,6 +284,42 @@ def _save(signed: SignedDefinition, out: Path, *, force: bool, as_json: bool) ->
     answer(lines, _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}, as_json=as_json)
 
 
+def _sealing(
+    level: str | None,
+    keys: str | None,
+    keys_at: list[str] | None,
+    *,
+    before: Sealing | None,
+    signer: Principal,
+) -> Sealing | None:
+    """Return what the options say of sealing; what they leave out stays as it was."""
+    from maia.credentials import Principal as Key
+    from maia.types import Sealing, SealingLevel
+
+    if level is None and before is None:
+        if keys is not None or keys_at:
+            raise typer.BadParameter("--keys and --keys-at need --sealing event or --sealing attribute")
+        return None
+    if level not in {None, *(one.value for one in SealingLevel)}:
+        raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{level}`")
+    manager = read_owner(keys) if keys is not None else signer if before is None else before.manager
+    if not isinstance(manager, Key):
+        raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
+    chosen = SealingLevel(level) if level is not None else None
+    addresses = tuple(keys_at) if keys_at else before.addresses if before is not None else ()
+    if before is None:
+        assert chosen is not None  # noqa: S101 - the first question above
+        return Sealing(chosen, manager, addresses)
+    return Sealing(chosen or before.level, manager, addresses)
+
+
+def _sealing_words(sealing: Sealing | None) -> str:
+    if sealing is None:
+        return "plaintext"
+    places = f" at {', '.join(sealing.addresses)}" if sealing.addresses else ""
+    return f"{sealing.level.value}, keys of {sealing.manager}{places}"
+
+
 def _attribute(old: TypeDefinition, name: str) -> Attribute:
     found = old.vocabulary.get(name)
     if found is None:
@@ -292,10 +353,12 @@ def _lines(definition: TypeDefinition) -> list[str]:
         f"version      {name.version}",
         *made_from,
         *attributes,
+        *([] if definition.sealing is None else [f"sealing      {_sealing_words(definition.sealing)}"]),
     ]
 
 
 def _record(definition: TypeDefinition) -> dict[str, object]:
+    sealing = definition.sealing
     attributes = [{"name": a.name, "uid": a.uid, "kind": a.kind.value} for a in definition.attributes]
     return {
         "name": definition.name.name,
@@ -303,4 +366,13 @@ def _record(definition: TypeDefinition) -> dict[str, object]:
         "version": definition.name.version,
         "previous": definition.previous,
         "attributes": attributes,
+        "sealing": None if sealing is None else _sealing_record(sealing),
+    }
+
+
+def _sealing_record(sealing: Sealing) -> dict[str, object]:
+    return {
+        "level": sealing.level.value,
+        "manager": str(sealing.manager),
+        "addresses": list(sealing.addresses),
     }

@@ -52,6 +52,7 @@ from maia.types.rights import (
     NotAManager,
     PreviousVersionNeeded,
 )
+from maia.types.sealing import BadSealing, Sealing, SealingLevel, SealingWeakened, is_weaker, strongest
 from maia.types.translation import (
     TransitKindMismatch,
     frame_from_transit,
@@ -75,6 +76,7 @@ __all__ = [
     "AnotherType",
     "BadDefinition",
     "BadDefinitionEncoding",
+    "BadSealing",
     "Change",
     "ChangeDoesNotApply",
     "ChangeNotGranted",
@@ -88,6 +90,9 @@ __all__ = [
     "Removed",
     "Renamed",
     "Retyped",
+    "Sealing",
+    "SealingLevel",
+    "SealingWeakened",
     "SignedDefinition",
     "TamperedDefinition",
     "TransitKindMismatch",
@@ -117,8 +122,10 @@ __all__ = [
     "frame_from_transit",
     "frame_to_transit",
     "from_transit",
+    "is_weaker",
     "next_version",
     "sign_definition",
+    "strongest",
     "to_transit",
     "translate",
     "type_id",

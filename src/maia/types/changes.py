@@ -24,6 +24,7 @@ from maia.credentials.names import TypeName
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Attribute, AttributeUid, Kind
 from maia.types.definition import BadDefinition, TypeDefinition, TypeShape
+from maia.types.sealing import Sealing
 
 __all__ = [
     "Added",
@@ -234,11 +235,13 @@ def next_version(
     *,
     version: UUID,
     credentials: tuple[SignedCertificate, ...] = (),
+    sealing: Sealing | None = None,
 ) -> TypeDefinition:
     """Return the version that follows `definition`, not yet signed.
 
     `version` is handed in because chance lives elsewhere. Credentials are
     never inherited: they belong to whoever signs (dissertation, section 4.3.3).
+    Sealing is inherited unless another one is given; it cannot be given up.
     """
     name = definition.name
     attributes = apply_changes(definition.attributes, changes)
@@ -249,4 +252,5 @@ def next_version(
         previous=name.version,
         attributes=attributes,
         credentials=credentials,
+        sealing=definition.sealing if sealing is None else sealing,
     )

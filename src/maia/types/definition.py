@@ -1,10 +1,10 @@
 """What does one version of an event type say?
 
 A definition is a value: the name, the version it was made from, the
-attributes, and the credentials of whoever signs it (dissertation, tables 4.2
-to 4.4). Its bytes are in `encoding.py`; whether to believe it is answered in
-`verification.py`. A definition that exists is well formed: names and uids are
-unique, and every count is bounded.
+attributes, whether its events travel sealed, and the credentials of whoever
+signs it (dissertation, tables 4.2 to 4.4). Its bytes are in `encoding.py`;
+whether to believe it is answered in `verification.py`. A definition that
+exists is well formed: names and uids are unique, and every count is bounded.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from maia.credentials.names import FIRST_VERSION, TypeName, Version, checked_ver
 from maia.credentials.principals import Owner, Principal
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
+from maia.types.sealing import Sealing
 
 __all__ = [
     "CREDENTIALS_MAX",
@@ -66,6 +67,8 @@ class TypeDefinition:
     previous: Version | None
     attributes: tuple[Attribute, ...]
     credentials: tuple[SignedCertificate, ...] = ()
+    sealing: Sealing | None = None
+    """How events travel between brokers; None for plaintext."""
     vocabulary: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
     kinds: Mapping[AttributeUid, Kind] = field(init=False, repr=False, compare=False)
 

@@ -6,6 +6,7 @@ signature binds the name to the definition (dissertation, section 4.2.2):
     (signed
       (event-type (version 1) (name OWNER "uk.gov.pito.Numberplate" "0") (previous "0")?
         (attributes (attribute "numberplate" "3265" string) ...)
+        (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...)?
         (credentials CERTIFICATE ...)?)
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
@@ -42,11 +43,13 @@ from maia.credentials.subject_encoding import (
     owner_from_expression,
     owner_to_expression,
     principal_from_expression,
+    principal_to_expression,
     text_from_atom,
 )
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
 from maia.types.definition import CREDENTIALS_MAX, BadDefinition, SignedDefinition, TypeDefinition
+from maia.types.sealing import ADDRESSES_MAX, Sealing, SealingLevel
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
@@ -69,6 +72,7 @@ _LIMITS: Final = Limits(
     atom_max=CERTIFICATE_LIMITS.atom_max,
 )
 _KINDS: Final = {kind.value.encode(): kind for kind in Kind}
+_LEVELS: Final = {level.value.encode(): level for level in SealingLevel}
 
 
 class BadDefinitionEncoding(BrokenCredential):
@@ -130,6 +134,8 @@ def definition_to_expression(definition: TypeDefinition) -> SExpression:
     if definition.previous is not None:
         fields.append((b"previous", definition.previous.encode()))
     fields.append((b"attributes", *map(_attribute_to_expression, definition.attributes)))
+    if definition.sealing is not None:
+        fields.append(_sealing_to_expression(definition.sealing))
     if definition.credentials:
         fields.append((b"credentials", *map(certificate_to_expression, definition.credentials)))
     return tuple(fields)
@@ -141,6 +147,12 @@ def _name_to_expression(name: TypeName) -> SExpression:
 
 def _attribute_to_expression(attribute: Attribute) -> SExpression:
     return (b"attribute", attribute.name.encode(), attribute.uid.encode(), attribute.kind.value.encode())
+
+
+def _sealing_to_expression(sealing: Sealing) -> SExpression:
+    manager: SExpression = (b"manager", principal_to_expression(sealing.manager))
+    addresses: tuple[SExpression, ...] = tuple((b"at", address.encode()) for address in sealing.addresses)
+    return (b"sealing", sealing.level.value.encode(), manager, *addresses)
 
 
 def _signed_definition(expression: SExpression) -> SignedDefinition:
@@ -166,11 +178,12 @@ def _definition(expression: SExpression) -> TypeDefinition:
         case (b"event-type", (b"version", b"1"), (b"name", owner, name, version), *fields):
             previous, fields = _previous(fields)
             attributes, fields = _attributes(fields)
+            sealing, fields = _sealing(fields)
             credentials, fields = _credentials(fields)
             if fields:
                 raise BadDefinitionEncoding("a field of the definition is unknown, repeated or out of order")
             type_name = TypeName(owner_from_expression(owner), text_from_atom(name), text_from_atom(version))
-            return TypeDefinition(type_name, previous, attributes, credentials)
+            return TypeDefinition(type_name, previous, attributes, credentials, sealing)
         case (b"event-type", (b"version", bytes(number)), *_) if number != b"1":
             shown = number[:64].decode("ascii", "backslashreplace")
             raise BadDefinitionEncoding(f"version `{shown}` of the definition format is unknown")
@@ -198,6 +211,27 @@ def _attribute(expression: SExpression) -> Attribute:
         case (b"attribute", name, uid, bytes(kind)) if kind in _KINDS:
             return Attribute(text_from_atom(name), attribute_uid(text_from_atom(uid)), _KINDS[kind])
     raise BadDefinitionEncoding("an attribute must be written `(attribute NAME UID KIND)`, of a known kind")
+
+
+def _sealing(fields: list[SExpression]) -> tuple[Sealing | None, list[SExpression]]:
+    match fields:
+        case [(b"sealing", bytes(level), (b"manager", manager), *places), *rest] if level in _LEVELS:
+            if len(places) > ADDRESSES_MAX:
+                raise BadDefinitionEncoding(f"`sealing` names at most {ADDRESSES_MAX} addresses")
+            addresses = tuple(map(_address, places))
+            return Sealing(_LEVELS[level], principal_from_expression(manager), addresses), rest
+        case [(b"sealing", *_), *_]:
+            raise BadDefinitionEncoding(
+                "sealing must be written `(sealing LEVEL (manager KEY) (at ADDRESS)*)`"
+            )
+    return None, fields
+
+
+def _address(expression: SExpression) -> str:
+    match expression:
+        case (b"at", address):
+            return text_from_atom(address)
+    raise BadDefinitionEncoding("an address of a key manager must be written `(at ADDRESS)`")
 
 
 def _credentials(fields: list[SExpression]) -> tuple[tuple[SignedCertificate, ...], list[SExpression]]:

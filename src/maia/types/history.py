@@ -18,6 +18,7 @@ from maia.credentials.names import Version
 from maia.errors import BrokenCredential, Refusal, Unavailable
 from maia.events import AttributeUid, Kind
 from maia.types.changes import UidReused
+from maia.types.sealing import Sealing, SealingWeakened, is_weaker, strongest
 from maia.types.verified import VerifiedType
 
 __all__ = [
@@ -76,6 +77,17 @@ class TypeHistory:
     digests: Mapping[Version, bytes] = field(default_factory=lambda: MappingProxyType({}))
     parents: Mapping[Version, Version | None] = field(default_factory=lambda: MappingProxyType({}))
     kinds: Mapping[AttributeUid, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    sealings: Mapping[Version, Sealing | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """Return how events of this type are sealed: at the strongest level of any version (A29).
+
+        Among equal levels the latest word on the manager counts: of a version
+        and one that was made from it, the later one.
+        """
+        by_depth = sorted(self.sealings, key=lambda version: (self._depth(version), version))
+        return strongest(self.sealings[version] for version in by_depth)
 
     def remember(self, verified: VerifiedType) -> TypeHistory:
         """Return the history with this version in it, or say what it contradicts."""
@@ -88,6 +100,7 @@ class TypeHistory:
             raise TypeFork(f"version `{version}` of `{verified.name.name}` is known with other content")
         self._check_kinds(verified)
         self._check_no_circle(verified)
+        self._check_sealing(verified)
         if len(self.digests) >= VERSIONS_MAX:
             raise TypeHistoryFull(f"type `{verified.name.name}` has more than {VERSIONS_MAX} versions")
         return TypeHistory(
@@ -95,6 +108,7 @@ class TypeHistory:
             MappingProxyType({**self.digests, version: verified.id}),
             MappingProxyType({**self.parents, version: verified.definition.previous}),
             MappingProxyType({**self.kinds, **verified.kinds}),
+            MappingProxyType({**self.sealings, version: verified.sealing}),
         )
 
     def descends(self, *, later: Version, earlier: Version) -> bool:
@@ -123,6 +137,9 @@ class TypeHistory:
             yield parent
             parent = self.parents.get(parent)
 
+    def _depth(self, version: Version) -> int:
+        return sum(1 for _ in self._ancestors(version))
+
     def _check_same_type(self, verified: VerifiedType) -> None:
         if verified.type_id != self.type_id:
             raise AnotherType(
@@ -141,3 +158,14 @@ class TypeHistory:
             raise VersionsInACircle(
                 f"version `{version}` of `{verified.name.name}` would be its own ancestor"
             )
+
+    def _check_sealing(self, verified: VerifiedType) -> None:
+        """Refuse a version that seals less than one it descends from, whichever of the two came first."""
+        version, previous = verified.name.version, verified.definition.previous
+        known = {**self.sealings, version: verified.sealing}
+        pairs = [(later, earlier) for later, earlier in self.parents.items() if earlier == version]
+        for later, earlier in [*pairs, (version, previous)]:
+            if earlier in known and is_weaker(known[later], than=known[earlier]):
+                raise SealingWeakened(
+                    f"version `{later}` of `{verified.name.name}` seals less than version `{earlier}`"
+                )

@@ -114,9 +114,17 @@ class Evidence:
 
 
 def management_grounds(
-    definition: TypeDefinition, changes: tuple[Change, ...] | None, evidence: Evidence
+    definition: TypeDefinition,
+    changes: tuple[Change, ...] | None,
+    evidence: Evidence,
+    *,
+    reseals: bool = False,
 ) -> Grounds:
-    """Return why the signer may make this version; `changes` is None where nothing was compared."""
+    """Return why the signer may make this version; `changes` is None where nothing was compared.
+
+    `reseals` says that the version is sealed otherwise than the one it was
+    made from, which no single right allows.
+    """
     name = definition.name
     if evidence.signer == name.owner:
         return Grounds()
@@ -137,6 +145,10 @@ def management_grounds(
         raise PreviousVersionNeeded(
             f"`{evidence.signer}` holds {_words(held)} alone: "
             f"version `{definition.previous}` is needed to see what was changed"
+        )
+    if reseals:
+        raise ChangeNotGranted(
+            "the signer may not change how the type is sealed: that needs every management right"
         )
     return Grounds(_chains_for_changes(changes, held), compared=True)
 

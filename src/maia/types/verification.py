@@ -26,6 +26,7 @@ from maia.types.changes import Change, diff
 from maia.types.definition import SignedDefinition, TypeDefinition
 from maia.types.encoding import definition_from_body
 from maia.types.rights import Evidence, Grounds, MissingRight, install_grounds, management_grounds
+from maia.types.sealing import SealingWeakened, is_weaker
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
 __all__ = [
@@ -96,10 +97,11 @@ def _verified_anew(
 ) -> VerifiedType:
     definition = _definition_as_signed(signed)
     changes = _changes_since(previous, definition)
+    reseals = previous is not None and previous.sealing != definition.sealing
 
     def grounds_at(moment: Instant) -> tuple[Grounds, Grounds]:
         evidence = Evidence(signed.signer, definition.credentials, moment, constitutions, certificates)
-        managing = management_grounds(definition, changes, evidence)
+        managing = management_grounds(definition, changes, evidence, reseals=reseals)
         return managing, install_grounds(network, definition, evidence)
 
     try:
@@ -139,6 +141,10 @@ def _changes_since(previous: VerifiedType | None, definition: TypeDefinition) ->
         raise WrongPreviousVersion(
             f"`{name.name}` says that it follows version `{definition.previous}`, "
             f"and was compared with version `{previous.name.version}` of `{previous.name.name}`"
+        )
+    if is_weaker(definition.sealing, than=previous.sealing):
+        raise SealingWeakened(
+            f"version `{name.version}` of `{name.name}` seals less than version `{definition.previous}`"
         )
     return diff(previous, definition)
 

@@ -23,6 +23,7 @@ from maia.credentials.validity import Validity
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.types.changes import Change
 from maia.types.definition import SignedDefinition, TypeDefinition, type_id
+from maia.types.sealing import Sealing
 
 __all__ = ["TYPES_MAX", "VerifiedType", "VerifiedTypeCache"]
 
@@ -95,6 +96,11 @@ class VerifiedType:
     def name(self) -> TypeName:
         """Return the full name: owner, readable name, version."""
         return self.signed.definition.name
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """Return how events of this version travel between brokers; None for plaintext."""
+        return self.signed.definition.sealing
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
