@@ -79,6 +79,8 @@ class SignedKind(Enum):
     TYPE_DEFINITION = b"type-definition"
     QUORUM_CHANGE = b"quorum-change"
     REQUEST = b"request"
+    EPOCH = b"epoch"
+    MEMBER_KEY = b"member-key"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

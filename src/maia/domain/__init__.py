@@ -1,0 +1,1 @@
+"""Who runs the key groups of a domain's types? A server as a value: no sockets, no clock, no disk."""
