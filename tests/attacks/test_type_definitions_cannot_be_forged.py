@@ -21,6 +21,9 @@ from maia.types import (
     ChangeNotGranted,
     InstallNotGranted,
     NotAManager,
+    Sealing,
+    SealingLevel,
+    SealingWeakened,
     SignedDefinition,
     TamperedDefinition,
     TypeDowngrade,
@@ -301,3 +304,34 @@ def test_a_largest_type_with_the_most_certificates_is_still_answered():
     crowd = tuple(manage(SigningKey.from_seed(bytes([7, number]) * 16), MANAGER) for number in range(64))
     with pytest.raises(NotAManager):
         verify_definition(changed(*names, credentials=crowd), at=NOON)
+
+
+# ---------------------------------------------------------------- A29: the seal comes off
+
+
+def test_no_later_version_takes_the_seal_off():
+    """A29: whoever may change everything still cannot publish the type in clear again."""
+    seal = Sealing(SealingLevel.ATTRIBUTE, PITO.principal)
+    sealed = verify_definition(sign_definition(replace(numberplate(), sealing=seal), PITO), at=NOON)
+    for signer, credentials in ((PITO, ()), (MANAGER, (manage(PITO, MANAGER),))):
+        clear = sign_definition(numberplate(number=1, credentials=credentials), signer)
+        with pytest.raises(SealingWeakened):
+            verify_definition(clear, at=NOON, previous=sealed)
+        # The signer is believed without the earlier version, and a history that has met both is not fooled.
+        alone = verify_definition(clear, at=NOON)
+        with pytest.raises(SealingWeakened):
+            TypeHistory(sealed.type_id).remember(sealed).remember(alone)
+        with pytest.raises(SealingWeakened):
+            TypeHistory(sealed.type_id).remember(alone).remember(sealed)
+
+
+def test_a_partial_manager_cannot_name_itself_the_key_manager():
+    """A29: a right over attributes is no right over keys."""
+    seal = Sealing(SealingLevel.EVENT, PITO.principal)
+    sealed = verify_definition(sign_definition(replace(numberplate(), sealing=seal), PITO), at=NOON)
+    taken = replace(
+        numberplate(number=1, credentials=(manage(PITO, HELPER, Action.MANAGE_ADD),)),
+        sealing=replace(seal, manager=HELPER.principal),
+    )
+    with pytest.raises(ChangeNotGranted):
+        verify_definition(sign_definition(taken, HELPER), at=NOON, previous=sealed)

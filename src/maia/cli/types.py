@@ -296,21 +296,18 @@ def _sealing(
     from maia.credentials import Principal as Key
     from maia.types import Sealing, SealingLevel
 
-    if level is None and before is None:
+    if level is not None and level not in {one.value for one in SealingLevel}:
+        raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{level}`")
+    chosen = SealingLevel(level) if level is not None else before.level if before is not None else None
+    if chosen is None:
         if keys is not None or keys_at:
             raise typer.BadParameter("--keys and --keys-at need --sealing event or --sealing attribute")
         return None
-    if level not in {None, *(one.value for one in SealingLevel)}:
-        raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{level}`")
     manager = read_owner(keys) if keys is not None else signer if before is None else before.manager
     if not isinstance(manager, Key):
         raise typer.BadParameter("--keys names one key; a quorum cannot run key groups itself")
-    chosen = SealingLevel(level) if level is not None else None
     addresses = tuple(keys_at) if keys_at else before.addresses if before is not None else ()
-    if before is None:
-        assert chosen is not None  # noqa: S101 - the first question above
-        return Sealing(chosen, manager, addresses)
-    return Sealing(chosen or before.level, manager, addresses)
+    return Sealing(chosen, manager, addresses)
 
 
 def _sealing_words(sealing: Sealing | None) -> str:

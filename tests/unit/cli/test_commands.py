@@ -156,6 +156,28 @@ def test_a_stranger_is_told_no(city: Maia) -> None:
     assert city(*ask).record["code"] == "POLICY-NO-CHAIN"
 
 
+def test_a_type_is_sealed_by_option_and_stays_sealed(city: Maia) -> None:
+    define = ("type", "define", "-k", "pito.key", "--name", "T", "-a", "x:int", "-o", "sealed.type")
+    keys = ("--sealing", "event", "--keys", "ccs.pub", "--keys-at", "127.0.0.1:7500")
+    sealing = city(*define, *keys, "--json").record["sealing"]
+    assert (sealing["level"], sealing["addresses"]) == ("event", ["127.0.0.1:7500"])
+    shown = city("type", "show", "sealed.type").out
+    assert f"sealing      event, keys of {sealing['manager']} at 127.0.0.1:7500" in shown
+    change = ("type", "change", "sealed.type", "-k", "pito.key")
+    assert city(*change, "--add", "y:int", "-o", "v2.type", "--json").record["sealing"] == sealing
+    assert city(*change, "--sealing", "attribute", "-o", "v3.type").status == 0
+    assert city("type", "verify", "v3.type", "--previous", "sealed.type").status == 0
+    (line,) = city("type", "diff", "sealed.type", "v3.type", "--json").record["changes"]
+    assert line.startswith("seal as attribute, keys of")
+
+
+def test_options_about_keys_need_a_level(city: Maia) -> None:
+    define = ("type", "define", "-k", "pito.key", "--name", "T", "-a", "x:int", "-o", "t.type")
+    assert city(*define, "--keys", "ccs.pub").status == 2
+    assert city(*define, "--sealing", "none").status == 2
+    assert city(*define, "--sealing", "event", "--keys", "quorum:" + "0" * 64).status != 0
+
+
 def test_a_type_changes_and_the_change_is_verified_and_told(city: Maia) -> None:
     change = ("type", "change", "np.type", "--rename", "location=place", "--add", "lane:int:77")
     assert city(*change, "-k", "pito.key", "-o", "v2.type").status == 0

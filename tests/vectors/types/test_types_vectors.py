@@ -31,6 +31,17 @@ def verified(name: str) -> VerifiedType:
     return verify_definition(signed, at=NOON, previous=None if previous is None else verified(previous))
 
 
+def sealing_of(proof: VerifiedType) -> dict[str, object] | None:
+    sealing = proof.sealing
+    if sealing is None:
+        return None
+    return {
+        "level": sealing.level.value,
+        "manager": str(sealing.manager),
+        "addresses": list(sealing.addresses),
+    }
+
+
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_stored_definitions_are_verified_with_the_same_ids(name):
     proof, expected = verified(name), ACCEPTED[name]
@@ -38,6 +49,7 @@ def test_stored_definitions_are_verified_with_the_same_ids(name):
     assert proof.type_id.hex() == expected["type_id"]
     assert str(proof.signer) == expected["signer"]
     assert [[one.name, one.uid, one.kind.value] for one in proof.attributes] == expected["attributes"]
+    assert sealing_of(proof) == expected.get("sealing")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

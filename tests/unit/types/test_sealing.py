@@ -1,0 +1,191 @@
+"""The owner's choice of sealing: what it says, who may change it, and that it is never given up."""
+
+from dataclasses import replace
+
+import pytest
+
+from maia.canonical import write_canonical
+from maia.credentials.authority import Action
+from maia.types import (
+    Added,
+    BadDefinitionEncoding,
+    BadSealing,
+    ChangeNotGranted,
+    Sealing,
+    SealingLevel,
+    SealingWeakened,
+    TypeHistory,
+    definition_from_bytes,
+    definition_from_text,
+    definition_to_bytes,
+    definition_to_text,
+    is_weaker,
+    next_version,
+    sign_definition,
+    strongest,
+    verify_definition,
+)
+from maia.types.encoding import definition_from_body, definition_to_expression
+from maia.types.sealing import ADDRESSES_MAX
+from support.types import CCS, MANAGER, MET, NOON, PITO, attribute, manage, numberplate, version
+
+EVENT = Sealing(SealingLevel.EVENT, PITO.principal)
+ATTRIBUTE = Sealing(SealingLevel.ATTRIBUTE, PITO.principal, ("127.0.0.1:7500", "keys.pito.example:7500"))
+LEVELS = (None, EVENT, ATTRIBUTE)
+COLOUR = attribute("colour", "7")
+
+
+def sealed(sealing, *, number=0, previous=0, credentials=()):
+    return replace(numberplate(number=number, previous=previous, credentials=credentials), sealing=sealing)
+
+
+def verified(sealing, *, signer=PITO, before=None, **about):
+    return verify_definition(sign_definition(sealed(sealing, **about), signer), at=NOON, previous=before)
+
+
+# ---------------------------------------------------------------- what it says
+
+
+@pytest.mark.parametrize("sealing", LEVELS)
+def test_a_choice_is_read_back_as_it_was_written(sealing):
+    signed = sign_definition(sealed(sealing, credentials=(manage(PITO, MANAGER),)), PITO)
+    assert definition_from_bytes(definition_to_bytes(signed)) == signed
+    assert definition_from_text(definition_to_text(signed)) == signed
+    assert verify_definition(signed, at=NOON).sealing == sealing
+
+
+def test_a_definition_that_says_nothing_has_the_bytes_it_always_had():
+    assert b"sealing" not in sign_definition(sealed(None), PITO).body
+
+
+def test_the_choice_is_what_is_signed():
+    bodies = {sign_definition(sealed(sealing), PITO).body for sealing in LEVELS}
+    bodies.add(sign_definition(sealed(replace(ATTRIBUTE, manager=CCS.principal)), PITO).body)
+    bodies.add(sign_definition(sealed(replace(ATTRIBUTE, addresses=())), PITO).body)
+    assert len(bodies) == 5
+
+
+def changed(change):
+    """Return the bytes of a sealed definition whose fields were changed."""
+    fields = list(definition_to_expression(sealed(ATTRIBUTE, credentials=(manage(PITO, MANAGER),))))
+    at = next(i for i, one in enumerate(fields) if one[0] == b"sealing")
+    change(fields, at)
+    return write_canonical(tuple(fields))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields, at: fields.insert(at, fields[at]),
+        lambda fields, at: fields.append(fields.pop(at)),
+        lambda fields, at: fields.insert(at - 1, fields.pop(at)),
+        lambda fields, at: fields.__setitem__(at, (b"sealing", b"none", *fields[at][2:])),
+        lambda fields, at: fields.__setitem__(at, (b"sealing", b"Event", *fields[at][2:])),
+        lambda fields, at: fields.__setitem__(at, (b"sealing", b"event")),
+        lambda fields, at: fields.__setitem__(at, (b"sealing",)),
+        lambda fields, at: fields.__setitem__(at, (*fields[at], (b"port", b"1"))),
+        lambda fields, at: fields.__setitem__(at, (*fields[at], (b"at", b"a", b"b"))),
+        lambda fields, at: fields.__setitem__(at, (*fields[at][:3], (b"at", b"a") * (ADDRESSES_MAX + 1))),
+        lambda fields, at: fields.__setitem__(
+            at, (*fields[at][:3], *((b"at", b"%d" % number) for number in range(ADDRESSES_MAX + 1)))
+        ),
+    ],
+)
+def test_another_way_of_writing_it_is_refused(change):
+    with pytest.raises(BadDefinitionEncoding):
+        definition_from_body(changed(change))
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [("",), ("a b",), ("a\n",), ("é",), ("x" * 257,), ("a", "a"), tuple(map(str, range(ADDRESSES_MAX + 1)))],
+)
+def test_an_address_is_short_visible_and_named_once(addresses):
+    with pytest.raises(BadSealing):
+        Sealing(SealingLevel.EVENT, PITO.principal, addresses)
+
+
+def test_as_many_addresses_as_allowed_are_allowed():
+    most = Sealing(SealingLevel.EVENT, PITO.principal, tuple(map(str, range(ADDRESSES_MAX))))
+    assert verified(most).sealing == most
+
+
+# ---------------------------------------------------------------- it is never given up
+
+
+@pytest.mark.parametrize("later", range(3))
+@pytest.mark.parametrize("earlier", range(3))
+def test_a_later_version_never_seals_less(earlier, later):
+    before = verified(LEVELS[earlier])
+    if later >= earlier:
+        assert verified(LEVELS[later], number=1, before=before).sealing == LEVELS[later]
+    else:
+        with pytest.raises(SealingWeakened):
+            verified(LEVELS[later], number=1, before=before)
+
+
+@pytest.mark.parametrize("first_known", ["earlier", "later"])
+def test_a_history_refuses_a_weaker_version_whichever_it_met_first(first_known):
+    """The owner's definition is believed alone, so the two may never have been compared."""
+    earlier, later = verified(ATTRIBUTE), verified(EVENT, number=1)
+    known, offered = (earlier, later) if first_known == "earlier" else (later, earlier)
+    with pytest.raises(SealingWeakened):
+        TypeHistory(earlier.type_id).remember(known).remember(offered)
+
+
+def test_a_history_seals_at_the_strongest_level_of_any_version():
+    """A29: an older version stays usable, and does not take the seal off."""
+    history = TypeHistory(verified(None).type_id)
+    assert history.sealing is None
+    assert history.remember(verified(None)).sealing is None
+    both = history.remember(verified(ATTRIBUTE, number=1)).remember(verified(None))
+    assert both.sealing == ATTRIBUTE
+    branch = both.remember(verified(EVENT, number=2, previous=0))
+    assert branch.sealing == ATTRIBUTE
+
+
+def test_among_equal_levels_the_later_version_names_the_manager():
+    elsewhere = replace(ATTRIBUTE, manager=CCS.principal)
+    earlier, later = verified(ATTRIBUTE), verified(elsewhere, number=1)
+    for one, other in ((earlier, later), (later, earlier)):
+        assert TypeHistory(earlier.type_id).remember(one).remember(other).sealing == elsewhere
+
+
+def test_levels_have_an_order():
+    assert [is_weaker(one, than=EVENT) for one in LEVELS] == [True, False, False]
+    assert [is_weaker(one, than=None) for one in LEVELS] == [False, False, False]
+    assert strongest([]) is None
+    assert strongest([ATTRIBUTE, EVENT, None]) == ATTRIBUTE
+
+
+def test_the_next_version_inherits_the_seal():
+    assert next_version(sealed(ATTRIBUTE), (), version=version(1)).sealing == ATTRIBUTE
+    assert next_version(sealed(EVENT), (), version=version(1), sealing=ATTRIBUTE).sealing == ATTRIBUTE
+
+
+# ---------------------------------------------------------------- who may change it
+
+
+def test_whoever_holds_every_right_may_change_the_seal():
+    before = verified(EVENT)
+    rights = (manage(PITO, MANAGER),)
+    assert verified(ATTRIBUTE, signer=MANAGER, number=1, credentials=rights, before=before).sealing
+
+
+@pytest.mark.parametrize(
+    "sealing", [ATTRIBUTE, replace(EVENT, manager=MET.principal), replace(EVENT, addresses=("a:1",))]
+)
+def test_some_rights_are_not_enough_to_change_the_seal(sealing):
+    """Level, manager or address: whoever names the manager decides who holds the keys."""
+    some = (manage(PITO, MANAGER, Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME),)
+    with pytest.raises(ChangeNotGranted, match="sealed"):
+        verified(sealing, signer=MANAGER, number=1, credentials=some, before=verified(EVENT))
+
+
+def test_some_rights_are_enough_while_the_seal_stays():
+    some = (manage(PITO, MANAGER, Action.MANAGE_ADD),)
+    base = sealed(EVENT)
+    new = next_version(base, [Added(COLOUR)], version=version(1), credentials=some)
+    assert (
+        verify_definition(sign_definition(new, MANAGER), at=NOON, previous=verified(EVENT)).sealing == EVENT
+    )
