@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
 from maia.client.entries import Advertised, Entry, Subscribed
@@ -19,21 +19,27 @@ from maia.events import Event, Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.wire.effects import Effect, Input
 
-if TYPE_CHECKING:
-    from maia.runtime.simulation.network import SimulatedNetwork
-
-__all__ = ["NOTICES_KEPT", "SimulatedClient"]
+__all__ = ["NOTICES_KEPT", "SimulatedClient", "Surroundings"]
 
 NOTICES_KEPT: Final = 1 << 16
 _EntryT = TypeVar("_EntryT", bound=Entry)
 
 
+class Surroundings(Protocol):
+    """What an application needs of the network that it runs in."""
+
+    @property
+    def now(self) -> Instant:
+        """Return the true time."""
+
+    def act(self, name: str, action: Callable[[Instant], Sequence[Effect]]) -> None:
+        """Call the node at a host, and perform what it asks for."""
+
+
 class SimulatedClient:
     """An application, and its session in the present life of its host."""
 
-    def __init__(
-        self, network: SimulatedNetwork, name: str, key: SigningKey, settings: ClientSettings
-    ) -> None:
+    def __init__(self, network: Surroundings, name: str, key: SigningKey, settings: ClientSettings) -> None:
         """Belong to the host `name`, which builds a session at every start."""
         self.name = name
         self._network, self._key, self._settings = network, key, settings

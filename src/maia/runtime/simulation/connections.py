@@ -12,9 +12,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from maia.runtime.simulation.hosts import Host
+from maia.runtime.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
 from maia.wire.effects import LinkId
 
 __all__ = ["Connection", "End", "EndState", "Lane", "Parcel", "Signal"]
@@ -28,6 +29,8 @@ class Signal(Enum):
 
 
 Parcel: TypeAlias = bytes | Signal
+
+_NEVER: Final = -1
 
 
 class EndState(Enum):
@@ -61,13 +64,15 @@ class End:
     life: int
     dialled: str | None
     connection: Connection = field(repr=False)
-    side: int
+    lane: Lane = field(repr=False)
+    """On which this end sends."""
     state: EndState = EndState.OPENING
-
-    @property
-    def lane(self) -> Lane:
-        """Return the lane on which this end sends."""
-        return self.connection.lanes[self.side]
+    other: End = field(init=False, repr=False)
+    """The end at the far side."""
+    weather: Weather = field(default=CALM, repr=False)
+    chaos: Chaos = field(default=NO_CHAOS, repr=False)
+    looked_up: int = _NEVER
+    """At which state of the ground the two before this one were looked up."""
 
     @property
     def is_alive(self) -> bool:
@@ -77,11 +82,10 @@ class End:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """Two ends and what flows between them; `lanes[0]` leads from `ends[0]` to `ends[1]`."""
+    """Two ends, each with the lane on which it sends."""
 
     number: int
     ends: list[End] = field(default_factory=list)
-    lanes: list[Lane] = field(default_factory=list)
     is_cut: bool = False
     cuts: int = 0
     """Grows with every cut, so that the giving up of an earlier one is recognised."""
@@ -95,7 +99,3 @@ class Connection:
     def accepting(self) -> End:
         """Return the end that was asked."""
         return self.ends[1]
-
-    def other(self, end: End) -> End:
-        """Return the end at the far side."""
-        return self.ends[1 - end.side]

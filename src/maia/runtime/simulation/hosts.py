@@ -1,8 +1,8 @@
 """Where does a node run, and what is left of it when its machine fails?
 
-A host is a machine with one node on it: a key, a disk, a clock that may be
-wrong, and connections. A crash takes the node and its connections; the disk
-and the clock's error stay.
+A host is a machine with one node on it: a key, a disk, and a clock that may
+be wrong. A crash takes the node, and the transport takes its connections; the
+disk and the clock's error stay.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from maia.credentials import Principal
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.runtime.connections import BackOff
 from maia.wire.effects import Effect, Input, LinkId
-
-if TYPE_CHECKING:
-    from maia.runtime.simulation.connections import End
 
 __all__ = ["Build", "Dialling", "Host", "Node", "Power"]
 
@@ -84,7 +81,6 @@ class Host:
     life: int = 0
     """Grows at every start, so that what was meant for an earlier life is recognised."""
     disk: dict[str, bytes] = field(default_factory=dict, repr=False)
-    ends: dict[LinkId, End] = field(default_factory=dict, repr=False)
     links_made: int = 0
     dials: dict[str, Dialling] = field(default_factory=dict, repr=False)
     wake_at: int | None = None
@@ -109,6 +105,8 @@ class Host:
 
     def clock(self, true_time: int) -> Instant:
         """Return what this host's clock shows."""
+        if not self.skew:
+            return Instant(true_time)
         return Instant(min(max(true_time + self.skew, INSTANT_MIN), INSTANT_MAX))
 
     def next_link(self) -> LinkId:

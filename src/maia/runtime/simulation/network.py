@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from maia.broker import Broker, BrokerSettings
 from maia.client import ClientSettings
@@ -30,7 +30,7 @@ from maia.runtime.simulation.hosts import Build, Host, Power
 from maia.runtime.simulation.partitions import Partitions
 from maia.runtime.simulation.schedule import Schedule
 from maia.runtime.simulation.trace import STEPS_KEPT, Trace
-from maia.runtime.simulation.transport import Transport, connections_of
+from maia.runtime.simulation.transport import Transport
 from maia.runtime.simulation.weather import CALM, NO_CHAOS, SECOND, Chaos, Weather
 from maia.wire.effects import (
     Close,
@@ -103,6 +103,16 @@ class SimulatedNetwork:
             partitions=self._partitions,
             gives_up_s=gives_up_s,
         )
+        # Any: the table pairs each class of effect with a method for exactly that class.
+        self._performers: dict[type, Callable[[Host, Any], None]] = {
+            Send: self._send,
+            Count: self._count,
+            WakeAt: self._wake_at,
+            Keep: self._keep,
+            Dial: self._dial,
+            Close: self._close,
+            Note: self._note,
+        }
 
     # ------------------------------------------------------------ what there is
 
@@ -181,8 +191,9 @@ class SimulatedNetwork:
     def run_for(self, seconds: float) -> None:
         """Let so much time pass."""
         until = self._schedule.now + round(seconds * SECOND)
-        while self._step(until):
-            pass
+        taken = self._schedule.run(until, steps_max=self._steps_left)
+        self._steps_left -= taken
+        self._check_steps()
         self._schedule.now = until
 
     def run_until(self, condition: Callable[[], bool], *, at_most: float) -> None:
@@ -196,10 +207,13 @@ class SimulatedNetwork:
                 raise NotInTime(f"it does not hold after {at_most} simulated seconds\n{self.story()}")
 
     def _step(self, until: int) -> bool:
-        if not self._steps_left:
-            raise TooManySteps(f"there were more steps than this network may take\n{self.story()}")
+        self._check_steps()
         self._steps_left -= 1
         return self._schedule.step(until)
+
+    def _check_steps(self) -> None:
+        if not self._steps_left:
+            raise TooManySteps(f"there were more steps than this network may take\n{self.story()}")
 
     def story(self) -> str:
         """Return the seed and the last steps, for the person who looks into a failure."""
@@ -240,7 +254,7 @@ class SimulatedNetwork:
     def partition(self, *groups: Iterable[str]) -> None:
         """Keep the groups apart from each other and from everybody who is in none of them."""
         self._partitions.split([[self.host(name) for name in group] for group in groups])
-        self.trace.add(self._schedule.now, "*", "Partition", self._partitions)
+        self.trace.add(self._schedule.now, "*", "Partition", str(self._partitions))
         self._cut_and_mend()
 
     def heal(self) -> None:
@@ -256,7 +270,7 @@ class SimulatedNetwork:
         self._partitions.set_chaos(chaos, frozenset(among))
 
     def _cut_and_mend(self) -> None:
-        for connection in connections_of(self.hosts.values()):
+        for connection in self._transport.connections():
             if self._partitions.is_reachable(connection.dialling.host, connection.accepting.host):
                 self._transport.mend(connection)
             else:
@@ -278,13 +292,13 @@ class SimulatedNetwork:
         self._perform(host, effects)
 
     def _write_down(self, host: Host, happened: Input) -> None:
-        what = type(happened).__name__
+        now, what = self._schedule.now, type(happened).__name__
         if isinstance(happened, Received):
-            self.trace.add(self._schedule.now, host.name, what, happened.link, happened.data)
+            self.trace.add(now, host.name, what, happened.link, happened.data)
         elif isinstance(happened, LinkOpened):
-            self.trace.add(self._schedule.now, host.name, what, happened.link, happened.peer.key)
+            self.trace.add(now, host.name, what, happened.link, happened.peer.key)
         else:
-            self.trace.add(self._schedule.now, host.name, what, "")
+            self.trace.add(now, host.name, what, "")
 
     def _perform(self, host: Host, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -293,31 +307,33 @@ class SimulatedNetwork:
                     self.crash(host.name)
                     return
                 host.effects_left -= 1
-            self._perform_one(host, effect)
+            self._performers[type(effect)](host, effect)
 
-    def _perform_one(self, host: Host, effect: Effect) -> None:
-        match effect:
-            case Send(link=link, data=data):
-                if (end := host.ends.get(link)) is not None:
-                    self._transport.send(end, data)
-            case Count(name=name, amount=amount):
-                host.counts[name] += amount
-            case WakeAt(at=at):
-                if host.wake_at is None or at < host.wake_at:
-                    host.wake_at = at
-                    self._ask_to_wake(host)
-            case Keep(name=name, data=data):
-                if data is None:
-                    host.disk.pop(name, None)
-                else:
-                    host.disk[name] = data
-            case Dial(address=address):
-                self._transport.dial(host, self._by_address.get(address), address)
-            case Close(link=link):
-                if (end := host.ends.get(link)) is not None:
-                    self._transport.close(end)
-            case Note():
-                self.notes.append((host.name, effect))
+    def _send(self, host: Host, effect: Send) -> None:
+        self._transport.send(host, effect.link, effect.data)
+
+    def _close(self, host: Host, effect: Close) -> None:
+        self._transport.close(host, effect.link)
+
+    def _dial(self, host: Host, effect: Dial) -> None:
+        self._transport.dial(host, self._by_address.get(effect.address), effect.address)
+
+    def _count(self, host: Host, effect: Count) -> None:
+        host.counts[effect.name] += effect.amount
+
+    def _note(self, host: Host, effect: Note) -> None:
+        self.notes.append((host.name, effect))
+
+    def _keep(self, host: Host, effect: Keep) -> None:
+        if effect.data is None:
+            host.disk.pop(effect.name, None)
+        else:
+            host.disk[effect.name] = effect.data
+
+    def _wake_at(self, host: Host, effect: WakeAt) -> None:
+        if host.wake_at is None or effect.at < host.wake_at:
+            host.wake_at = effect.at
+            self._ask_to_wake(host)
 
     def _ask_to_wake(self, host: Host) -> None:
         assert host.wake_at is not None  # noqa: S101 - whoever calls has just set it

@@ -13,7 +13,7 @@ __all__ = ["Partitions"]
 class Partitions:
     """The state of the ground between hosts. Whoever is in no group is with the others in none."""
 
-    __slots__ = ("_chaos", "_group_of", "_in_chaos", "_weather", "_weather_between")
+    __slots__ = ("_chaos", "_group_of", "_in_chaos", "_weather", "_weather_between", "changes")
 
     def __init__(self, weather: Weather) -> None:
         """Begin with one group and the same weather everywhere."""
@@ -22,6 +22,8 @@ class Partitions:
         self._weather_between: dict[frozenset[str], Weather] = {}
         self._chaos = NO_CHAOS
         self._in_chaos: frozenset[str] = frozenset()
+        self.changes = 0
+        """Grows with every change of weather or chaos, so that what was looked up can be remembered."""
 
     def split(self, groups: Sequence[Iterable[Host]]) -> None:
         """Keep these groups apart; no groups keep nobody apart."""
@@ -33,6 +35,7 @@ class Partitions:
 
     def set_weather(self, weather: Weather, between: tuple[str, str] | None) -> None:
         """Change the weather between two hosts, or wherever nothing else was said."""
+        self.changes += 1
         if between is None:
             self._weather = weather
         else:
@@ -40,12 +43,11 @@ class Partitions:
 
     def weather(self, one: Host, other: Host) -> Weather:
         """Return how a message between two hosts fares."""
-        if not self._weather_between:
-            return self._weather
         return self._weather_between.get(frozenset((one.name, other.name)), self._weather)
 
     def set_chaos(self, chaos: Chaos, among: frozenset[str]) -> None:
         """Let links among these hosts, or all links if none is named, break their promises."""
+        self.changes += 1
         self._chaos, self._in_chaos = chaos, among
 
     def chaos(self, one: Host, other: Host) -> Chaos:

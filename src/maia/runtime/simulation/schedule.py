@@ -28,7 +28,7 @@ class Schedule:
 
     def __init__(self, now: int) -> None:
         """Begin at `now` with nothing to do."""
-        self.now = now
+        self.now = int(now)  # an Instant would make all that is added to it dearer
         self._heap: list[tuple[int, int, int, Action]] = []
         self._added = 0
 
@@ -44,9 +44,13 @@ class Schedule:
 
     def step(self, until: int) -> bool:
         """Do the next thing that happens up to `until`; say whether there was one."""
-        if not self._heap or self._heap[0][0] > until:
-            return False
-        at, _tie, _number, action = heapq.heappop(self._heap)
-        self.now = at
-        action()
-        return True
+        return self.run(until, steps_max=1) == 1
+
+    def run(self, until: int, *, steps_max: int) -> int:
+        """Do everything that happens up to `until`, or so many steps of it; return how many there were."""
+        heap, steps = self._heap, 0
+        while heap and heap[0][0] <= until and steps < steps_max:
+            steps += 1
+            self.now, _tie, _number, action = heapq.heappop(heap)
+            action()
+        return steps

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from maia.events import Instant
 
 __all__ = ["STEPS_KEPT", "Step", "Trace"]
@@ -20,15 +22,17 @@ __all__ = ["STEPS_KEPT", "Step", "Trace"]
 STEPS_KEPT: Final = 4096
 """How many steps are kept for people, unless told otherwise."""
 
+_written: Final = msgspec.msgpack.Encoder().encode
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened at one place; `about` is a link, an address or a word."""
+    """One thing that happened at one place; `about` is a link, a number or a word."""
 
     at: int
     place: str
     what: str
-    about: object
+    about: int | str
 
     def __str__(self) -> str:
         """Return the line that a person reads."""
@@ -42,18 +46,15 @@ class Trace:
 
     def __init__(self, kept: int = STEPS_KEPT) -> None:
         """Begin with nothing; keep the last `kept` steps."""
-        self._steps: deque[tuple[int, str, str, object]] = deque(maxlen=kept)
+        self._steps: deque[tuple[int, str, str, int | str]] = deque(maxlen=kept)
         self._fingerprint = blake2b(digest_size=16)
         self.count = 0
 
-    def add(self, at: int, place: str, what: str, about: object, data: bytes = b"") -> None:
+    def add(self, at: int, place: str, what: str, about: int | str, data: bytes = b"") -> None:
         """Write one step down; `data` enters the fingerprint and is not kept."""
         self.count += 1
         self._steps.append((at, place, what, about))
-        self._fingerprint.update(
-            b"%d %b %b %b %d:" % (at, place.encode(), what.encode(), str(about).encode(), len(data))
-        )
-        self._fingerprint.update(data)
+        self._fingerprint.update(_written((at, place, what, about, data)))
 
     def __iter__(self) -> Iterator[Step]:
         """Return the steps that were kept, oldest first."""

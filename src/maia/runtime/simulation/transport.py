@@ -8,7 +8,7 @@ that went dark, or lies behind a cut, leaves its peers waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -17,10 +17,10 @@ from maia.runtime.simulation.connections import Connection, End, EndState, Lane,
 from maia.runtime.simulation.hosts import Dialling, Host, Power
 from maia.runtime.simulation.partitions import Partitions
 from maia.runtime.simulation.schedule import Schedule
-from maia.runtime.simulation.weather import NO_CHAOS, SECOND, Chaos, Weather
-from maia.wire.effects import DialFailed, Input, LinkClosed, LinkOpened, Received
+from maia.runtime.simulation.weather import NO_CHAOS, SECOND, Chaos
+from maia.wire.effects import DialFailed, Input, LinkClosed, LinkId, LinkOpened, Received
 
-__all__ = ["Transport", "connections_of"]
+__all__ = ["Transport"]
 
 _SIGNAL_BYTES: Final = 64
 
@@ -28,7 +28,9 @@ _SIGNAL_BYTES: Final = 64
 class Transport:
     """All connections of a simulated network."""
 
-    __slots__ = ("_chance_for", "_connections_made", "_happen", "_patience_us", "_places", "_schedule")
+    __slots__ = (
+        "_chance_for", "_connections_made", "_ends", "_happen", "_patience_us", "_places", "_schedule",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -46,6 +48,14 @@ class Transport:
         self._places = partitions
         self._patience_us = int(gives_up_s * SECOND)
         self._connections_made = 0
+        self._ends: dict[str, dict[LinkId, End]] = {}
+        """What each host holds, by its name."""
+
+    def connections(self) -> list[Connection]:
+        """Return every connection that some host still holds, each once and oldest first."""
+        held = (end.connection for ends in self._ends.values() for end in ends.values())
+        found = {connection.number: connection for connection in held}
+        return [found[number] for number in sorted(found)]
 
     # ------------------------------------------------------------ opening
 
@@ -83,28 +93,33 @@ class Transport:
         self._connections_made += 1
         made = Connection(self._connections_made)
         for side, (at, dialled) in enumerate(((host, address), (target, None))):
-            end = End(at, at.next_link(), at.life, dialled, made, side)
-            at.ends[end.link] = end
+            lane = Lane(self._chance_for(f"lane/{host.name}/{target.name}/{made.number}/{side}"))
+            end = End(at, at.next_link(), at.life, dialled, made, lane)
+            self._ends.setdefault(at.name, {})[end.link] = end
             made.ends.append(end)
-            made.lanes.append(Lane(self._chance_for(f"lane/{host.name}/{target.name}/{made.number}/{side}")))
+        made.dialling.other, made.accepting.other = made.accepting, made.dialling
         return made
 
     # ------------------------------------------------------------ carrying
 
-    def send(self, end: End, data: bytes) -> None:
-        """Put one message on its way; a connection that is closing takes none."""
-        if end.state is not EndState.OPEN:
+    def send(self, host: Host, link: LinkId, data: bytes) -> None:
+        """Put one message on its way; a connection that is closing or gone takes none."""
+        end = self._end(host, link)
+        if end is None or end.state is not EndState.OPEN:
             return
-        chaos = self._places.chaos(end.host, end.connection.other(end).host)
+        chaos = self._looked_up(end).chaos
         if chaos is NO_CHAOS or not chaos.concerns(data):
             self._put(end, data)
         else:
             self._put_in_chaos(end, data, chaos)
 
+    def _end(self, host: Host, link: LinkId) -> End | None:
+        ends = self._ends.get(host.name)
+        return None if ends is None else ends.get(link)
+
     def _put(self, end: End, parcel: Parcel) -> None:
-        lane = end.lane
-        lane.parcels.append(parcel)
-        self._schedule_arrival(end, lane, len(parcel) if isinstance(parcel, bytes) else _SIGNAL_BYTES)
+        end.lane.parcels.append(parcel)
+        self._schedule_arrival(end, len(parcel) if isinstance(parcel, bytes) else _SIGNAL_BYTES)
 
     def _put_in_chaos(self, end: End, data: bytes, chaos: Chaos) -> None:
         chance = end.lane.chance
@@ -117,22 +132,21 @@ class Transport:
         if len(parcels) > 1 and isinstance(parcels[-2], bytes) and chance.random() < chaos.overtake:
             parcels[-1], parcels[-2] = parcels[-2], parcels[-1]
 
-    def _schedule_arrival(self, end: End, lane: Lane, size: int) -> None:
-        weather = self._weather(end)
-        lane.line_free_at = max(self._schedule.now, lane.line_free_at) + weather.passage(size)
+    def _schedule_arrival(self, end: End, size: int) -> None:
+        lane, weather, schedule = end.lane, self._looked_up(end).weather, self._schedule
+        lane.line_free_at = max(schedule.now, lane.line_free_at) + weather.passage(size)
         lane.last_arrival = max(lane.line_free_at + weather.delay(lane.chance), lane.last_arrival + 1)
-        self._schedule.add(lane.last_arrival, lane.chance, partial(self._arrive, end, lane))
+        schedule.add(lane.last_arrival, lane.chance, partial(self._arrive, end))
 
-    def _arrive(self, sender: End, lane: Lane) -> None:
+    def _arrive(self, sender: End) -> None:
         """Hand over the next parcel of a lane, if the way is open and somebody is there."""
-        connection = sender.connection
-        if connection.is_cut:
+        lane, end = sender.lane, sender.other
+        if sender.connection.is_cut:
             lane.owed += 1
             return
         if not lane.parcels:  # what was under way died with its sender
             return
         parcel = lane.parcels.popleft()
-        end = connection.other(sender)
         if end.state is EndState.GONE or not end.is_alive:
             self._nobody_there(sender, end)
         elif isinstance(parcel, bytes):
@@ -156,14 +170,14 @@ class Transport:
             end.host.dials[end.dialled].is_under_way = False
             end.host.dials[end.dialled].back_off.succeeded(end.dialled)
             self._put(end, Signal.OPEN)
-        peer = end.connection.other(end).host.principal
-        self._happen(end.host, LinkOpened(end.link, peer, end.dialled))
+        self._happen(end.host, LinkOpened(end.link, end.other.host.principal, end.dialled))
 
     # ------------------------------------------------------------ ending
 
-    def close(self, end: End) -> None:
+    def close(self, host: Host, link: LinkId) -> None:
         """Let go of a connection: what was sent still goes out, nothing more comes in."""
-        if end.state is not EndState.OPEN:
+        end = self._end(host, link)
+        if end is None or end.state is not EndState.OPEN:
             return
         end.state = EndState.CLOSING
         self._put(end, Signal.SHUT)
@@ -176,7 +190,7 @@ class Transport:
         was, end.state = end.state, EndState.GONE
         if not end.is_alive:
             return
-        del end.host.ends[end.link]
+        del self._ends[end.host.name][end.link]
         if was is not EndState.OPENING:
             self._happen(end.host, LinkClosed(end.link))
         elif end.dialled is not None:
@@ -184,14 +198,13 @@ class Transport:
 
     def lose(self, host: Host) -> None:
         """End every connection of a host that has just failed."""
-        for end in list(host.ends.values()):
+        for end in self._ends.pop(host.name, {}).values():
             end.state = EndState.GONE
             if host.power is Power.DARK:
-                self._give_up_in_time(end.connection.other(end))
+                self._give_up_in_time(end.other)
             else:
                 self._lose_what_was_not_sent(end.lane)
                 self._put(end, Signal.SHUT)
-        host.ends.clear()
 
     def _lose_what_was_not_sent(self, lane: Lane) -> None:
         for _ in range(lane.chance.randint(0, len(lane.parcels))):
@@ -219,11 +232,10 @@ class Transport:
             return
         connection.is_cut = False
         for end in connection.ends:
-            lane = end.lane
-            owed, lane.owed = lane.owed, 0
+            owed, end.lane.owed = end.lane.owed, 0
             for _ in range(owed):
-                self._schedule_arrival(end, lane, _SIGNAL_BYTES)
-            if connection.other(end).state is EndState.GONE:
+                self._schedule_arrival(end, _SIGNAL_BYTES)
+            if end.other.state is EndState.GONE:
                 self._give_up_in_time(end)
 
     def _give_up_in_time(self, end: End) -> None:
@@ -233,16 +245,15 @@ class Transport:
         return end.lane.chance.randint(1, self._patience_us)
 
     def _delay(self, end: End) -> int:
-        return self._weather(end).delay(end.lane.chance)
+        return self._looked_up(end).weather.delay(end.lane.chance)
 
-    def _weather(self, end: End) -> Weather:
-        return self._places.weather(end.host, end.connection.other(end).host)
+    def _looked_up(self, end: End) -> End:
+        """Return the end with the weather and the chaos of this moment."""
+        if end.looked_up != self._places.changes:
+            end.looked_up = self._places.changes
+            end.weather = self._places.weather(end.host, end.other.host)
+            end.chaos = self._places.chaos(end.host, end.other.host)
+        return end
 
     def _after(self, microseconds: int, chance: Random, action: Callable[[], None]) -> None:
         self._schedule.add(self._schedule.now + microseconds, chance, action)
-
-
-def connections_of(hosts: Iterable[Host]) -> list[Connection]:
-    """Return every connection that some host still holds, each once and oldest first."""
-    found = {end.connection.number: end.connection for host in hosts for end in host.ends.values()}
-    return [found[number] for number in sorted(found)]
