@@ -153,7 +153,7 @@ def test_rights_on_another_network_open_nothing_here() -> None:
     key = SigningKey.from_seed(b"\x0c" * 32)
     elsewhere = NetworkName(net.story.network.owner, "UK Fire Network")
     running = Broker(
-        net.cast.keys["CCS broker"].principal,
+        net.cast.keys["CCS broker"],
         BrokerSettings(elsewhere, "x:1", net.cast.credentials["CCS broker"]),
         random=random_from(b"r"),
     )

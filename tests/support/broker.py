@@ -280,7 +280,7 @@ class Net:
 
     def _new_broker(self, key: SigningKey, settings: BrokerSettings, kept: Mapping[str, bytes]) -> Broker:
         seed = key.principal.key + len(self.brokers).to_bytes(4, "big") + self.now.to_bytes(8, "big")
-        return Broker(key.principal, settings, random=random_from(seed), kept=kept)
+        return Broker(key, settings, random=random_from(seed), kept=kept)
 
     def crash(self, name: str) -> None:
         """Stop a broker at once: nobody is told but by the loss of their links."""

@@ -106,7 +106,7 @@ class City:
         seeds = tuple(address for place, address in enumerate(self.addresses[:2]) if place != number)
         self.network.add_broker(
             name,
-            self.key(name).principal,
+            self.key(name),
             BrokerSettings(
                 network=self.story.network,
                 address=self.addresses[number],

@@ -23,7 +23,7 @@ from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
-from maia.credentials import Principal
+from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import decode
@@ -54,14 +54,14 @@ class Broker:
 
     def __init__(
         self,
-        key_principal: Principal,
+        key: SigningKey,
         settings: BrokerSettings,
         *,
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] = _NOTHING_KEPT,
     ) -> None:
-        """Make a broker that holds the key of `key_principal`; `kept` is what `Keep` stored before."""
-        self._state: BrokerState = new_state(key_principal, settings, random)
+        """Make a broker that holds `key`; `kept` is what `Keep` stored before."""
+        self._state: BrokerState = new_state(key, settings, random)
         self._kept = dict(kept)
 
     def start(self, now: Instant) -> list[Effect]:

@@ -20,7 +20,7 @@ from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Principal, VerificationCache, certificate_to_bytes
+from maia.credentials import Principal, SigningKey, VerificationCache, certificate_to_bytes
 from maia.events import INSTANT_MAX, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
@@ -47,7 +47,7 @@ class Due:
 class BrokerState:
     """Everything that changes while a broker runs."""
 
-    principal: Principal
+    key: SigningKey = field(repr=False)
     settings: BrokerSettings
     random: Callable[[int], bytes]
     instance: bytes
@@ -72,16 +72,21 @@ class BrokerState:
     certificates_kept: set[bytes] = field(default_factory=set)
     is_draining: bool = False
 
+    @property
+    def principal(self) -> Principal:
+        """Return who this broker is."""
+        return self.key.principal
+
     def audience(self, type_id: bytes) -> Audience:
         """Return the local subscribers of a type, nobody at first."""
         return self.audiences.setdefault(type_id, Audience())
 
 
-def new_state(principal: Principal, settings: BrokerSettings, random: Callable[[int], bytes]) -> BrokerState:
+def new_state(key: SigningKey, settings: BrokerSettings, random: Callable[[int], bytes]) -> BrokerState:
     """Return the state of a broker that has not started."""
     certificates = VerificationCache()
     return BrokerState(
-        principal=principal,
+        key=key,
         settings=settings,
         random=random,
         instance=random(16),
@@ -92,7 +97,7 @@ def new_state(principal: Principal, settings: BrokerSettings, random: Callable[[
         types=KnownTypes(settings, certificates),
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
-        routes=new_routes(principal, settings),
+        routes=new_routes(key.principal, settings),
     )
 
 

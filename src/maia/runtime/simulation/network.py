@@ -6,7 +6,7 @@ that a real network leaves to chance comes from one seed, so a run can be
 repeated exactly, in another process too:
 
     network = SimulatedNetwork(seed=48113)
-    network.add_broker("north", principal, settings)
+    network.add_broker("north", key, settings)
     office = network.add_client("office", key, client_settings)
     network.run_for(60)
     network.crash("north")
@@ -152,14 +152,14 @@ class SimulatedNetwork:
         return host
 
     def add_broker(
-        self, name: str, principal: Principal, settings: BrokerSettings, *, skew_s: float = 0.0
+        self, name: str, key: SigningKey, settings: BrokerSettings, *, skew_s: float = 0.0
     ) -> Host:
         """Add a broker at the address of its settings."""
 
         def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> Broker:
-            return Broker(principal, settings, random=random, kept=kept)
+            return Broker(key, settings, random=random, kept=kept)
 
-        return self.add_node(name, principal, build, address=settings.address, skew_s=skew_s)
+        return self.add_node(name, key.principal, build, address=settings.address, skew_s=skew_s)
 
     def add_client(
         self, name: str, key: SigningKey, settings: ClientSettings, *, skew_s: float = 0.0
