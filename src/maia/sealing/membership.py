@@ -1,0 +1,153 @@
+"""Which key groups of a type may this principal be in, and for how long has that been so?
+
+The certificates that let somebody publish or subscribe let it into the key
+groups, and nothing else does (dissertation 7.6): the answer is the policy
+kernel's, asked for publishing and for subscribing. A group is open to whoever
+has a View that shows or writes its attribute at this moment; the type's own
+group to whoever has any View of the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    Validity,
+    VerificationCache,
+    VerifiedConstitution,
+)
+from maia.errors import BadInput
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.policy import NO_FACTS, BoundRule, Permit, Request, decide, gather_evidence
+from maia.policy.view import shows
+from maia.sealing.groups import GroupId
+from maia.types import SealingLevel, VerifiedType
+
+__all__ = ["VERSIONS_MAX", "Claim", "Grounds", "Standing", "TooManyVersions", "held_since", "standing"]
+
+VERSIONS_MAX: Final = 16
+"""Versions of a type that one member may ask for."""
+
+_STEPS_MAX: Final = 256
+_ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
+
+
+class TooManyVersions(BadInput):
+    """A member asks for more versions of a type at once than a manager looks at."""
+
+    code = "INPUT-GROUP-VERSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whom it is about, which versions of the type it speaks, and the certificates it shows."""
+
+    principal: Principal
+    versions: tuple[VerifiedType, ...] = field(repr=False)
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse more than a manager looks at."""
+        if len(self.versions) > VERSIONS_MAX:
+            raise TooManyVersions(f"a member asks for at most {VERSIONS_MAX} versions of a type")
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a decision rests on beside the certificates that were shown."""
+
+    level: SealingLevel
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    cache: VerificationCache | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The groups that are open to somebody, whether it may write, and the period in which that is so."""
+
+    groups: frozenset[GroupId]
+    may_write: bool
+    since: Instant
+    until: Instant
+
+
+def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
+    """Return what the certificates of a claim open at a moment."""
+    groups: set[GroupId] = set()
+    may_write = False
+    period = _steady_period(claim.pool, at)
+    for version in claim.versions:
+        for action in _ACTIONS:
+            shown, stable = _opened(claim, version, action, grounds, at)
+            groups |= shown
+            may_write |= bool(shown) and action is Action.PUBLISH
+            period = period.intersection(stable)
+    since, until = period.not_before, period.not_after
+    return Standing(
+        frozenset(groups),
+        may_write,
+        since=Instant(INSTANT_MIN) if since is None else since,
+        until=Instant(INSTANT_MAX) if until is None else until,
+    )
+
+
+def held_since(claim: Claim, grounds: Grounds, *, group: GroupId, moment: Instant, now: Instant) -> bool:
+    """Say whether a group was open at every moment from `moment` to `now`."""
+    for found in _back_from(claim, grounds, now):
+        if group not in found.groups:
+            return False
+        if found.since <= moment:
+            return True
+    return False  # too many steps: a refresh too many harms nobody
+
+
+def _back_from(claim: Claim, grounds: Grounds, now: Instant) -> Iterator[Standing]:
+    at = now
+    for _ in range(_STEPS_MAX):
+        found = standing(claim, grounds, at)
+        yield found
+        if found.since <= INSTANT_MIN:
+            return
+        at = Instant(found.since - 1)
+
+
+def _opened(
+    claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
+) -> tuple[set[GroupId], Validity]:
+    request = Request(claim.principal, action, version.name, version)
+    evidence = gather_evidence(
+        request,
+        claim.pool,
+        at=at,
+        bounds=grounds.bounds,
+        cache=grounds.cache,
+        constitutions=grounds.constitutions,
+    )
+    decision = decide(request, evidence, NO_FACTS, at)
+    if not isinstance(decision, Permit) or not decision.view.windows:
+        return set(), decision.stable
+    groups = {GroupId(version.type_id)}
+    if grounds.level is SealingLevel.ATTRIBUTE:
+        windows = decision.view.windows
+        shown = (uid for uid in version.kinds if any(shows(window, uid) for window in windows))
+        groups |= {GroupId(version.type_id, uid) for uid in shown}
+    return groups, decision.stable
+
+
+def _steady_period(pool: tuple[SignedCertificate, ...], at: Instant) -> Validity:
+    """Return the longest period around a moment in which the same certificates of the pool are valid."""
+    since, until = INSTANT_MIN, INSTANT_MAX
+    for signed in pool:
+        validity = signed.certificate.validity
+        starts, ends = validity.not_before, validity.not_after
+        if starts is not None:
+            since, until = (max(since, starts), until) if starts <= at else (since, min(until, starts - 1))
+        if ends is not None:
+            since, until = (since, min(until, ends)) if at <= ends else (max(since, ends + 1), until)
+    return Validity(Instant(since), Instant(until))
