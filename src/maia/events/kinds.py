@@ -27,6 +27,7 @@ __all__ = [
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
+_new_int: Final = int.__new__  # found once: a moment is made several times for every message
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -71,12 +72,13 @@ class Instant(int):
 
     def __new__(cls, microseconds: int) -> Instant:
         """Check the range; a moment outside it cannot be stored everywhere."""
-        if type(microseconds) not in (int, Instant):
+        given = type(microseconds)
+        if given is not int and given is not Instant:
             # int() would cut 0.5 to 0 and take True for 1.
-            raise NotAnInstant(f"microseconds are an int, and a {type(microseconds).__name__} was given")
-        if not INSTANT_MIN <= microseconds <= INSTANT_MAX:
-            raise NotAnInstant(f"`{int(microseconds)}` microseconds is outside the years 0001 to 9999")
-        return super().__new__(cls, microseconds)
+            raise NotAnInstant(f"microseconds are an int, and a {given.__name__} was given")
+        if INSTANT_MIN <= microseconds <= INSTANT_MAX:
+            return _new_int(cls, microseconds)
+        raise NotAnInstant(f"`{int(microseconds)}` microseconds is outside the years 0001 to 9999")
 
     @classmethod
     def from_datetime(cls, moment: datetime) -> Instant:

@@ -10,6 +10,7 @@ brokers are ever equally close: the smaller id wins a tie.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NewType
 
@@ -40,8 +41,11 @@ DIGITS: Final = NODE_BITS // DIGIT_BITS
 RING: Final = 1 << NODE_BITS
 _BYTES: Final = NODE_BITS // 8
 _HALF: Final = RING >> 1
+_KEYS_REMEMBERED: Final = 1 << 14
+"""Brokers name each other again and again, and always the same few."""
 
 
+@lru_cache(maxsize=_KEYS_REMEMBERED)
 def node_id_of_key(key: bytes) -> NodeId:
     """Return where the broker with this public key stands."""
     return node_id_from_bytes(sha256(b"maia/1/node-id\x00" + key).digest()[:_BYTES])
