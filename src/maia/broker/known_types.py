@@ -17,6 +17,7 @@ from maia.credentials import NetworkName, TypeName, VerificationCache
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
+    Sealing,
     SignedDefinition,
     TypeHistory,
     VerifiedType,
@@ -36,7 +37,16 @@ KEPT_TYPE = "type/"
 class KnownTypes:
     """Verified definitions by full name, and what each type's versions have agreed on."""
 
-    __slots__ = ("_by_name", "_cache", "_histories", "_limit", "_network", "_settings")
+    __slots__ = (
+        "_by_name",
+        "_cache",
+        "_histories",
+        "_limit",
+        "_network",
+        "_sealings",
+        "_settings",
+        "_versions",
+    )
 
     def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
         """Begin with no type; certificates inside definitions share the broker's cache."""
@@ -46,6 +56,8 @@ class KnownTypes:
         self._cache = VerifiedTypeCache(settings.limits.types, certificates)
         self._by_name: dict[TypeName, VerifiedType] = {}
         self._histories: dict[bytes, TypeHistory] = {}
+        self._versions: dict[bytes, dict[TypeName, VerifiedType]] = {}
+        self._sealings: dict[bytes, Sealing] = {}
 
     def __len__(self) -> int:
         """Return how many versions are known."""
@@ -55,6 +67,18 @@ class KnownTypes:
         """Return the kind of every uid that any known version of a type ever used."""
         history = self._histories.get(type_id)
         return {} if history is None else history.kinds
+
+    def sealing(self, type_id: bytes) -> Sealing | None:
+        """Return how a type is sealed: at the strongest level of any version known here (A29)."""
+        return self._sealings.get(type_id)
+
+    def sealed(self) -> Mapping[bytes, Sealing]:
+        """Return the types that are sealed, by type id."""
+        return self._sealings
+
+    def versions(self, type_id: bytes) -> tuple[VerifiedType, ...]:
+        """Return every version of a type that is known, the ones met first in front."""
+        return tuple(self._versions.get(type_id, {}).values())
 
     def named(self, name: TypeName) -> tuple[VerifiedType, ...]:
         """Return a known version and those it was made from, oldest first; none if it is not known."""
@@ -92,8 +116,12 @@ class KnownTypes:
             is_new = version.name not in self._by_name
             if is_new and len(self._by_name) >= self._limit:
                 raise TypesFull(f"this broker remembers no more than {self._limit} type versions")
-            self._histories[version.type_id] = self._history(version, self._histories).remember(version)
+            history = self._history(version, self._histories).remember(version)
+            self._histories[version.type_id] = history
             self._by_name[version.name] = version
+            self._versions.setdefault(version.type_id, {})[version.name] = version
+            if is_new and history.sealing is not None:
+                self._sealings[version.type_id] = history.sealing
             if is_new:
                 effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
         return effects
