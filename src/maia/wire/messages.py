@@ -29,8 +29,14 @@ __all__ = [
     "Failed",
     "FindClosest",
     "Greeting",
+    "GroupKeys",
+    "GroupsEnded",
     "Hello",
     "Interest",
+    "JoinGroups",
+    "KeyTermsRecord",
+    "KeysHeld",
+    "LeaveGroups",
     "Message",
     "Nodes",
     "NodeRecord",
@@ -39,9 +45,14 @@ __all__ = [
     "Pong",
     "Publish",
     "Published",
+    "Rekey",
+    "RekeyPart",
     "Renew",
     "Replica",
     "Resync",
+    "SealMark",
+    "Sealed",
+    "SealedColumn",
     "Subscribe",
     "TypeQuery",
     "TypeReply",
@@ -49,6 +60,8 @@ __all__ = [
     "Unsubscribe",
     "Wanted",
     "Welcome",
+    "WhoWrites",
+    "Writer",
 ]
 
 PROTOCOL_VERSION: Final = 1
@@ -68,6 +81,8 @@ Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
 Rows: TypeAlias = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
 Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
 Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
+Signature: TypeAlias = Annotated[bytes, Meta(min_length=64, max_length=64)]
+SignedEpochBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 18)]
 
 
 class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -237,6 +252,52 @@ class Carried(_Message, tag=30, frozen=True):
     columns: Annotated[list[Column], Meta(max_length=1024)]
 
 
+class SealMark(_Message, frozen=True):
+    """Who sealed something, and its how manyth it was: the process and a counter. No two seals share one."""
+
+    instance: Token
+    counter: Number
+
+
+class SealedColumn(_Message, frozen=True):
+    """One attribute of some rows, sealed; with an empty uid, all attributes together.
+
+    `commitment` is what the signer said about its content: one hash, or one
+    for each block of a frame that was cut (`sealing/frame_proof.py`).
+    """
+
+    uid: Uid
+    sealed: Annotated[bytes, Meta(min_length=16)]
+    commitment: Annotated[bytes, Meta(min_length=32, max_length=32 * 16)]
+
+
+class Sealed(_Message, tag=31, frozen=True):
+    """A sealed frame on its way. What opens it and proves it is told in `sealing/`.
+
+    `rows`, `kept` and `origin` are the publisher's broker's, which `signer` names and
+    `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
+    `place` and `path` lead from this frame to what was signed, if frames were signed together.
+    """
+
+    type_id: Digest
+    publisher: Key
+    signer: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    level: Annotated[int, Meta(ge=1, le=2)]
+    epoch: Number
+    rows: Rows
+    kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
+    origin: SealMark
+    sealed_by: SealMark
+    blocks: Annotated[list[Annotated[int, Meta(ge=0, le=15)]], Meta(max_length=16)]
+    columns: Annotated[list[SealedColumn], Meta(min_length=1, max_length=1024)]
+    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    place: Annotated[int, Meta(ge=0, le=65_535)]
+    path: Annotated[list[Digest], Meta(max_length=16)]
+
+
 # ------------------------------------------------------------ between brokers: overlay
 
 
@@ -334,6 +395,102 @@ class TypeReply(_Message, tag=61, frozen=True):
     definitions: Credentials
 
 
+# ------------------------------------------------------------ key groups: a member and its manager
+
+
+class JoinGroups(_Message, tag=70, frozen=True):
+    """Let me into the key groups that these certificates open; or: tell me again, I have missed something.
+
+    `key` is an encryption key for this session alone, signed by the member.
+    `head` is the newest signed epoch that the member holds.
+    """
+
+    id: Number
+    definitions: Credentials
+    credentials: Credentials
+    key: Key
+    signature: Signature
+    head: SignedEpochBytes | None
+
+
+class KeyTermsRecord(_Message, frozen=True):
+    """How long keys are used and kept, in seconds."""
+
+    refresh_s: Number
+    overdue_s: Number
+    drift_s: Number
+    back_dating_s: Number
+
+
+class GroupKeys(_Message, tag=71, frozen=True):
+    """What a member may hold, sealed to its session; `id` is 0 where nobody asked.
+
+    `until` is the last moment of the right to it; null for ever.
+    """
+
+    id: Number
+    type_id: Digest
+    terms: KeyTermsRecord
+    epochs: Annotated[list[SignedEpochBytes], Meta(max_length=4096)]
+    sealed: Annotated[bytes, Meta(max_length=1 << 22)]
+    until: Moment | None
+
+
+class RekeyPart(_Message, frozen=True):
+    """How the members of one group find its new secret: changes of its key tree, in their order."""
+
+    uid: Uid | None
+    changes: Annotated[list[bytes], Meta(max_length=4096)]
+
+
+class Rekey(_Message, tag=72, frozen=True):
+    """A new epoch begins. The same bytes go to every member, and each finds in them what it may know."""
+
+    type_id: Digest
+    epoch: SignedEpochBytes
+    parts: Annotated[list[RekeyPart], Meta(max_length=1025)]
+
+
+class KeysHeld(_Message, tag=73, frozen=True):
+    """This is the newest epoch I hold; number 0 for none. The manager answers with its own."""
+
+    type_id: Digest
+    number: Number
+    digest: Digest | None
+
+
+class LeaveGroups(_Message, tag=74, frozen=True):
+    """I need the keys of this type no more."""
+
+    type_id: Digest
+
+
+class GroupsEnded(_Message, tag=75, frozen=True):
+    """You are no longer in these groups; null stands for the type's own."""
+
+    type_id: Digest
+    uids: Annotated[list[Uid | None], Meta(max_length=1025)]
+    code: Code
+    message: Text
+
+
+class WhoWrites(_Message, tag=76, frozen=True):
+    """With which certificates does this member publish?"""
+
+    id: Number
+    type_id: Digest
+    principal: Key
+
+
+class Writer(_Message, tag=77, frozen=True):
+    """With these; none if it is not known here. Decide upon them yourself."""
+
+    id: Number
+    type_id: Digest
+    principal: Key
+    credentials: Credentials
+
+
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended
@@ -341,4 +498,5 @@ Message: TypeAlias = (
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | TypeQuery | TypeReply
+    | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
 )  # fmt: skip
