@@ -20,12 +20,16 @@ __all__ = [
     "LOCAL",
     "Entry",
     "Hop",
+    "SealedEntry",
     "Tell",
     "TellInterest",
     "TellOffer",
     "TellRenew",
     "TellResync",
     "TypeId",
+    "book_key_of_sealed",
+    "is_of_sealed",
+    "type_of_book_key",
 ]
 
 ENTRIES_PER_TELL_MAX: Final = 1024
@@ -45,6 +49,29 @@ Hop: TypeAlias = Hashable
 """A neighbour broker, or `LOCAL`; compared and hashed, never looked into."""
 
 TypeId: TypeAlias = bytes
+"""What the book keeps apart. Sealed publications of a type are another thing than plain ones."""
+
+_SEALED: Final = b"/sealed"
+_TYPE_ID_BYTES: Final = 32
+
+
+def book_key_of_sealed(type_id: bytes) -> TypeId:
+    """Return the name under which the book knows sealed publications of a type.
+
+    What is said of them and what is said of plain ones never meet, so that a
+    plain interest can neither stand for a sealed one nor receive what it does.
+    """
+    return type_id + _SEALED
+
+
+def is_of_sealed(key: TypeId) -> bool:
+    """Say whether a name of the book is that of sealed publications."""
+    return len(key) > _TYPE_ID_BYTES
+
+
+def type_of_book_key(key: TypeId) -> bytes:
+    """Return the id of the type that a name of the book is about."""
+    return key[:_TYPE_ID_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +85,20 @@ class Entry:
     id: bytes
     predicate: Predicate
     baggage: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEntry(Entry):
+    """One filter of which this broker may not know everything.
+
+    `predicate` is what it is matched by: it admits whatever the filter admits.
+    `marks` stand for what is not in it; equal marks are equal parts. `digest`
+    is that of the filter as it travels, the same at both ends of a link
+    whatever each end knows.
+    """
+
+    marks: frozenset[bytes] = frozenset()
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from maia.predicates import Predicate
 from maia.predicates.boxes import Box
 from maia.predicates.cover_table import CoverTable
+from maia.routing.comparing import compared_by
 from maia.routing.hops import Entry, Hop
 
 __all__ = ["Group", "Held", "HopInterests"]
@@ -53,7 +54,7 @@ class Group:
 
     @property
     def predicate(self) -> Predicate:
-        """Return the filter that all members share."""
+        """Return the filter that all members share, as it is compared with others."""
         return self.box.filter
 
 
@@ -106,7 +107,7 @@ class HopInterests:
             group.members[held.entry.id] = held
             return set()
         key = f"{born:x}"
-        inserted = self._table.insert(key, held.entry.predicate)
+        inserted = self._table.insert(key, compared_by(held.entry))
         group = Group(self._hop, key, born, self._table.box_of(key), {held.entry.id: held})
         self._by_digest[held.filter_digest] = self._by_key[key] = group
         return {group, *self._groups(inserted.now_covers)}

@@ -19,9 +19,9 @@ from itertools import count
 from typing import Final
 
 from maia.errors import BadInput, ProtocolViolation, Unavailable
-from maia.events import Event, Frame, Instant
+from maia.events import AttributeUid, Event, Frame, Instant
 from maia.predicates import Predicate
-from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellRenew, TellResync, TypeId
+from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellRenew, TellResync, TypeId, is_of_sealed
 from maia.routing.leases import Leases
 from maia.routing.links import Link
 from maia.routing.matchers import Matcher, ScanMatcher
@@ -99,10 +99,13 @@ class RoutingBook:
         self, type_id: TypeId, entry_id: bytes, predicate: Predicate, baggage: object = None
     ) -> list[Tell]:
         """Add a client's interest, or replace it; one that differs in its baggage alone is told to nobody."""
-        is_new = self.entry(LOCAL, type_id, entry_id) is None
+        return self.local_entry(type_id, Entry(entry_id, predicate, baggage))
+
+    def local_entry(self, type_id: TypeId, entry: Entry) -> list[Tell]:
+        """Add a client's interest as an entry, sealed or not, or replace it."""
+        is_new = self.entry(LOCAL, type_id, entry.id) is None
         if is_new and self._local_entries >= self._limits.local_entries_max:
             raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
-        entry = Entry(entry_id, predicate, baggage)
         tells = self._book(type_id).hear(LOCAL, add=(entry,), remove=(), links=self._links)
         self._local_entries += is_new
         return tells
@@ -171,6 +174,16 @@ class RoutingBook:
         self._check_room(hop, len(add))
         tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
         self._begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    def understood_anew(
+        self, hop: Hop, type_id: TypeId, entries: Collection[Entry], remove: Iterable[bytes]
+    ) -> list[Tell]:
+        """Take entries that a neighbour told, and has not taken back, as they are known now."""
+        book = self._types.get(type_id)
+        if book is None or hop not in self._links:
+            return []
+        tells = book.understand_anew(hop, entries=entries, remove=remove, links=self._links)
         return self._settled(type_id, tells)
 
     def heard_offer(
@@ -268,10 +281,15 @@ class RoutingBook:
         targets = self._targets.get(type_id)
         return set() if targets is None else targets.of_event(event, from_hop=from_hop)
 
-    def targets_of_frame(self, type_id: TypeId, from_hop: Hop, frame: Frame) -> dict[Hop, list[int]]:
-        """Return the rows of a frame that each hop wants, in order; hops that want none are left out."""
+    def targets_of_frame(
+        self, type_id: TypeId, from_hop: Hop, frame: Frame, missing: Collection[AttributeUid] = ()
+    ) -> dict[Hop, list[int]]:
+        """Return the rows of a frame that each hop wants, in order; hops that want none are left out.
+
+        `missing` are attributes of a sealed frame that this broker cannot open.
+        """
         targets = self._targets.get(type_id)
-        return {} if targets is None else targets.of_frame(frame, from_hop=from_hop)
+        return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
     # ------------------------------------------------------------ for replicas, status pages and tests
 
@@ -324,7 +342,11 @@ class RoutingBook:
     def _book(self, type_id: TypeId) -> TypeBook:
         book = self._types.get(type_id)
         if book is None:
-            targets = Targets(self._new_matcher(), with_local=self._with_local_targets)
+            targets = Targets(
+                self._new_matcher(),
+                with_local=self._with_local_targets,
+                may_miss_columns=is_of_sealed(type_id),
+            )
             book = TypeBook(type_id, parent=self._parent_of(type_id), targets=targets, numbers=self._numbers)
             self._types[type_id], self._targets[type_id] = book, targets
         return book

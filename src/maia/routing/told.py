@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from maia.routing.comparing import digest_on_the_link
 from maia.routing.crowd import is_heard_by
 from maia.routing.digests import Tally, mark_of_interest, mark_of_offer
 from maia.routing.hops import ENTRIES_PER_TELL_MAX, Entry, Hop, Tell, TellInterest, TellOffer, TypeId
@@ -103,7 +104,8 @@ class Told:
     def _mark(self, held: Held) -> int:
         if held.told_as == held.entry.id:
             return held.mark
-        return mark_of_interest(self._type_id, held.told_as, held.filter_digest)
+        digest = digest_on_the_link(held.entry, held.filter_digest)
+        return mark_of_interest(self._type_id, held.told_as, digest)
 
 
 def _as_told(held: Held) -> Entry:

@@ -19,8 +19,9 @@ import hashlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from maia.routing.comparing import digest_of_meaning, digest_on_the_link
 from maia.routing.crowd import Crowd
-from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
+from maia.routing.digests import mark_of_interest, mark_of_offer
 from maia.routing.hops import Entry, Hop, Tell, TypeId
 from maia.routing.interests import Group, Held, HopInterests
 from maia.routing.links import Link
@@ -113,6 +114,23 @@ class TypeBook:
             changed |= self._remove(hop, entry_id, links)
         for entry in add:
             changed |= self._add(hop, entry, links, is_stale=is_stale)
+        return self._heard(hop, changed, links)
+
+    def understand_anew(
+        self, hop: Hop, *, entries: Iterable[Entry], remove: Iterable[bytes], links: Links
+    ) -> list[Tell]:
+        """Take entries of a hop as they are known now; whether it still stands by them is as it was."""
+        changed: set[Group] = set()
+        for entry_id in remove:
+            changed |= self._remove(hop, entry_id, links)
+        for entry in entries:
+            held = self._hops[hop].find(entry.id) if hop in self._hops else None
+            if held is not None and held.filter_digest != digest_of_meaning(entry):
+                changed |= self._remove(hop, entry.id, links)
+                changed |= self._add(hop, entry, links, is_stale=held.is_stale)
+        return self._heard(hop, changed, links) if changed else []
+
+    def _heard(self, hop: Hop, changed: set[Group], links: Links) -> list[Tell]:
         touched = self._crowd.settle(hop, changed) if changed else changed
         if hop in self._hops and not len(self._hops[hop]):
             del self._hops[hop]
@@ -215,12 +233,12 @@ class TypeBook:
         known = None if interests is None else interests.find(entry.id)
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
-        digest = digest_of_filter(entry.predicate)
-        if known is not None and known.filter_digest == digest:
+        digest = digest_of_meaning(entry)
+        mark = mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, digest))
+        if known is not None and known.filter_digest == digest and known.mark == mark:
             self._confirm(known, entry, links.get(hop))
             return set()
         changed = self._remove(hop, entry.id, links)
-        mark = mark_of_interest(self.type_id, entry.id, digest)
         held = Held(entry, digest, self._free_id(entry.id), mark, is_stale)
         self._passed_on[held.told_as] = held
         if (link := links.get(hop)) is not None:

@@ -53,6 +53,12 @@ __all__ = [
     "SealMark",
     "Sealed",
     "SealedColumn",
+    "SealedInterest",
+    "SealedOffer",
+    "SealedPart",
+    "SealedProof",
+    "SealedReplica",
+    "SealedWanted",
     "Subscribe",
     "TypeQuery",
     "TypeReply",
@@ -378,6 +384,65 @@ class Replica(_Message, tag=54, frozen=True):
     offers: bool
 
 
+class SealedPart(_Message, frozen=True):
+    """What a filter says about some attributes, for those who read all of them; without uids, for the type's.
+
+    `mark` is equal for equal parts of one epoch (`sealing/filters.py`).
+    """
+
+    uids: Annotated[list[Uid], Meta(max_length=64)]
+    mark: Token
+    box: Annotated[bytes, Meta(max_length=33_000)]
+
+
+class SealedProof(_Message, frozen=True):
+    """The request and certificates behind an interest or offer, for those who read the type and `uids`.
+
+    `tag` shows the type's own group that one of its members made all of it
+    (`sealing/filter_proofs.py`).
+    """
+
+    uids: Annotated[list[Uid], Meta(max_length=1024)]
+    box: Annotated[bytes, Meta(max_length=(1 << 19) + 1024)]
+    tag: Token
+
+
+class SealedWanted(_Message, frozen=True):
+    """One sealed filter that somebody behind the sender is interested in; `seal` names this sealing of it."""
+
+    id: Token
+    epoch: Number
+    seal: Token
+    parts: Annotated[list[SealedPart], Meta(max_length=64)]
+    proof: SealedProof
+
+
+class SealedInterest(_Message, tag=55, frozen=True):
+    """Changes to what the sender wants of sealed publications of a type through this link."""
+
+    type_id: Digest
+    add: Annotated[list[SealedWanted], Meta(max_length=4096)]
+    remove: Annotated[list[Token], Meta(max_length=4096)]
+
+
+class SealedOffer(_Message, tag=56, frozen=True):
+    """Whether sealed publications of a type may come from the sender's side; if so, with the proof."""
+
+    type_id: Digest
+    epoch: Number
+    seal: Token
+    proof: SealedProof | None
+
+
+class SealedReplica(_Message, tag=57, frozen=True):
+    """The rendezvous node's book for sealed publications of a type, for the brokers that would follow it."""
+
+    type_id: Digest
+    holder: NodeRecord
+    wanted: Annotated[list[SealedWanted], Meta(max_length=4096)]
+    offers: bool
+
+
 # ------------------------------------------------------------ type registry
 
 
@@ -497,6 +562,7 @@ Message: TypeAlias = (
     | Publish | Published | Deliver | Carried
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
+    | SealedInterest | SealedOffer | SealedReplica
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
 )  # fmt: skip
