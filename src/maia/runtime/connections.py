@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
@@ -20,6 +21,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.runtime.addresses import host_and_port
 from maia.runtime.links import Link, LinkLimits
 from maia.runtime.tls import accepting_context, dialling_context
+from maia.runtime.tls_stream import open_stream
 from maia.wire.effects import LinkId
 
 __all__ = ["BackOff", "ConnectionOwner", "Connections", "TooManyConnections"]
@@ -228,18 +230,16 @@ class Connections:
         task.add_done_callback(done)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        loop, limits = asyncio.get_running_loop(), self._limits
         try:
-            await loop.connect_accepted_socket(
-                lambda: self._new_link(None),
-                connection,
-                ssl=self._accepting,
-                ssl_handshake_timeout=limits.handshake_s,
-                ssl_shutdown_timeout=limits.close_s,
-            )
+            await self._open(connection, self._accepting, None)
         except OSError as problem:  # that of TLS is one
             self._owner.refused(problem, None)
+
+    async def _open(self, connection: socket.socket, context: ssl.SSLContext, dialled: str | None) -> None:
+        """Make a link of a connected socket; who does not end the handshake in time never was one."""
+        async with asyncio.timeout(self._limits.handshake_s):
+            stream = await open_stream(connection, context, accepts=dialled is None)
+        self._new_link(dialled).open(stream)
 
     async def _dial(self, address: str) -> None:
         try:
@@ -255,12 +255,25 @@ class Connections:
     async def _connect(self, address: str) -> None:
         host, port = host_and_port(address)
         async with asyncio.timeout(self._limits.dial_s):
-            await asyncio.get_running_loop().create_connection(
-                lambda: self._new_link(address),
-                host,
-                port,
-                ssl=self._dialling,
-                server_hostname="",
-                ssl_handshake_timeout=self._limits.handshake_s,
-                ssl_shutdown_timeout=self._limits.close_s,
-            )
+            connection = await _connected(host, port)
+            await self._open(connection, self._dialling, address)
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Connect to the first address of a host that answers; if none does, the last one's problem is raised."""
+    loop = asyncio.get_running_loop()
+    problem: OSError | None = None
+    for family, kind, protocol, _, where in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, where)
+        except OSError as found:
+            connection.close()
+            problem = found
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise problem or ConnectionRefusedError("the host has no address")

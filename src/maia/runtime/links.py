@@ -10,15 +10,14 @@ closed (SLOW-LINK) and never slows anybody else.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from maia.credentials import Principal
 from maia.errors import MaiaError, Unavailable
-from maia.runtime.shared_read_buffer import share_read_buffer
 from maia.runtime.tls import proved_principal
+from maia.runtime.tls_stream import TlsStream
 from maia.wire.codec import is_welcome
 from maia.wire.effects import LinkId
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, length_prefix
@@ -75,7 +74,7 @@ class LinkOwner(Protocol):
         """Take note that nothing waits to be written any more."""
 
 
-class Link(asyncio.Protocol):
+class Link:
     """One connection: framing, the outbox, and the limits of both."""
 
     def __init__(self, owner: LinkOwner, number: LinkId, limits: LinkLimits, dialled: str | None) -> None:
@@ -88,7 +87,7 @@ class Link(asyncio.Protocol):
         self._splitter = Splitter()
         self._outbox: deque[bytes] = deque()
         self._waiting = 0
-        self._transport: asyncio.Transport | None = None
+        self._stream: TlsStream | None = None
         self._is_paused = False
         self._is_closing = False
         self._has_sent = False
@@ -96,23 +95,20 @@ class Link(asyncio.Protocol):
         self._message_began: float | None = None
         self._closing_ends: float | None = None
 
-    # -------------------------------------------------------- what asyncio tells
+    # -------------------------------------------------------- what the stream tells
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def open(self, stream: TlsStream) -> None:
         """Read who proved its key; a peer whose leaf is odd is never announced."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream socket has no other
-        self._transport = transport
-        connection = transport.get_extra_info("ssl_object")
-        assert isinstance(connection, ssl.SSLObject)  # noqa: S101 - links are made with a TLS context only
+        self._stream = stream
+        stream.start(self)
         try:
-            self.peer = proved_principal(connection)
+            self.peer = proved_principal(stream.tls)
         except MaiaError as problem:
             self.fail(problem)
             return
-        share_read_buffer(transport)
         self._owner.link_opened(self)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: memoryview) -> None:
         """Hand on every message that is whole now."""
         if self._is_closing:
             return
@@ -126,10 +122,6 @@ class Link(asyncio.Protocol):
         if messages:
             self._hand_on(messages)
 
-    def eof_received(self) -> bool:
-        """Close when the peer has closed: half a TLS connection is of no use."""
-        return False
-
     def connection_lost(self, problem: Exception | None) -> None:
         """Forget what waits, and say so."""
         self._is_closing = True
@@ -138,7 +130,7 @@ class Link(asyncio.Protocol):
         self._owner.link_closed(self, self._problem or problem)
 
     def pause_writing(self) -> None:
-        """Keep messages here while the transport's buffer is full."""
+        """Keep messages here until the peer has read."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
@@ -152,7 +144,7 @@ class Link(asyncio.Protocol):
 
     @property
     def waiting(self) -> int:
-        """Return how many bytes wait for the transport to take them."""
+        """Return how many bytes wait for the stream to take them."""
         return self._waiting
 
     @property
@@ -177,14 +169,14 @@ class Link(asyncio.Protocol):
             self._allow_longer_messages()
 
     def flush(self) -> None:
-        """Write as much as the transport takes."""
-        transport = self._transport
-        while self._outbox and not self._is_paused and transport is not None:
+        """Write as much as the stream takes."""
+        stream = self._stream
+        while self._outbox and not self._is_paused and stream is not None:
             chunk = self._next_chunk()
             self._waiting -= sum(map(len, chunk[1::2]))
-            transport.write(b"".join(chunk))
-        if self._closing_ends is not None and not self._outbox and transport is not None:
-            transport.close()
+            stream.write(b"".join(chunk))
+        if self._closing_ends is not None and not self._outbox and stream is not None:
+            stream.close()
 
     def close(self, now: float) -> None:
         """Write what waits, then close; after `close_s` close anyhow. `now` is the loop's clock."""
@@ -200,22 +192,22 @@ class Link(asyncio.Protocol):
         self._is_closing = True
         self._outbox.clear()
         self._waiting = 0
-        if self._transport is not None:
-            self._transport.abort()
+        if self._stream is not None:
+            self._stream.abort()
 
     def read_on(self, wanted: bool) -> None:
         """Read on, or leave what arrives to TCP until somebody has room for it again."""
-        if self._transport is None or self._is_closing or wanted is self._transport.is_reading():
+        if self._stream is None or self._is_closing:
             return
         if wanted:
-            self._transport.resume_reading()
+            self._stream.resume_reading()
         else:
-            self._transport.pause_reading()
+            self._stream.pause_reading()
 
     def check_deadlines(self, now: float) -> None:
         """Close a link that holds back the rest of a message, or does not take its last bytes."""
         if self._closing_ends is not None and now >= self._closing_ends:
-            self.fail(SlowLink("the peer did not take its last messages in time"))
+            self._end_closing()
         elif self._splitter.held and self._message_began is not None:
             if now - self._message_began >= self._limits.message_s:
                 self.fail(MessageTooSlow("the peer began a message and did not end it in time"))
@@ -230,6 +222,12 @@ class Link(asyncio.Protocol):
         if self._splitter.limit < MESSAGE_BYTES_MAX and waits_for_welcome and any(map(is_welcome, messages)):
             messages += self._splitter.raise_limit()
         self._owner.link_received(self, messages)
+
+    def _end_closing(self) -> None:
+        if self._outbox or (self._stream is not None and self._stream.waiting):
+            self.fail(SlowLink("the peer did not take its last messages in time"))
+        elif self._stream is not None:
+            self._stream.abort()  # it has everything, and does not hang up
 
     def _allow_longer_messages(self) -> None:
         late = self._splitter.raise_limit()

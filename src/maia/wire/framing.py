@@ -79,7 +79,7 @@ class Splitter:
         """Return how many bytes wait for the rest of their message; a reader sets a deadline on it."""
         return len(self._buffer)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes | memoryview) -> list[bytes]:
         """Take what arrived, and return the messages that are now complete, in order.
 
         A bad length is raised once the messages before it have been returned,
