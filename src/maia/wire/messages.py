@@ -298,7 +298,7 @@ class Sealed(_Message, tag=31, frozen=True):
     origin: SealMark
     sealed_by: SealMark
     blocks: Annotated[list[Annotated[int, Meta(ge=0, le=15)]], Meta(max_length=16)]
-    columns: Annotated[list[SealedColumn], Meta(min_length=1, max_length=1024)]
+    columns: Annotated[list[SealedColumn], Meta(max_length=1024)]
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     place: Annotated[int, Meta(ge=0, le=65_535)]
     path: Annotated[list[Digest], Meta(max_length=16)]
@@ -502,10 +502,10 @@ class GroupKeys(_Message, tag=71, frozen=True):
 
 
 class RekeyPart(_Message, frozen=True):
-    """How the members of one group find its new secret: changes of its key tree, in their order."""
+    """How the members of one group find its new secret: a change of its key tree."""
 
     uid: Uid | None
-    changes: Annotated[list[bytes], Meta(max_length=4096)]
+    change: Annotated[bytes, Meta(max_length=1 << 23)]
 
 
 class Rekey(_Message, tag=72, frozen=True):
