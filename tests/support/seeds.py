@@ -8,22 +8,28 @@ command that repeats it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 FIRST = 48_113
 
 
-def with_seeds(usually: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test once for each seed: so many in a usual run, or as the environment asks."""
-    return pytest.mark.parametrize("seed", list(_seeds(usually)))
+def with_seeds(
+    usually: int, *, also: Sequence[int] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test once for each seed: so many in a usual run, or as the environment asks.
+
+    `also` are seeds that once failed; they are tried in every run.
+    """
+    return pytest.mark.parametrize("seed", _seeds(usually, also))
 
 
-def _seeds(usually: int) -> Iterator[int]:
+def _seeds(usually: int, also: Sequence[int]) -> list[int]:
     if one := os.environ.get("MAIA_SEED"):
-        return iter([int(one)])
-    return iter(range(FIRST, FIRST + int(os.environ.get("MAIA_SEEDS", str(usually)))))
+        return [int(one)]
+    count = int(os.environ.get("MAIA_SEEDS", str(usually)))
+    return list(dict.fromkeys([*also, *range(FIRST, FIRST + count)]))
 
 
 def replay_command(nodeid: str, seed: int) -> str:

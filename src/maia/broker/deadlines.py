@@ -26,7 +26,7 @@ class Deadlines(Generic[_Subject]):
 
     def __init__(self) -> None:
         """Begin with nothing to look at."""
-        self._heap: list[tuple[int, int, _Subject]] = []
+        self._heap: list[tuple[Instant, int, _Subject]] = []
         self._numbers: Final = count()  # so that subjects are never compared with each other
         self._promised: Instant | None = None
 
@@ -40,18 +40,21 @@ class Deadlines(Generic[_Subject]):
 
     def due(self, now: Instant) -> list[_Subject]:
         """Return what has come due. Whoever asks again while it is looked at waits for the next time."""
+        found: list[_Subject] = []
+        heap = self._heap
+        if not heap or heap[0][0] > now:  # nearly always, and this is asked before every input
+            return found
         if self._promised is not None and self._promised <= now:
             self._promised = None
-        found: list[_Subject] = []
-        while self._heap and self._heap[0][0] <= now:
-            found.append(heapq.heappop(self._heap)[2])
+        while heap and heap[0][0] <= now:
+            found.append(heapq.heappop(heap)[2])
         return found
 
     def to_promise(self) -> Instant | None:
         """Return the next moment if the runtime has not been asked for it yet."""
         if not self._heap:
             return None
-        first = Instant(self._heap[0][0])
+        first = self._heap[0][0]
         if self._promised is not None and self._promised <= first:
             return None
         self._promised = first

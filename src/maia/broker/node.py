@@ -75,10 +75,10 @@ class Broker:
         """Take one input on; rights and leases that have ended by `now` end first."""
         effects = look_at_what_is_due(self._state, now)
         match happened:
-            case LinkOpened():
-                effects += open_link(self._state, happened, now)
             case Received(link=link, data=data):
                 effects += self._received(self._state.links.get(link), data, now)
+            case LinkOpened():
+                effects += open_link(self._state, happened, now)
             case LinkClosed(link=link):
                 effects += self._closed(self._state.links.pop(link, None), now)
             case DialFailed(address=address):
@@ -133,11 +133,16 @@ class Broker:
 
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
-        if self._state.routes.is_stirred:
-            ask_to_look_at_broker(self._state, now)
-        kept, self._state.to_keep = self._state.to_keep, []
+        state = self._state
+        if state.routes.is_stirred:
+            ask_to_look_at_broker(state, now)
         for effect in effects:
             if type(effect) is Count:
-                self._state.counters[effect.name] += effect.amount
-        wake = self._state.deadlines.to_promise()
-        return [*kept, *effects, *([] if wake is None else [WakeAt(wake)])]
+                state.counters[effect.name] += effect.amount
+        wake = state.deadlines.to_promise()
+        if wake is not None:
+            effects.append(WakeAt(wake))
+        if not state.to_keep:
+            return effects
+        kept, state.to_keep = state.to_keep, []
+        return kept + effects

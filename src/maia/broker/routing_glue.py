@@ -23,7 +23,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
-from maia.routing.hops import LOCAL, Entry, Tell
+from maia.routing.hops import LOCAL, Entry, Tell, TellRenew
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.filters import FilterTooLong, filter_to_bytes
@@ -223,12 +223,21 @@ def _proof_of_entry(entry: Subscription | Advertisement) -> Proof:
 def told(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
     """Return the messages that say what the book wants said."""
     effects: list[Effect] = []
+    renewals: dict[tuple[int, bytes], bytes] = {}
     for tell in tells:
         state.routes.is_stirred = True
         link = state.routes.link_to(tell.hop)
-        if link is not None:
-            for message in messages_of(tell, lambda baggage: proof_of(state, baggage)):
-                effects.append(Send(link, encode(message)))
+        if link is None:
+            continue
+        if isinstance(tell, TellRenew):
+            # Most neighbours were told the same, so most renewals are the same bytes.
+            same = (tell.entries, tell.digest)
+            if same not in renewals:
+                renewals[same] = encode(Renew(*same))
+            effects.append(Send(link, renewals[same]))
+            continue
+        for message in messages_of(tell, lambda baggage: proof_of(state, baggage)):
+            effects.append(Send(link, encode(message)))
     return effects
 
 

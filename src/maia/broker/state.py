@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from maia.broker.audience import Audience
 from maia.broker.deadlines import Deadlines
@@ -30,8 +31,7 @@ __all__ = ["BrokerState", "Due", "just_after", "new_state", "seconds_after"]
 _SECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """Something to look at when its moment comes: the broker itself, a link, or one reference on a link.
 
     `at` is the moment that was asked for. Whoever has asked for another one
@@ -103,9 +103,10 @@ def new_state(key: SigningKey, settings: BrokerSettings, random: Callable[[int],
 
 def seconds_after(now: Instant, seconds: float) -> Instant:
     """Return the moment so many seconds later, or the last moment there is."""
-    return Instant(min(INSTANT_MAX, now + int(seconds * _SECOND)))
+    later = now + int(seconds * _SECOND)
+    return Instant(later if later < INSTANT_MAX else INSTANT_MAX)
 
 
 def just_after(moment: Instant) -> Instant:
     """Return the first moment at which something that holds up to `moment` holds no more."""
-    return Instant(min(INSTANT_MAX, moment + 1))
+    return Instant(moment + 1 if moment < INSTANT_MAX else INSTANT_MAX)

@@ -30,7 +30,10 @@ __all__ = [
 
 def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
     """Look at every lease, right and link whose moment has come."""
-    return [effect for due in state.deadlines.due(now) for effect in _look_at(state, due, now)]
+    effects: list[Effect] = []
+    for due in state.deadlines.due(now):
+        effects += _look_at(state, due, now)
+    return effects
 
 
 def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
@@ -75,7 +78,8 @@ def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
 def _next_round(now: Instant, seconds: float) -> Instant:
     """Return a moment so many seconds later, or up to a quarter more: links then share the moments."""
     step = max(1, int(seconds * 1_000_000) // 4)
-    return Instant(min(INSTANT_MAX, now + 4 * step + (-now) % step))
+    at = now + 4 * step + (-now) % step
+    return Instant(at if at < INSTANT_MAX else INSTANT_MAX)
 
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
@@ -109,7 +113,7 @@ def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if link.asked_at is not None and seconds_after(link.asked_at, 2 * third) <= now:
         return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
     ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
-    if link.asked_at is not None or seconds_after(link.heard_at, third) > now:
+    if link.asked_at is not None or now - link.heard_at < int(third * 1_000_000):
         return []
     link.asked_at = now
     state.pings += 1

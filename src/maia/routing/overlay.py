@@ -20,7 +20,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from maia.routing.ids import DIGIT_BITS, RING, NodeId, closeness, distance, is_closer
+from maia.routing.ids import DIGIT_BITS, RING, NodeId, distance, is_closer
 
 __all__ = ["LEAF_SIZE", "Overlay", "Slot", "slot_of"]
 
@@ -214,7 +214,9 @@ class Overlay:
             nearby: Iterable[NodeId] = self._ring
         else:
             nearby = [self._ring[(place + i) % known] for i in range(-count, count)]
-        return tuple(sorted(nearby, key=lambda node: closeness(node, target))[:count])
+        # `closeness`, written out: every refresh of every broker asks this.
+        measured = [(min((node - target) % RING, (target - node) % RING), node) for node in nearby]
+        return tuple([node for _, node in sorted(measured)[:count]])
 
     def replicas(self, target: NodeId, count: int) -> tuple[NodeId, ...]:
         """Return the other nodes that would follow this one as the closest to `target`, in turn."""

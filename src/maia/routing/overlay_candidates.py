@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from maia.routing.ids import NodeId, closeness, node_id_of_key
@@ -20,6 +21,8 @@ from maia.routing.ids import NodeId, closeness, node_id_of_key
 __all__ = ["CandidateLimits", "Candidates", "Contact"]
 
 _SECOND: Final = 1_000_000
+_CONTACTS_REMEMBERED: Final = 1 << 12
+"""Brokers name the same few others to each other at every refresh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Contact:
     node: NodeId
 
     @staticmethod
+    @lru_cache(maxsize=_CONTACTS_REMEMBERED)
     def of(key: bytes, address: str) -> Contact:
         """Return the contact; its place on the ring follows from the key."""
         return Contact(key, address, node_id_of_key(key))
@@ -103,7 +107,7 @@ class Candidates:
             if candidate.teller != self._own and not useful(node):
                 self._discard(node)
         free = self._limits.dials_at_once - len(self._dialling)
-        if free <= 0:
+        if free <= 0 or not self._waiting:
             return []
         ready = {
             candidate.contact.address: None
@@ -147,6 +151,8 @@ class Candidates:
 
     def next_moment(self, now: int, *, also: Iterable[str] = ()) -> int | None:
         """Return when a dial becomes overdue, or when the rest of a waiting or other address ends."""
+        if not self._dialling and not self._failures:
+            return None
         addresses = {*also, *(candidate.contact.address for candidate in self._waiting.values())}
         rests = [self._failures[address][1] for address in addresses if address in self._failures]
         # A rest that is over has had its turn: it must not wake anybody again and again.

@@ -25,6 +25,8 @@ from maia.routing.overlay_candidates import CandidateLimits, Candidates, Contact
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "Membership", "MembershipLimits", "Spread", "Step"]
 
 _SECOND: Final = 1_000_000
+_PLACES_IN_LEVEL: Final = 30
+"""Fifteen prefixes of each width on either side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,15 +296,13 @@ class Membership:
         if not leaves:
             return []
         own, table = self.own.node, self.overlay.table
-        lowest = min((distance(leaf, own).bit_length() - 1) // DIGIT_BITS for leaf in leaves)
-        points = [
-            NodeId((own + side * ((2 * part + 1) << (DIGIT_BITS * level)) // 2) % RING)
-            for level in range(lowest, RING.bit_length() // DIGIT_BITS)
-            for part in range(1, 16)
-            for side in (1, -1)
-        ]
-        empty = [point for point in points if slot_of(point, own=own) not in table]
-        return [empty[self._refreshes % len(empty)]] if empty else []
+        lowest = min(slot_of(leaf, own=own)[0] for leaf in leaves)
+        places = (RING.bit_length() // DIGIT_BITS - lowest) * _PLACES_IN_LEVEL
+        for turn in range(self._refreshes, self._refreshes + places):
+            point = _place(own, lowest, turn % places)
+            if slot_of(point, own=own) not in table:
+                return [point]
+        return []
 
     def _nearest(self) -> set[NodeId]:
         return {*self.overlay.successors()[:1], *self.overlay.predecessors()[:1]}
@@ -356,3 +356,10 @@ class Membership:
         if was_leaf:
             self._asked -= self.overlay.leaf_set
         return steps
+
+
+def _place(own: NodeId, lowest: int, number: int) -> NodeId:
+    """Return the middle of a prefix around `own`; they are numbered from the narrowest outwards."""
+    level, within = divmod(number, _PLACES_IN_LEVEL)
+    middle = (2 * (1 + within // 2) + 1) << (DIGIT_BITS * (lowest + level))
+    return NodeId((own + (middle if within % 2 == 0 else -middle) // 2) % RING)

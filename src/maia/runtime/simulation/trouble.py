@@ -73,7 +73,7 @@ class Troublemaker:
         self._network.heal()
         for name in self._names:
             self._network.set_clock(name, skew_s=0.0)
-            self._network.restart(name)
+            self._come_back(name)
         self._network.set_chaos()
         for one in self._names:
             for other in self._names:
