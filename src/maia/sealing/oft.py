@@ -1,0 +1,167 @@
+"""What would a one-way function tree do, as in the papers? (OFT)
+
+MAIA used this tree (dissertation 7.6.1, after Sherman and McGrew), and we
+keep it to compare. The secret of a node follows from the blinded secrets of
+its two children, and a member holds its own leaf's secret and the blinded
+secrets beside its path. Nobody outside the tests and benchmarks should use
+it: somebody who left and somebody who joined later can put their blinded
+secrets together, and read what was sent while neither was in the group (A53;
+docs/decisions/key-trees.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maia.sealing import node_secrets
+from maia.sealing.key_tree import KeyTree, SlotChange, TreeMember
+from maia.sealing.node_secrets import NODE_SECRET_BYTES
+from maia.sealing.rekey import BadPath, Entry, Rekey, RekeyWriter, Scheme
+from maia.sealing.tree_nodes import ROOT, ancestor, level_of, stands_above
+
+__all__ = ["OftMember", "OftTree"]
+
+
+class OftTree(KeyTree):
+    """The manager's side: the secrets of all nodes, of which only the leaves' are chosen."""
+
+    __slots__ = ()
+
+    scheme = Scheme.OFT
+
+    def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
+        for slot in change.vacated:
+            del self._secrets[slot]
+        for slot in change.placed:
+            self._secrets[slot] = self._random(NODE_SECRET_BYTES)
+        renewed = set(change.placed)
+        self._renew_neighbours(change, renewed, message)
+        touched, told = renewed | set(change.vacated), set(change.placed)
+        for level in range(1, self._slots.height + 1):
+            above = sorted({index >> 1 for index in touched})
+            for index in above:
+                self._refold(level, index, (renewed, told), message, gone)
+            told = {index for index in above if self._all_told(level, index, told)}
+            touched, renewed = set(above), {index >> 1 for index in renewed}
+        if not len(self._slots):
+            return self._random(NODE_SECRET_BYTES)
+        return node_secrets.group_secret(self._secrets[self._slots.top(self._slots.height, 0)])
+
+    def _renew_neighbours(self, change: SlotChange, renewed: set[int], message: RekeyWriter) -> None:
+        """Give a new secret to one leaf beside every change, unless one there has it already.
+
+        Where somebody left, what stands beside moves up, and its blinded secret is
+        known to the leaver. Where somebody joins, it moves down, and its former
+        neighbour knows its blinded secret.
+        """
+        joined = frozenset(change.placed)
+        beside = [self._beside(slot) for slot in (*change.vacated, *change.placed)]
+        if not change.vacated and not change.placed:
+            beside = [(self._slots.height, 0)]
+        covered = {place for slot in renewed for place in self._places_above(slot)}
+        for place in sorted(place for place in beside if place is not None):
+            if place not in covered and len(self._slots):
+                slot = self._slots.first_slot(*place)
+                renewed.add(slot)
+                covered.update(self._places_above(slot))
+        for slot in sorted(renewed - joined):
+            old, self._secrets[slot] = self._secrets[slot], self._random(NODE_SECRET_BYTES)
+            key = node_secrets.wrapping_key(old)
+            message.add(slot, under=slot, key=key, content=self._secrets[slot])
+
+    def _places_above(self, slot: int) -> Iterator[tuple[int, int]]:
+        for level in range(self._slots.height + 1):
+            yield level, slot >> level
+
+    def _beside(self, slot: int) -> tuple[int, int] | None:
+        """Return the place nearest to `slot` on whose own side of the tree somebody sits, or None."""
+        for level in range(self._slots.height):
+            index = (slot >> level) ^ 1
+            if self._slots.taken(level, index):
+                return level, index
+        return None
+
+    def _refold(
+        self,
+        level: int,
+        index: int,
+        state: tuple[set[int], set[int]],
+        message: RekeyWriter,
+        gone: list[int],
+    ) -> None:
+        """Work one node out again, and tell each side of it what is new on the other."""
+        node, slots, (renewed, told) = ancestor(index << level, level), self._slots, state
+        children = 2 * index, 2 * index + 1
+        if not all(slots.taken(level - 1, child) for child in children):
+            if self._secrets.pop(node, None) is not None:
+                gone.append(node)
+            return
+        tops = [slots.top(level - 1, child) for child in children]
+        left, right = (node_secrets.blinded(self._secrets[top]) for top in tops)
+        news = [
+            (under, beside)
+            for under, beside, child in zip(tops, (right, left), children, strict=True)
+            if child ^ 1 in renewed and child not in told
+        ]
+        for under, beside in sorted(news):
+            key = node_secrets.wrapping_key(self._secrets[under])
+            message.add(node, under=under, key=key, content=beside)
+        self._secrets[node] = node_secrets.mixed(left=left, right=right)
+
+    def _all_told(self, level: int, index: int, told: set[int]) -> bool:
+        """Say whether everybody here joins right now, and is handed a path anyway."""
+        children = 2 * index, 2 * index + 1
+        taken = [child for child in children if self._slots.taken(level - 1, child)]
+        return bool(taken) and all(child in told for child in taken)
+
+    def _held_at(self, slot: int) -> tuple[tuple[int, bytes], ...]:
+        held = [(slot, self._secrets[slot])]
+        for node in self._slots.nodes_above(slot):
+            below = level_of(node) - 1
+            beside = self._slots.top(below, (slot >> below) ^ 1)
+            held.append((node, node_secrets.blinded(self._secrets[beside])))
+        return tuple(held)
+
+
+class OftMember(TreeMember):
+    """A member's side: its leaf's secret, and for each node above the blinded secret of the other side."""
+
+    __slots__ = ()
+
+    scheme = Scheme.OFT
+
+    def _followed(self, rekey: Rekey) -> tuple[dict[int, bytes], bytes]:
+        secrets = {node: held for node, held in self._secrets.items() if node not in rekey.gone}
+        news = {
+            entry.node: entry for entry in self._entries_here(rekey) if stands_above(entry.under, self._slot)
+        }
+        news.pop(ROOT, None)  # this kind of tree has no node of that name
+        if self._slot in news:
+            secrets[self._slot] = self._learned(news.pop(self._slot), secrets[self._slot], rekey)
+        secret = secrets[self._slot]
+        for node in sorted({*secrets, *news} - {self._slot}):
+            if node in news:
+                secrets[node] = self._learned(news[node], secret, rekey)
+            secret = _folded(self._slot, node, secret, beside=secrets[node])
+        return secrets, node_secrets.group_secret(secret)
+
+    def _learned(self, entry: Entry, secret: bytes, rekey: Rekey) -> bytes:
+        return self._opened(entry, node_secrets.wrapping_key(secret), rekey)
+
+    def _root_of(self, secrets: dict[int, bytes]) -> bytes:
+        if ROOT in secrets:
+            raise BadPath("a path of a one-way function tree has a node of its own for the root")
+        secret = secrets[self._slot]
+        for node in sorted(secrets.keys() - {self._slot}):
+            secret = _folded(self._slot, node, secret, beside=secrets[node])
+        return node_secrets.group_secret(secret)
+
+
+def _folded(slot: int, node: int, secret: bytes, *, beside: bytes) -> bytes:
+    """Return the secret of `node`, from the one below it on the side of `slot` and the blinded one beside."""
+    own, on_the_right = node_secrets.blinded(secret), slot >> (level_of(node) - 1) & 1
+    return (
+        node_secrets.mixed(left=beside, right=own)
+        if on_the_right
+        else node_secrets.mixed(left=own, right=beside)
+    )
