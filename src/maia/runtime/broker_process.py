@@ -17,6 +17,7 @@ from typing import Final
 
 from maia.errors import MaiaError, Unavailable
 from maia.runtime.broker_server import RunningBroker, run_broker
+from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
 from maia.runtime.preparation import PreparedBroker
 from maia.runtime.signals import until_told_to_stop
@@ -68,7 +69,9 @@ async def serve(prepared: PreparedBroker, telemetry: Telemetry, ready: Callable[
                 limits=links,
                 records=telemetry,
             ) as running:
-                await _answer_until_stopped(prepared, telemetry, running, ready)
+                connections = running.runner.connections
+                with watched(lambda: (len(connections), connections.ended)):
+                    await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
         raise _first(group) from group
 

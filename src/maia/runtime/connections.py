@@ -98,6 +98,8 @@ class Connections:
         self._half_open: dict[asyncio.Task[None], None] = {}
         self._being_dialled: set[str] = set()
         self._numbers = count(1)
+        self.ended = 0
+        """How many connections to a known peer have ended so far."""
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: list[asyncio.Task[None]] = []
@@ -174,6 +176,7 @@ class Connections:
         if self._links.pop(link.id, None) is None:
             self._owner.refused(problem or ConnectionResetError("the peer left"), link.dialled)
         else:
+            self.ended += 1
             self._owner.closed(link, problem)
         if not self._links:
             self._is_empty.set()
