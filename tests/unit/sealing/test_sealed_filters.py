@@ -1,0 +1,272 @@
+"""Sealed filters: who opens which part, and what happens to one that was touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.errors import MaiaError
+from maia.events import AttributeUid
+from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Membership, Operator
+from maia.sealing.filter_parts import PART_BYTES_MAX, parts_of
+from maia.sealing.filter_proofs import (
+    NotMadeByAMember,
+    OpenedProof,
+    ProofDoesNotOpen,
+    SealedOffer,
+    check_made_by_a_member,
+    open_proof,
+    seal_proof,
+)
+from maia.sealing.filters import (
+    BadSealedFilter,
+    FilterDoesNotOpen,
+    SealedFilter,
+    SealedPart,
+    open_filter,
+    proved_to_cover,
+)
+from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
+
+PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
+SUSPECT = Comparison(PLATE, Operator.EQ, "AE05 XYZ")
+SOHO = Comparison(PLACE, Operator.EQ, "Soho")
+BOTH = AllOf((SUSPECT, SOHO))
+EVERYTHING = ring(None, PLATE, PLACE)
+PROOF = OpenedProof(b"a signed request", (b"a certificate", b"another"))
+
+
+def proof_for(filter_, *uids):
+    found = seal_proof(filter_, PROOF, uids=frozenset(uids), keys=EVERYTHING, random=random_from("proof"))
+    assert found is not None
+    return found
+
+
+def test_each_part_opens_for_who_reads_its_attributes():
+    filter_ = sealed(BOTH, EVERYTHING)
+    assert [part.uids for part in filter_.parts] == [(PLACE,), (PLATE,)]
+    place, plate = (part.mark for part in filter_.parts)
+    for groups, opened, unopened in [
+        ((), ALWAYS, {place, plate}),
+        ((None,), ALWAYS, {place, plate}),
+        ((PLATE,), SUSPECT, {place}),
+        ((PLACE,), SOHO, {plate}),
+        ((PLATE, PLACE), AllOf((SOHO, SUSPECT)), set()),
+    ]:
+        found = open_filter(filter_, ring(*groups))
+        assert (found.opened, found.unopened) == (opened, unopened)
+
+
+def test_a_part_about_two_attributes_needs_both_keys():
+    either = AnyOf((SUSPECT, SOHO))
+    filter_ = sealed(either, EVERYTHING)
+    for groups in [(None, PLATE), (None, PLACE), (PLATE,), ()]:
+        assert open_filter(filter_, ring(*groups)).opened == ALWAYS
+    assert open_filter(filter_, ring(PLATE, PLACE)).opened == either
+
+
+def test_at_event_level_the_whole_filter_opens_for_the_type_s_group_alone():
+    filter_ = sealed(BOTH, EVERYTHING, by_attribute=False)
+    assert [part.uids for part in filter_.parts] == [()]
+    assert open_filter(filter_, ring(PLATE, PLACE)).opened == ALWAYS
+    assert open_filter(filter_, ring(None)).opened in (AllOf((SUSPECT, SOHO)), AllOf((SOHO, SUSPECT)))
+
+
+def test_who_seals_without_a_key_asks_for_more_and_never_for_less():
+    filter_ = sealed(BOTH, ring(None, PLATE))
+    assert open_filter(filter_, EVERYTHING).opened == SUSPECT
+
+
+def test_a_part_that_is_too_long_is_left_out():
+    long = Membership(PLATE, frozenset(f"{number:040}" for number in range(PART_BYTES_MAX // 40)))
+    assert [part.uids for part in parts_of(AllOf((long, SOHO)))] == [(PLACE,)]
+
+
+def test_parts_that_fit_alone_and_not_together_are_left_out():
+    texts = [f"{number:040}" for number in range(PART_BYTES_MAX // 50)]
+    long, other = (Membership(PLATE, frozenset(some)) for some in (texts[::2], texts[1::2]))
+    assert [part.uids for part in parts_of(long)] == [(PLATE,)]
+    assert parts_of(AllOf((long, other, Membership(PLATE, frozenset(texts))))) == ()
+
+
+def test_a_filter_that_admits_nothing_is_sealed_for_the_type():
+    filter_ = sealed(NEVER, EVERYTHING)
+    assert [part.uids for part in filter_.parts] == [()]
+    assert open_filter(filter_, EVERYTHING).opened == NEVER
+
+
+def test_operands_of_about_the_same_length_look_alike():
+    lengths = {
+        len(sealed(Comparison(PLACE, Operator.EQ, "x" * size), EVERYTHING).parts[0].box)
+        for size in range(1, 20)
+    }
+    assert len(lengths) == 1
+
+
+def test_marks_differ_by_key_epoch_attribute_and_type():
+    plate = sealed(Exists(PLATE), EVERYTHING).parts[0].mark
+    later = ring(None, PLATE, epochs=(EPOCH, EPOCH + 1))
+    other = ring(None, PLATE, type_id=b"O" * 32)
+    marks = {
+        plate,
+        sealed(Exists(PLACE), EVERYTHING).parts[0].mark,
+        sealed(Exists(PLATE), later, epoch=EPOCH + 1).parts[0].mark,
+        sealed(Exists(PLATE), other).parts[0].mark,
+        sealed(Exists(PLATE), EVERYTHING, by_attribute=False).parts[0].mark,
+    }
+    assert len(marks) == 5
+
+
+def test_filters_of_two_epochs_are_not_compared_by_their_marks():
+    later = ring(None, PLATE, epochs=(EPOCH, EPOCH + 1))
+    old = open_filter(sealed(SUSPECT, later), ring())
+    new = open_filter(sealed(SUSPECT, later, epoch=EPOCH + 1), ring())
+    assert not proved_to_cover(wide=old, narrow=new)
+    assert proved_to_cover(wide=open_filter(sealed(ALWAYS, later), ring()), narrow=new)
+
+
+# ------------------------------------------------------------ what was touched
+
+
+def altered(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+PLAIN = sealed(BOTH, EVERYTHING)
+OTHER = sealed(AllOf((Exists(PLATE), Exists(PLACE))), EVERYTHING, random=random_from("other"))
+TOUCHED = {
+    "a part from another filter": replace(PLAIN, parts=(PLAIN.parts[0], OTHER.parts[1])),
+    "another box under the same mark": replace(
+        PLAIN, parts=(PLAIN.parts[0], replace(PLAIN.parts[1], box=OTHER.parts[1].box))
+    ),
+    "a part left out": replace(PLAIN, parts=PLAIN.parts[1:]),
+    "a part more": replace(
+        PLAIN,
+        parts=(SealedPart((), b"m" * 16, b"b" * 64), *PLAIN.parts),
+    ),
+    "another sealing": replace(PLAIN, id=OTHER.id),
+    "a mark altered": replace(
+        PLAIN, parts=(PLAIN.parts[0], replace(PLAIN.parts[1], mark=altered(PLAIN.parts[1].mark)))
+    ),
+    "a box altered": replace(
+        PLAIN, parts=(PLAIN.parts[0], replace(PLAIN.parts[1], box=altered(PLAIN.parts[1].box)))
+    ),
+    "a box cut": replace(PLAIN, parts=(PLAIN.parts[0], replace(PLAIN.parts[1], box=PLAIN.parts[1].box[:-1]))),
+    "another attribute": replace(
+        PLAIN, parts=(PLAIN.parts[0], replace(PLAIN.parts[1], uids=(AttributeUid("plate2"),)))
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TOUCHED)
+@pytest.mark.parametrize("groups", [(PLATE,), (PLACE, PLATE), (None, PLACE, PLATE)])
+def test_a_filter_that_was_touched_does_not_open(what, groups):
+    """A46: parts are bound to each other, to the sealing, the type and the epoch."""
+    if what == "another attribute" and PLACE not in groups:
+        assert open_filter(TOUCHED[what], ring(*groups)).opened == ALWAYS  # no key for what it now names
+        return
+    with pytest.raises(FilterDoesNotOpen):
+        open_filter(TOUCHED[what], ring(*groups))
+
+
+@pytest.mark.parametrize("what", TOUCHED)
+def test_the_type_s_group_sees_that_a_filter_was_touched_without_a_key_of_its_parts(what):
+    """A67: nobody outside the group makes, widens or alters an interest."""
+    proof = proof_for(PLAIN, PLATE, PLACE)
+    assert check_made_by_a_member(PLAIN, proof, ring(None))
+    with pytest.raises(NotMadeByAMember):
+        check_made_by_a_member(TOUCHED[what], proof, ring(None))
+
+
+def test_a_filter_of_another_type_or_epoch_does_not_open():
+    """A46, A48."""
+    both = ring(None, PLATE, PLACE, epochs=(EPOCH, EPOCH + 1))
+    with pytest.raises(FilterDoesNotOpen):
+        open_filter(replace(sealed(BOTH, both), epoch=EPOCH + 1), both)
+    other = ring(None, PLATE, PLACE, type_id=b"O" * 32)
+    with pytest.raises(FilterDoesNotOpen):
+        open_filter(replace(sealed(BOTH, both), type_id=b"O" * 32), other)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SealedPart((PLATE, PLACE), b"m" * 16, b"b" * 64),
+        lambda: SealedPart((PLATE, PLATE), b"m" * 16, b"b" * 64),
+        lambda: SealedPart((AttributeUid("~mark"),), b"m" * 16, b"b" * 64),
+        lambda: SealedPart((PLATE,), b"m" * 15, b"b" * 64),
+        lambda: SealedPart((PLATE,), b"m" * 16, b""),
+        lambda: replace(PLAIN, parts=PLAIN.parts[::-1]),
+        lambda: replace(PLAIN, parts=(PLAIN.parts[0], PLAIN.parts[0])),
+        lambda: replace(PLAIN, id=b"short"),
+        lambda: SealedFilter(b"T", EPOCH, b"i" * 16, ()),
+    ],
+)
+def test_only_the_one_form_is_read(make):
+    with pytest.raises(BadSealedFilter):
+        make()
+
+
+# ------------------------------------------------------------ proofs
+
+
+def test_a_proof_opens_for_who_reads_all_that_it_speaks_of():
+    proof = proof_for(PLAIN, PLATE)
+    assert open_proof(PLAIN, proof, ring(None, PLATE)) == PROOF
+    for groups in [(), (None,), (PLATE,), (None, PLACE)]:
+        assert open_proof(PLAIN, proof, ring(*groups)) is None
+
+
+def test_a_proof_belongs_to_one_filter_and_one_offer():
+    """A46, A67: the request of one interest proves no other one."""
+    proof, offer = proof_for(PLAIN, PLATE), SealedOffer(TYPE, EPOCH, b"o" * 16)
+    for elsewhere in (OTHER, offer, replace(PLAIN, parts=())):
+        with pytest.raises(ProofDoesNotOpen):
+            open_proof(elsewhere, proof, EVERYTHING)
+        with pytest.raises(NotMadeByAMember):
+            check_made_by_a_member(elsewhere, proof, EVERYTHING)
+
+
+def test_a_proof_that_was_touched_does_not_open():
+    proof = proof_for(PLAIN, PLATE)
+    for touched in (replace(proof, box=altered(proof.box)), replace(proof, uids=()), replace(proof, box=b"")):
+        with pytest.raises(ProofDoesNotOpen):
+            open_proof(PLAIN, touched, EVERYTHING)
+        with pytest.raises(NotMadeByAMember):
+            check_made_by_a_member(PLAIN, touched, ring(None))
+
+
+def test_nobody_outside_the_group_makes_a_proof():
+    assert seal_proof(PLAIN, PROOF, uids=frozenset(), keys=ring(PLATE), random=random_from()) is None
+    assert not check_made_by_a_member(PLAIN, proof_for(PLAIN), ring(PLATE))
+
+
+def test_who_lacks_a_key_for_the_proof_sends_a_tag_alone():
+    proof = seal_proof(PLAIN, PROOF, uids=frozenset({PLATE}), keys=ring(None), random=random_from())
+    assert proof is not None
+    assert proof.box == b""
+    assert check_made_by_a_member(PLAIN, proof, ring(None))
+    with pytest.raises(ProofDoesNotOpen):
+        open_proof(PLAIN, proof, EVERYTHING)
+
+
+def test_a_box_that_holds_something_else_is_refused_without_a_traceback():
+    from maia.sealing.filter_keys import joint_key, seal_box
+    from maia.sealing.filter_proofs import SealedProof, _bound_to
+
+    key = joint_key(EVERYTHING, TYPE, (None,), EPOCH)
+    assert key is not None
+    for data in (b"", b"not canonical", b"(5:proof)", b"(5:proof1:r(1:a(1:b)))", b"(5:proof1:r1:c)"):
+        box = seal_box(
+            key, data, bound_to=_bound_to(PLAIN, ()), context=PLAIN.id, block=64, random=random_from()
+        )
+        with pytest.raises(MaiaError, match="no proof"):
+            open_proof(PLAIN, SealedProof((), box, b"t" * 16), EVERYTHING)
+
+
+def test_nothing_of_a_filter_shows_in_a_repr():
+    filter_ = sealed(BOTH, EVERYTHING)
+    shown = repr(filter_) + repr(open_filter(filter_, EVERYTHING)) + repr(proof_for(PLAIN, PLATE))
+    assert "AE05" not in shown
+    assert "Soho" not in shown
