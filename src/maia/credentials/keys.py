@@ -81,6 +81,7 @@ class SignedKind(Enum):
     REQUEST = b"request"
     EPOCH = b"epoch"
     MEMBER_KEY = b"member-key"
+    FRAME = b"frame"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -2,6 +2,48 @@
 
 from __future__ import annotations
 
+from maia.sealing.ciphers import EpochKeys
+from maia.sealing.content import BadContent
+from maia.sealing.cutting import NothingWanted, cut_frame
+from maia.sealing.frame_proof import BATCH_MAX, BadFrameProof, SignatureChecks
+from maia.sealing.opening import (
+    BadSealedFrame,
+    BrokenSeal,
+    OpenedFrame,
+    VerifiedFrame,
+    closed_frame,
+    open_frame,
+    verify_frame,
+)
+from maia.sealing.plaintext_cache import contents, open_with_cache
+from maia.sealing.sealer import BadBatch, Draft, KeyMissing, Publication, Sealer, SealerWornOut
 from maia.sealing.secrets import SECRET_BYTES, BadSecret, Secret, SecretForgotten
 
-__all__ = ["SECRET_BYTES", "BadSecret", "Secret", "SecretForgotten"]
+__all__ = [
+    "BATCH_MAX",
+    "SECRET_BYTES",
+    "BadBatch",
+    "BadContent",
+    "BadFrameProof",
+    "BadSealedFrame",
+    "BadSecret",
+    "BrokenSeal",
+    "Draft",
+    "EpochKeys",
+    "KeyMissing",
+    "NothingWanted",
+    "OpenedFrame",
+    "Publication",
+    "Sealer",
+    "SealerWornOut",
+    "Secret",
+    "SecretForgotten",
+    "SignatureChecks",
+    "VerifiedFrame",
+    "closed_frame",
+    "contents",
+    "cut_frame",
+    "open_frame",
+    "open_with_cache",
+    "verify_frame",
+]

@@ -1,0 +1,152 @@
+"""Who published this frame, and is this part of it what was published?
+
+A reader holds the key that the content is sealed with, and could seal anything
+with it; only the publisher's broker can sign (K9, and the gap in the
+dissertation's section 7.6). One Ed25519 signature covers a frame, or several
+frames at once, through hashes:
+
+    signed  <- path <- frame root <- description, and for each column its uid
+                                     and commitment <- one leaf for each block
+
+A leaf is salted with a key that the readers of its attribute alone have, so
+that nobody else can guess values from it. A reader that cannot open a column
+takes its commitment as it stands, and the signature still holds. A frame that
+was cut to some blocks carries the leaves of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Final
+
+from maia.credentials import BadSignature, Principal, SignedKind, principal_from_bytes, verify_signature
+from maia.errors import BrokenCredential
+from maia.wire.messages import Sealed, SealedColumn
+
+__all__ = [
+    "BATCH_MAX",
+    "HASH_BYTES",
+    "BadFrameProof",
+    "SignatureChecks",
+    "batch_of",
+    "commitment_of",
+    "frame_root",
+    "leaf",
+]
+
+HASH_BYTES: Final = 32
+BATCH_MAX: Final = 1 << 8
+"""Frames that one signature may cover: a path of eight hashes each."""
+SIGNATURES_REMEMBERED: Final = 4096
+
+_LEAVES: Final = b"maia/1/leaves\x00"
+_ROOT: Final = b"maia/1/frame-root\x00"
+_NODE: Final = b"maia/1/frames\x00"
+_NOBODY: Final = bytes(HASH_BYTES)
+_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(1024)]
+
+
+class BadFrameProof(BrokenCredential):
+    """A frame is not what its signer signed, or not signed by it."""
+
+    code = "SEALING-PROOF"
+
+
+def leaf(salting: bytes, block: int, content: bytes) -> bytes:
+    """Return what a signer says of one block; `salting` is salt and counter, of one length for all."""
+    return sha256(salting + _NUMBERS[block] + content).digest()
+
+
+def commitment_of(leaves: Sequence[bytes]) -> bytes:
+    """Return what a signer says of a column: its leaf, or the hash of its leaves."""
+    return leaves[0] if len(leaves) == 1 else commitment_of_leaves(b"".join(leaves))
+
+
+def commitment_of_leaves(joined: bytes) -> bytes:
+    """Return the one hash that stands for several leaves."""
+    return sha256(_LEAVES + joined).digest()
+
+
+def frame_root(described: bytes, columns: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the hash of a whole frame from its description and each column's uid and commitment."""
+    # All lengths are fixed but those of uids, which say theirs.
+    parts = [_NUMBERS[len(uid)] + uid.encode() + commitment for uid, commitment in columns]
+    return sha256(b"".join([_ROOT, described, *parts])).digest()
+
+
+def columns_as_signed(columns: Iterable[SealedColumn]) -> list[tuple[str, bytes]]:
+    """Return each column's uid and the one hash that was signed for it."""
+    return [
+        (
+            column.uid,
+            column.commitment
+            if len(column.commitment) == HASH_BYTES
+            else commitment_of_leaves(column.commitment),
+        )
+        for column in columns
+    ]
+
+
+# ------------------------------------------------------------ several frames under one signature
+
+
+def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
+    """Return the hash to sign for some frames, and each one's path to it."""
+    paths: list[list[bytes]] = [[] for _ in roots]
+    level, under = list(roots), [[place] for place in range(len(roots))]
+    while len(level) > 1:
+        if len(level) % 2:
+            # A neighbour that is no hash of anything: were it the frame itself, the frame had two places.
+            level, under = [*level, _NOBODY], [*under, []]
+        for at in range(0, len(level), 2):
+            for place in under[at]:
+                paths[place].append(level[at + 1])
+            for place in under[at + 1]:
+                paths[place].append(level[at])
+        level = [_node(level[at], level[at + 1]) for at in range(0, len(level), 2)]
+        under = [under[at] + under[at + 1] for at in range(0, len(under), 2)]
+    return level[0], paths
+
+
+def signed_root(root: bytes, place: int, path: Sequence[bytes]) -> bytes:
+    """Return the hash that was signed, from one frame's root and its path."""
+    for other in path:
+        root = _node(other, root) if place & 1 else _node(root, other)
+        place >>= 1
+    if place:
+        raise BadFrameProof("a frame's place does not fit the path to what was signed")
+    return root
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return sha256(_NODE + left + right).digest()
+
+
+class SignatureChecks:
+    """Signatures that were found good, so that frames signed together cost one check."""
+
+    __slots__ = ("_good",)
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._good: dict[tuple[bytes, bytes, bytes], None] = {}
+
+    def check(self, frame: Sealed, root: bytes) -> Principal:
+        """Return the signer of a frame with this root; refuse any signature but its own."""
+        signer = principal_from_bytes(frame.signer)
+        signed = signed_root(root, frame.place, frame.path)
+        known = (frame.signer, signed, frame.signature)
+        if known not in self._good:
+            _verify(signer, signed, frame.signature)
+            self._good[known] = None
+            if len(self._good) > SIGNATURES_REMEMBERED:
+                del self._good[next(iter(self._good))]
+        return signer
+
+
+def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:
+    try:
+        verify_signature(signer, SignedKind.FRAME, signed, signature)
+    except BadSignature as problem:
+        raise BadFrameProof(problem.message) from problem

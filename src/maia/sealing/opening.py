@@ -1,0 +1,236 @@
+"""What does this member see of a sealed frame, and who made it?
+
+Brokers that route, edges that deliver and readers of logs ask. `open_frame`
+opens what the member's keys open, and leaves the rest closed. `verify_frame`
+then answers with a `VerifiedFrame`, which nobody else can make: its signer
+signed exactly these rows, whoever cut the frame on the way. Anything that
+does not hold is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import InitVar, dataclass, field
+from itertools import chain, pairwise
+from typing import Final, NoReturn, final
+
+from cryptography.exceptions import InvalidTag
+
+from maia.credentials import Principal
+from maia.errors import BrokenCredential, ProtocolViolation
+from maia.events import AttributeUid
+from maia.sealing.associated import associated, description, frame_binding, nonce
+from maia.sealing.blocks import all_blocks, blocks_in, rows_of_block
+from maia.sealing.ciphers import EpochKeys
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, leaves_of, read_part, unpadded
+from maia.sealing.frame_proof import (
+    HASH_BYTES,
+    BadFrameProof,
+    SignatureChecks,
+    columns_as_signed,
+    commitment_of,
+    frame_root,
+)
+from maia.sealing.sealer import cipher_for, salting
+from maia.types import SealingLevel
+from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Sealed, SealedColumn
+
+__all__ = [
+    "BadSealedFrame",
+    "BrokenSeal",
+    "OpenedFrame",
+    "VerifiedFrame",
+    "closed_frame",
+    "open_frame",
+    "verify_frame",
+]
+
+_SEAL: Final = object()
+_EVENT: Final = LEVEL_NUMBERS[SealingLevel.EVENT]
+
+
+class BrokenSeal(BrokenCredential):
+    """A sealed column does not open: it was altered, moved, or sealed under another key."""
+
+    code = "SEALING-BROKEN"
+
+
+class BadSealedFrame(ProtocolViolation):
+    """The fields of a sealed frame do not fit together."""
+
+    code = "PROTOCOL-SEALED-FRAME"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFrame:
+    """A sealed frame with what could be opened of it; nothing is known yet about who made it."""
+
+    frame: Sealed
+    described: bytes = field(repr=False)
+    parts: Mapping[str, OpenPart] = field(repr=False)
+    committed: frozenset[str] = frozenset()
+    """Parts that were compared with what the signer said of them already."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are here."""
+        return rows_here(self.frame)
+
+    @property
+    def row_numbers(self) -> list[int]:
+        """Return the numbers of the rows here in the publisher's frame; empty if all of it is here."""
+        frame = self.frame
+        if not frame.blocks:
+            return frame.kept
+        here = chain.from_iterable(rows_of_block(block, frame.rows) for block in frame.blocks)
+        return [frame.kept[row] for row in here] if frame.kept else list(here)
+
+    @property
+    def columns(self) -> list[WireColumn]:
+        """Return the opened columns as they travel in the clear; no value was looked at yet."""
+        return [one.column for part in self.parts.values() for one in part.columns]
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether everything was opened."""
+        return len(self.parts) == len(self.frame.columns)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedFrame:
+    """The proof that `signer` signed the rows and columns that `opened` shows. Only `verify_frame` makes it.
+
+    Whether the signer may publish them is asked elsewhere.
+    """
+
+    opened: OpenedFrame
+    signer: Principal
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse to be built by anybody but the verifier."""
+        if seal is not _SEAL:
+            raise TypeError("only verify_frame makes a VerifiedFrame")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse sub-classes, which could leave the check out."""
+        raise TypeError("a VerifiedFrame has no sub-classes")
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled: bytes from elsewhere are no proof."""
+        raise TypeError("a VerifiedFrame cannot be pickled; send the sealed frame and verify it again")
+
+
+# ------------------------------------------------------------ opening
+
+
+def closed_frame(frame: Sealed) -> OpenedFrame:
+    """Return a frame of which nothing is opened, for those who hold no key."""
+    _check_shape(frame)
+    return OpenedFrame(frame, description(frame), {})
+
+
+def open_frame(
+    frame: Sealed, keys: EpochKeys, *, only: Collection[AttributeUid] | None = None
+) -> OpenedFrame:
+    """Open what `keys` open, or of that only some attributes; refuse a frame with a seal that is broken."""
+    _check_shape(frame)
+    if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
+        raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
+    described = description(frame)
+    binding = frame_binding(described, frame.sealed_by, frame.blocks)
+    number, instance = nonce(frame.sealed_by), frame.sealed_by.instance
+    blocks, rows = blocks_and_rows_here(frame)
+    parts: dict[str, OpenPart] = {}
+    for column in frame.columns:
+        uid = column.uid
+        if only is not None and uid and uid not in only:
+            continue
+        cipher = keys.cipher(AttributeUid(uid) or None, instance)
+        if cipher is None:
+            continue
+        try:
+            plaintext = cipher.decrypt(number, column.sealed, associated(binding, uid))
+        except InvalidTag:
+            raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
+        parts[uid] = read_part(uid, unpadded(plaintext), blocks=blocks, rows=rows)
+    return OpenedFrame(frame, described, parts)
+
+
+def rows_here(frame: Sealed) -> int:
+    """Return how many rows are left of a frame."""
+    return blocks_and_rows_here(frame)[1]
+
+
+def blocks_and_rows_here(frame: Sealed) -> tuple[int, int]:
+    """Return how many blocks are here (0 if the frame was signed as one), and how many rows."""
+    blocks, rows = frame.blocks, frame.rows
+    if blocks:
+        return len(blocks), sum(len(rows_of_block(block, rows)) for block in blocks)
+    return len(all_blocks(rows)), rows
+
+
+# ------------------------------------------------------------ verifying
+
+
+def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureChecks) -> VerifiedFrame:
+    """Return the proof of who signed a frame and all that was opened of it; refuse it if anything differs."""
+    frame = opened.frame
+    if keys is not None:
+        _check_commitments(opened, keys)
+    elif opened.parts:
+        raise BadFrameProof("what was opened cannot be proved without the keys that opened it")
+    signer = checks.check(frame, frame_root(opened.described, columns_as_signed(frame.columns)))
+    return VerifiedFrame(opened, signer, _SEAL)
+
+
+def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
+    for column in opened.frame.columns:
+        part = opened.parts.get(column.uid)
+        if part is not None and column.uid not in opened.committed:
+            check_commitment(opened.frame, column, part, keys)
+
+
+def check_commitment(frame: Sealed, column: SealedColumn, part: OpenPart, keys: EpochKeys) -> None:
+    """Refuse content of which the frame's signer said something else, even to itself."""
+    cipher = cipher_for(keys, column.uid, frame.origin)
+    blocks = frame.blocks or all_blocks(frame.rows)
+    leaves = leaves_of(part, salting=salting(cipher, frame.origin), blocks=blocks, rows=rows_here(frame))
+    if not frame.blocks:
+        said = column.commitment == commitment_of(leaves)
+    else:
+        said = all(
+            column.commitment[at * HASH_BYTES : (at + 1) * HASH_BYTES] == leaf
+            for at, leaf in zip(frame.blocks, leaves, strict=True)
+        )
+    if not said:
+        raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
+
+
+# ------------------------------------------------------------ the shape of a frame
+
+
+def _check_shape(frame: Sealed) -> None:
+    """Refuse a frame whose fields contradict each other, before anything is computed from them."""
+    if frame.kept and (len(frame.kept) != frame.rows or any(b <= a for a, b in pairwise(frame.kept))):
+        raise BadSealedFrame("the rows that were kept are not numbered in their order")
+    _check_blocks(frame)
+    uids = [column.uid for column in frame.columns]
+    if (uids != [""]) if frame.level == _EVENT else ("" in uids or len(set(uids)) != len(uids)):
+        raise BadSealedFrame("the columns of a sealed frame do not fit its level")
+    expected = HASH_BYTES * (blocks_in(frame.rows) if frame.blocks else 1)
+    if any(len(column.commitment) != expected for column in frame.columns):
+        raise BadSealedFrame("what is said of a column does not fit the blocks of its frame")
+
+
+def _check_blocks(frame: Sealed) -> None:
+    blocks = frame.blocks
+    if not blocks:
+        if frame.sealed_by != frame.origin:
+            raise BadSealedFrame("a whole frame is sealed by whoever signed it")
+        return
+    count = blocks_in(frame.rows)
+    if len(blocks) >= count or blocks[-1] >= count or any(b <= a for a, b in pairwise(blocks)):
+        raise BadSealedFrame("the blocks of a sealed frame are not some of its blocks in their order")

@@ -1,0 +1,233 @@
+"""How does a publisher's frame become one that only its readers can open, and nobody else can have made?
+
+The publisher's broker asks for every frame of a sealed type; a broker that
+cuts a frame seals again what is left. Each seal takes the next number of a
+counter that never goes back, under keys of this process alone: no nonce comes
+from a clock, and a restart, a fork or a second broker of one identity counts
+under other keys (A45).
+
+    sealer = Sealer(broker_key, random=os.urandom, process_id=os.getpid)
+    sealed = sealer.seal(columns, keys=keys, level=level, publisher=…, …)
+
+Frames that are on their way at the same time may share one signature: `draft`
+each, then `sign` them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from msgspec.structs import replace
+
+from maia.credentials import Principal, SignedKind, SigningKey
+from maia.errors import BadInput, Unavailable
+from maia.events import AttributeUid, Column, Value
+from maia.sealing.associated import associated, description, frame_binding, nonce
+from maia.sealing.blocks import all_blocks
+from maia.sealing.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, column_to_seal, leaves_of, padded, parts_of
+from maia.sealing.frame_proof import BATCH_MAX, batch_of, columns_as_signed, commitment_of, frame_root
+from maia.types import SealingLevel
+from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Sealed, SealedColumn, SealMark
+
+__all__ = ["COUNTER_MAX", "BadBatch", "Draft", "KeyMissing", "Publication", "Sealer", "SealerWornOut"]
+
+COUNTER_MAX: Final = (1 << 48) - 1
+"""Seals of one instance: far fewer than AES-GCM bears under one key."""
+
+NOT_SIGNED: Final = bytes(64)
+
+
+class KeyMissing(Unavailable):
+    """A frame cannot be sealed: the key of one of its attributes is not held in this epoch."""
+
+    code = "SEALING-KEY-MISSING"
+
+
+class BadBatch(BadInput):
+    """No frames, or too many, were to be signed together."""
+
+    code = "SEALING-BATCH"
+
+
+class SealerWornOut(Unavailable):
+    """A process has sealed as much as its keys bear; the next one begins with other keys."""
+
+    code = "SEALING-WORN-OUT"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is said in the clear about a frame that is to be sealed.
+
+    `kept` numbers the rows in the publisher's frame, and is empty for all.
+    """
+
+    publisher: Principal
+    stream: bytes
+    sequence: int
+    published_at: int
+    rows: int
+    kept: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A sealed frame without its signature, and the hash that is to be signed."""
+
+    frame: Sealed
+    root: bytes
+
+
+class Sealer:
+    """What one process seals and signs with. It is never copied: two counters would be one nonce twice."""
+
+    __slots__ = ("_counter", "_instance", "_key", "_process", "_process_id", "_random")
+
+    def __init__(
+        self, key: SigningKey, *, random: Callable[[int], bytes], process_id: Callable[[], int]
+    ) -> None:
+        """Begin a new instance. `process_id` tells a fork from its parent."""
+        self._key = key
+        self._random = random
+        self._process_id = process_id
+        self._begin()
+
+    def _begin(self) -> None:
+        self._instance = self._random(INSTANCE_BYTES)
+        self._process = self._process_id()
+        self._counter = 0
+
+    @property
+    def principal(self) -> Principal:
+        """Return who signs."""
+        return self._key.principal
+
+    def next_mark(self) -> SealMark:
+        """Return a mark that no seal has had: the counter's next number, under this process's instance."""
+        if self._process != self._process_id():
+            # A child of the process that counted so far. It goes on under keys of its own.
+            self._begin()
+        if self._counter >= COUNTER_MAX:
+            raise SealerWornOut("this process has sealed as much as its keys bear")
+        self._counter += 1
+        return SealMark(self._instance, self._counter)
+
+    # -------------------------------------------------------- sealing
+
+    def seal(
+        self,
+        columns: Sequence[WireColumn],
+        about: Publication,
+        *,
+        keys: EpochKeys,
+        level: SealingLevel,
+        values: Mapping[AttributeUid, Column] | None = None,
+    ) -> Sealed:
+        """Return a frame sealed and signed; `values` are those of the columns, if they are known."""
+        return self.sign([self.draft(columns, about, keys=keys, level=level, values=values)])[0]
+
+    def draft(
+        self,
+        columns: Sequence[WireColumn],
+        about: Publication,
+        *,
+        keys: EpochKeys,
+        level: SealingLevel,
+        values: Mapping[AttributeUid, Column] | None = None,
+    ) -> Draft:
+        """Return a frame sealed, to be signed together with others."""
+        parts = parts_of(
+            [column_to_seal(one, _values(values, one.uid), about.rows) for one in columns], level=level
+        )
+        mark = self.next_mark()
+        frame = _skeleton(about, keys, level, signer=self.principal, mark=mark)
+        described = description(frame)
+        binding = frame_binding(described, mark, [])
+        frame.columns.extend(
+            [
+                SealedColumn(
+                    part.uid,
+                    sealed_part(part, binding, mark, keys),
+                    commitment(part, mark, keys, rows=about.rows),
+                )
+                for part in parts
+            ]
+        )
+        return Draft(frame, frame_root(described, columns_as_signed(frame.columns)))
+
+    def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
+        """Return drafts with one signature over all of them; each one alone is provable."""
+        if not 1 <= len(drafts) <= BATCH_MAX:
+            raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
+        root, paths = batch_of([draft.root for draft in drafts])
+        signature = self._key.sign(SignedKind.FRAME, root)
+        return [
+            replace(draft.frame, signature=signature, place=place, path=path)
+            for place, (draft, path) in enumerate(zip(drafts, paths, strict=True))
+        ]
+
+    def __repr__(self) -> str:
+        """Say who seals, and nothing of its keys."""
+        return f"Sealer(principal={self.principal})"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise TypeError("a sealer cannot be pickled or copied")
+
+
+def sealed_part(part: OpenPart, binding: bytes, mark: SealMark, keys: EpochKeys) -> bytes:
+    """Seal what is sealed as one under a mark, bound to its frame and its uid."""
+    cipher = cipher_for(keys, part.uid, mark)
+    return cipher.encrypt(nonce(mark), padded(part.content), associated(binding, part.uid))
+
+
+def commitment(part: OpenPart, mark: SealMark, keys: EpochKeys, *, rows: int) -> bytes:
+    """Return what the signer says of a part of a whole frame."""
+    salt = salting(cipher_for(keys, part.uid, mark), mark)
+    return commitment_of(leaves_of(part, salting=salt, blocks=all_blocks(rows), rows=rows))
+
+
+def cipher_for(keys: EpochKeys, uid: str, mark: SealMark) -> Cipher:
+    """Return the cipher under a mark for what has this uid (empty: all attributes); refuse to do without."""
+    cipher = keys.cipher(AttributeUid(uid) or None, mark.instance)
+    if cipher is None:
+        raise KeyMissing(f"the key of attribute `{uid or '*'}` is not held in epoch `{keys.epoch}`")
+    return cipher
+
+
+def salting(cipher: Cipher, origin: SealMark) -> bytes:
+    """Return what leaves are salted with: the readers' key of the signing process, and its counter."""
+    return cipher.salt + origin.counter.to_bytes(8, "big")
+
+
+def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[Value] | None:
+    found = known.get(AttributeUid(uid)) if known else None
+    return None if found is None else found.values
+
+
+def _skeleton(
+    about: Publication, keys: EpochKeys, level: SealingLevel, *, signer: Principal, mark: SealMark
+) -> Sealed:
+    return Sealed(
+        type_id=keys.type_id,
+        publisher=about.publisher.key,
+        signer=signer.key,
+        stream=about.stream,
+        sequence=about.sequence,
+        published_at=about.published_at,
+        level=LEVEL_NUMBERS[level],
+        epoch=keys.epoch,
+        rows=about.rows,
+        kept=list(about.kept),
+        origin=mark,
+        sealed_by=mark,
+        blocks=[],
+        columns=[],
+        signature=NOT_SIGNED,
+        place=0,
+        path=[],
+    )
