@@ -65,6 +65,12 @@ class Offers:
         offer.advertisements[advertisement] = baggage
         return is_first
 
+    def forget_all_but(self, hop: Hop, advertisement: Hashable) -> None:
+        """Remove all other advertisements of a hop, whose offer stands or is about to stand by this one."""
+        if hop in self._by_hop:
+            kept = self._by_hop[hop].advertisements
+            self._by_hop[hop].advertisements = {key: kept[key] for key in kept if key == advertisement}
+
     def remove(self, hop: Hop, advertisement: Hashable) -> bool:
         """Remove an advertisement, if it is there; say whether the hop has none left because of it."""
         offer = self._by_hop.get(hop)

@@ -14,13 +14,13 @@ what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from maia.errors import BadInput, ProtocolViolation, Unavailable
 from maia.events import AttributeUid, Event, Frame, Instant
 from maia.predicates import Predicate
+from maia.routing.book_limits import BookFull, BookLimits, TooMuchTold, UnknownHop
 from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellRenew, TellResync, TypeId, is_of_sealed
 from maia.routing.leases import Leases
 from maia.routing.links import Link
@@ -31,39 +31,7 @@ from maia.routing.type_book import TypeBook
 __all__ = ["BookFull", "BookLimits", "RoutingBook", "TooMuchTold", "UnknownHop"]
 
 _ADVERTISEMENT: Final = "offer"
-"""A neighbour has one offer per type, under this key."""
-
-
-class UnknownHop(BadInput):
-    """Something was heard from a neighbour whose link is not up."""
-
-    code = "INPUT-UNKNOWN-HOP"
-
-
-class TooMuchTold(ProtocolViolation):
-    """A neighbour told more than one neighbour may."""
-
-    code = "PROTOCOL-TOO-MUCH-TOLD"
-
-
-class BookFull(Unavailable):
-    """The broker's clients want more than the book may hold for them."""
-
-    code = "UNAVAILABLE-ROUTING-BOOK-FULL"
-
-
-@dataclass(frozen=True, slots=True)
-class BookLimits:
-    """How much one hop may say, and for how long it holds."""
-
-    lease_us: int = 60_000_000
-    told_by_neighbour_max: int = 500_000
-    local_entries_max: int = 1_000_000
-
-    @property
-    def renew_every_us(self) -> int:
-        """Return how often a neighbour hears that everything still stands: three times per lease."""
-        return self.lease_us // 3
+"""A neighbour has one offer per type, under this key unless it is told anew under another."""
 
 
 class RoutingBook:
@@ -187,15 +155,21 @@ class RoutingBook:
         return self._settled(type_id, tells)
 
     def heard_offer(
-        self, hop: Hop, type_id: TypeId, stands: bool, baggage: object, now: Instant
+        self,
+        hop: Hop,
+        type_id: TypeId,
+        stands: bool,
+        baggage: object,
+        now: Instant,
+        advertisement: Hashable = _ADVERTISEMENT,
     ) -> list[Tell]:
-        """Hear whether publications of a type may come from a neighbour."""
+        """Hear whether publications may come from a neighbour; under another key, its offer is passed on."""
         self._check_room(hop, 1 if stands else 0)
         book = self._book(type_id)
         if stands:
-            tells = book.hear_offer(hop, _ADVERTISEMENT, baggage, self._links)
+            tells = book.hear_offer(hop, advertisement, baggage, self._links)
         else:
-            tells = book.hear_no_offer(hop, _ADVERTISEMENT, self._links)
+            tells = book.hear_no_offer(hop, None, self._links)
         self._begin_lease(hop, now)
         return self._settled(type_id, tells)
 

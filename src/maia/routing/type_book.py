@@ -22,7 +22,7 @@ from typing import TypeAlias
 from maia.routing.comparing import digest_of_meaning, digest_on_the_link
 from maia.routing.crowd import Crowd
 from maia.routing.digests import mark_of_interest, mark_of_offer
-from maia.routing.hops import Entry, Hop, Tell, TypeId
+from maia.routing.hops import LOCAL, Entry, Hop, Tell, TypeId
 from maia.routing.interests import Group, Held, HopInterests
 from maia.routing.links import Link
 from maia.routing.offers import Offers
@@ -144,6 +144,8 @@ class TypeBook:
         if hop in self._offers and is_stale:
             return []
         link, mark = links.get(hop), mark_of_offer(self.type_id)
+        if hop != LOCAL:
+            self._offers.forget_all_but(hop, advertisement)  # a neighbour has one offer
         if self._offers.add(hop, advertisement, baggage, is_stale=is_stale) and link is not None:
             link.hear(mark, is_stale=is_stale)
         elif self._offers.is_stale(hop) and link is not None:
@@ -152,9 +154,9 @@ class TypeBook:
         return self.bring_up_to_date(links)
 
     def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
-        """Withdraw an offer of a hop; nothing happens if there is none."""
+        """Withdraw an advertisement of a hop, or the one that a neighbour has; it need not be there."""
         self._versions[hop] = next(self._numbers)
-        if self._offers.remove(hop, advertisement):
+        if hop != LOCAL or self._offers.remove(hop, advertisement):
             self._withdraw_offer(hop, links)
         return self.bring_up_to_date(links)
 

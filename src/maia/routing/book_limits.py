@@ -1,0 +1,41 @@
+"""How much may be said to the routing book, and what is said if it is too much?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maia.errors import BadInput, ProtocolViolation, Unavailable
+
+__all__ = ["BookFull", "BookLimits", "TooMuchTold", "UnknownHop"]
+
+
+class UnknownHop(BadInput):
+    """Something was heard from a neighbour whose link is not up."""
+
+    code = "INPUT-UNKNOWN-HOP"
+
+
+class TooMuchTold(ProtocolViolation):
+    """A neighbour told more than one neighbour may."""
+
+    code = "PROTOCOL-TOO-MUCH-TOLD"
+
+
+class BookFull(Unavailable):
+    """The broker's clients want more than the book may hold for them."""
+
+    code = "UNAVAILABLE-ROUTING-BOOK-FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class BookLimits:
+    """How much one hop may say, and for how long it holds."""
+
+    lease_us: int = 60_000_000
+    told_by_neighbour_max: int = 500_000
+    local_entries_max: int = 1_000_000
+
+    @property
+    def renew_every_us(self) -> int:
+        """Return how often a neighbour hears that everything still stands: three times per lease."""
+        return self.lease_us // 3
