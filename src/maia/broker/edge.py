@@ -19,11 +19,13 @@ from maia.credentials import (
     Principal,
     ResourceName,
     SignedCertificate,
+    Validity,
     VerificationCache,
     certificate_from_bytes,
+    steady_period,
 )
 from maia.errors import MaiaError
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import Instant
 from maia.policy import NO_FACTS, Evidence, Permit, Request, decide, gather_evidence
 from maia.wire.effects import Count, Effect, Note
 
@@ -37,8 +39,7 @@ class _Found(NamedTuple):
 
     pool: tuple[SignedCertificate, ...]
     evidence: Evidence
-    since: int
-    until: int
+    steady: Validity
 
 
 class Edge:
@@ -80,7 +81,7 @@ class Edge:
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
         asked = (request.principal, request.action, request.resource, id(pool))
         known = self._found.get(asked)
-        if known is not None and known.since <= now <= known.until:
+        if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
             return known.evidence
         evidence = gather_evidence(
@@ -91,7 +92,8 @@ class Edge:
             cache=self._certificates,
             constitutions=self._settings.constitutions,
         )
-        self._found[asked] = _Found(pool, evidence, *_steady_period(pool, now))
+        steady = steady_period((signed.certificate.validity for signed in pool), now)
+        self._found[asked] = _Found(pool, evidence, steady)
         if len(self._found) > _POOLS_MAX:
             self._found.popitem(last=False)
         return evidence
@@ -114,19 +116,6 @@ class Edge:
     def still(self, right: Right, now: Instant) -> Right:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
         return right if self.holds(right, now) else self.decide(right.request, right.pool, now)
-
-
-def _steady_period(pool: tuple[SignedCertificate, ...], now: Instant) -> tuple[int, int]:
-    """Return the longest period around `now` in which the same certificates of the pool are valid."""
-    since, until = INSTANT_MIN, INSTANT_MAX
-    for signed in pool:
-        validity = signed.certificate.validity
-        starts, ends = validity.not_before, validity.not_after
-        if starts is not None:
-            since, until = (max(since, starts), until) if starts <= now else (since, min(until, starts - 1))
-        if ends is not None:
-            since, until = (since, min(until, ends)) if now <= ends else (max(since, ends + 1), until)
-    return since, until
 
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:

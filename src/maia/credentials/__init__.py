@@ -115,7 +115,7 @@ from maia.credentials.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity import UNBOUNDED, Validity, steady_period
 
 __all__ = [
     "ALL_ACTIONS",
@@ -226,6 +226,7 @@ __all__ = [
     "same_secret",
     "sign_change",
     "signed_kind",
+    "steady_period",
     "verify_chain",
     "verify_constitution",
     "verify_signature",

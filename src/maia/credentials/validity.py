@@ -7,11 +7,12 @@ default); whoever means "for ever" writes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from maia.events import Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 
-__all__ = ["UNBOUNDED", "Validity"]
+__all__ = ["UNBOUNDED", "Validity", "steady_period"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,18 @@ class Validity:
 
 UNBOUNDED = Validity(None, None)
 """For ever, in both directions; a certificate must say so in as many words."""
+
+
+def steady_period(validities: Iterable[Validity], at: Instant) -> Validity:
+    """Return the longest period around `at` in which none of these begins or ends.
+
+    What was found out at one moment of it from the certificates alone holds at all the others.
+    """
+    since, until = INSTANT_MIN, INSTANT_MAX
+    for validity in validities:
+        starts, ends = validity.not_before, validity.not_after
+        if starts is not None:
+            since, until = (max(since, starts), until) if starts <= at else (since, min(until, starts - 1))
+        if ends is not None:
+            since, until = (since, min(until, ends)) if at <= ends else (max(since, ends + 1), until)
+    return Validity(Instant(since), Instant(until))

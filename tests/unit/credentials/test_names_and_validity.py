@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.credentials import UNBOUNDED, BadName, NetworkName, TopicName, TypeName, Validity
+from maia.credentials import UNBOUNDED, BadName, NetworkName, TopicName, TypeName, Validity, steady_period
 from maia.credentials.names import NAME_MAX
 from maia.events import Instant
 from support.certificates import KEYS, VERSION
@@ -62,3 +62,16 @@ def test_an_empty_period_contains_no_moment(validity):
 def test_both_ends_are_included():
     validity = Validity(Instant(1), Instant(3))
     assert [moment for moment in range(6) if validity.contains(Instant(moment))] == [1, 2, 3]
+
+
+@given(st.lists(VALIDITIES, max_size=4), st.sampled_from(EVERY_MOMENT))
+def test_nothing_begins_or_ends_in_a_steady_period_and_it_is_the_longest(validities, at):
+    steady = steady_period(validities, at)
+    at_the_time = [validity.contains(at) for validity in validities]
+    same = [[one.contains(moment) for one in validities] == at_the_time for moment in EVERY_MOMENT]
+    inside = [steady.contains(moment) for moment in EVERY_MOMENT]
+    assert steady.contains(at)
+    assert all(is_same for is_same, is_inside in zip(same, inside, strict=True) if is_inside)
+    bounds = {bound for one in validities for bound in (one.not_before, one.not_after)} - {None}
+    for edge in (steady.not_before, Instant(steady.not_after + 1) if steady.not_after < 99 else None):
+        assert edge is None or edge < -1 or edge in bounds or Instant(edge - 1) in bounds
