@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NoReturn, Self
+from typing import ClassVar, Final, NamedTuple, NoReturn, Self
 
 from maia.errors import BadInput
 from maia.sealing import node_secrets
@@ -74,12 +74,11 @@ class GroupFull(BadInput):
     code = "SEALING-GROUP-FULL"
 
 
-@dataclass(frozen=True, slots=True)
-class SlotChange:
+class SlotChange(NamedTuple):
     """Which slots of a tree were freed and filled in one change; one slot may be both."""
 
-    vacated: tuple[int, ...]
-    placed: tuple[int, ...]
+    vacated: list[int]
+    placed: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +149,13 @@ class KeyTree(ABC):
         """Change the members and the secret in one broadcast. Who leaves and joins at once begins anew."""
         joining, leaving = tuple(joins), tuple(leaves)
         self._check(joining, leaving)
-        change = SlotChange(
-            vacated=tuple(map(self._slots.vacate, leaving)), placed=tuple(map(self._slots.place, joining))
-        )
+        vacated = [self._slots.vacate(member) for member in leaving]
+        placed = [self._slots.place(member) for member in joining]
         message = RekeyWriter(
             self.scheme, group=self._group, version=self._version + 1, nonce=self._random(NONCE_BYTES)
         )
         gone: list[int] = []
-        root = self._renew(change, message, gone)
+        root = self._renew(SlotChange(vacated, placed), message, gone)
         self._slots.shrink()
         previous = self._confirmation
         self._adopt(self._version + 1, root)
@@ -198,12 +196,14 @@ class KeyTree(ABC):
         seated, left = self._slots.members, set(leaving)
         if len(set(joining)) < len(joining) or len(left) < len(leaving):
             raise BadMember("somebody joins or leaves a group twice in one change")
-        if not all(member in seated for member in leaving):
-            raise BadMember("somebody leaves a group without being in it")
-        if any(member in seated and member not in left for member in joining):
-            raise BadMember("somebody joins a group and is in it already")
-        if not all(0 < len(member) <= MEMBER_BYTES_MAX for member in joining):
-            raise BadMember(f"a member of a group is named by 1 to {MEMBER_BYTES_MAX} bytes")
+        for member in leaving:
+            if member not in seated:
+                raise BadMember("somebody leaves a group without being in it")
+        for member in joining:
+            if member in seated and member not in left:
+                raise BadMember("somebody joins a group and is in it already")
+            if not 0 < len(member) <= MEMBER_BYTES_MAX:
+                raise BadMember(f"a member of a group is named by 1 to {MEMBER_BYTES_MAX} bytes")
         if len(seated) - len(leaving) + len(joining) > MEMBERS_MAX:
             raise GroupFull(f"a group has at most {MEMBERS_MAX} members")
 
@@ -290,7 +290,7 @@ class TreeMember(ABC):
 
     def _opened(self, entry: Entry, key: bytes | None, rekey: Rekey) -> bytes:
         bound_to = rekey_binding(self.scheme, self._group, rekey.version) + entry.pair
-        opened = key and node_secrets.unwrap(key, nonce=rekey.nonce, wrapped=entry.wrapped, bound_to=bound_to)
+        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, bound_to)
         if not opened:
             raise PathNeeded(
                 f"change {rekey.version} of a key group cannot be opened with the keys held here"

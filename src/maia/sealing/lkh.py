@@ -40,10 +40,14 @@ class LkhTree(KeyTree):
 
     def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
         touched = self._renewed_leaves(change)
-        for level in range(1, self._slots.height + 1):
+        level = 0
+        while len(touched) > 1:
+            level += 1
             above = sorted({index >> 1 for index in touched})
             touched = {index: self._renewed(level, index, touched, message, gone) for index in above}
-        return self._renewed_root(touched.get(0, _SAME), message)
+        for index, below in touched.items():
+            return self._renewed_root(self._climbed(level, index, below, message, gone), message)
+        return self._renewed_root(_SAME, message)
 
     def _renewed_leaves(self, change: SlotChange) -> dict[int, _Below]:
         touched: dict[int, _Below] = {}
@@ -76,9 +80,38 @@ class LkhTree(KeyTree):
         self._secrets[node], following = node_secrets.step(path_secret)
         return follows[0] or _RENEWED, following
 
+    def _climbed(
+        self, level: int, index: int, below: _Below, message: RekeyWriter, gone: list[int]
+    ) -> _Below:
+        """Renew the places above the only one with changes. Most changes are this loop alone."""
+        slots, secrets, (state, path_secret) = self._slots, self._secrets, below
+        for lower in range(level, slots.height):
+            own, beside, taken = index, index ^ 1, slots.counts(lower)
+            index >>= 1
+            node = lower + 1 << 24 | index
+            if not (taken[own] and taken[beside]):
+                if secrets.pop(node, None) is not None:
+                    gone.append(node)
+                state = state if taken[own] else _UNTOUCHED
+            elif state == _UNTOUCHED:
+                path_secret = self._random(NODE_SECRET_BYTES)
+                self._tell(node, path_secret, [slots.top(lower, own), slots.top(lower, beside)], message)
+                secrets[node], path_secret = node_secrets.step(path_secret)
+                state = _RENEWED
+            else:
+                under = lower << 24 | beside
+                key = secrets.get(under)
+                if key is None:
+                    under = slots.top(lower, beside)
+                    key = secrets[under]
+                message.add(node, under, key, path_secret)
+                secrets[node], path_secret = node_secrets.step(path_secret)
+                state = _RENEWED
+        return state, path_secret
+
     def _tell(self, node: int, path_secret: bytes, unders: list[int], message: RekeyWriter) -> None:
         for under in sorted(unders):
-            message.add(node, under=under, key=self._secrets[under], content=path_secret)
+            message.add(node, under, self._secrets[under], path_secret)
 
     def _renewed_root(self, below: _Below, message: RekeyWriter) -> bytes:
         state, path_secret = below
@@ -86,7 +119,7 @@ class LkhTree(KeyTree):
             path_secret = self._random(NODE_SECRET_BYTES)
             if len(self._slots):
                 top = self._slots.top(self._slots.height, 0)
-                message.add(ROOT, under=top, key=self._secrets[top], content=path_secret)
+                message.add(ROOT, top, self._secrets[top], path_secret)
         root, _ = node_secrets.step(path_secret)
         return root
 

@@ -3,8 +3,9 @@
 Both kinds of tree build on these few functions, on the manager's side and on
 the members', and on nothing else: what a coalition can work out from messages
 is what these functions let it work out, and the tests watch exactly them.
-Keyed BLAKE2b leads from secret to secret, AES-256-GCM carries. Callers go
-through the module, `node_secrets.wrap(...)`, so that a test can listen.
+Keyed BLAKE2b leads from secret to secret, AES-256-CCM carries: every key wraps
+one secret, and CCM is the cipher whose keys take the least to set up. Callers
+go through the module, `node_secrets.wrap(...)`, so that a test can listen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hashlib import blake2b
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 __all__ = [
     "CONFIRMATION_BYTES",
@@ -79,14 +80,14 @@ def confirmation(root: bytes, group: bytes, version: int) -> bytes:
     return blake2b(said, key=root, digest_size=CONFIRMATION_BYTES).digest()
 
 
-def wrap(key: bytes, *, nonce: bytes, content: bytes, bound_to: bytes) -> bytes:
+def wrap(key: bytes, nonce: bytes, content: bytes, bound_to: bytes) -> bytes:
     """Return `content` for those who know `key`. A nonce serves one key once."""
-    return AESGCM(key).encrypt(nonce, content, bound_to)
+    return AESCCM(key).encrypt(nonce, content, bound_to)
 
 
-def unwrap(key: bytes, *, nonce: bytes, wrapped: bytes, bound_to: bytes) -> bytes | None:
+def unwrap(key: bytes, nonce: bytes, wrapped: bytes, bound_to: bytes) -> bytes | None:
     """Return what `wrap` was given, or None where key, nonce or binding are others."""
     try:
-        return AESGCM(key).decrypt(nonce, wrapped, bound_to)
+        return AESCCM(key).decrypt(nonce, wrapped, bound_to)
     except InvalidTag:
         return None

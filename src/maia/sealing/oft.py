@@ -67,7 +67,7 @@ class OftTree(KeyTree):
         for slot in sorted(renewed - joined):
             old, self._secrets[slot] = self._secrets[slot], self._random(NODE_SECRET_BYTES)
             key = node_secrets.wrapping_key(old)
-            message.add(slot, under=slot, key=key, content=self._secrets[slot])
+            message.add(slot, slot, key, self._secrets[slot])
 
     def _places_above(self, slot: int) -> Iterator[tuple[int, int]]:
         for level in range(self._slots.height + 1):
@@ -105,7 +105,7 @@ class OftTree(KeyTree):
         ]
         for under, beside in sorted(news):
             key = node_secrets.wrapping_key(self._secrets[under])
-            message.add(node, under=under, key=key, content=beside)
+            message.add(node, under, key, beside)
         self._secrets[node] = node_secrets.mixed(left=left, right=right)
 
     def _all_told(self, level: int, index: int, told: set[int]) -> bool:

@@ -139,19 +139,19 @@ def rekey_binding(scheme: Scheme, group: bytes, version: int) -> bytes:
 class RekeyWriter:
     """A rekey in the making. Entries are added from the leaves up; a key wraps at most one of them."""
 
-    __slots__ = ("_bound_to", "_entries", "_nonce", "_scheme", "version")
+    __slots__ = ("_bound_to", "_nonce", "_parts", "_scheme", "version")
 
     def __init__(self, scheme: Scheme, *, group: bytes, version: int, nonce: bytes) -> None:
         """Begin the rekey that leads to `version`. The nonce is random: a restored manager has no counter."""
         self._scheme, self.version, self._nonce = scheme, version, nonce
         self._bound_to = rekey_binding(scheme, group, version)
-        self._entries: list[bytes] = []
+        self._parts: list[bytes] = []
 
-    def add(self, node: int, *, under: int, key: bytes, content: bytes) -> None:
+    def add(self, node: int, under: int, key: bytes, content: bytes) -> None:
         """Send `content`, which belongs to `node`, to everybody below `under`, who know `key`."""
         pair = _PAIR.pack(node, under)
-        wrapped = node_secrets.wrap(key, nonce=self._nonce, content=content, bound_to=self._bound_to + pair)
-        self._entries.append(pair + wrapped)
+        self._parts.append(pair)
+        self._parts.append(node_secrets.wrap(key, self._nonce, content, self._bound_to + pair))
 
     def finish(self, *, gone: Iterable[int], previous: bytes, confirmation: bytes) -> bytes:
         """Return the message."""
@@ -164,9 +164,9 @@ class RekeyWriter:
             confirmation,
             self._nonce,
             len(nodes),
-            len(self._entries),
+            len(self._parts) // 2,
         )
-        return b"".join([head, *nodes, *self._entries])
+        return b"".join([head, *nodes, *self._parts])
 
 
 def read_rekey(data: bytes) -> Rekey:

@@ -73,6 +73,8 @@ class Slots:
 
     def shrink(self) -> None:
         """Halve the tree while its members fit a quarter of it and the upper half is empty."""
+        if len(self._slots) > self.capacity // 4:
+            return
         halved = False
         while self.height and not self._counts[-2][1] and len(self._slots) <= self.capacity // 4:
             self._counts.pop()
