@@ -34,7 +34,7 @@ from maia.predicates.admitted_rows import admitted_rows, is_quickly_read
 from maia.routing.matching import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
-from maia.wire.codec import encode
+from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Column as WireColumn
@@ -196,7 +196,7 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
 
 def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]]) -> Iterator[Effect]:
     """Yield the same bytes to everybody, but for the references at their start."""
-    whole = encode(
+    whole = encode_known(
         Deliver(
             [],
             transit.publisher.key,

@@ -18,7 +18,7 @@ from maia.broker.subscription import look_at_entry
 from maia.broker.transit import Transit, from_carried, written_as
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
-from maia.wire.codec import encode
+from maia.wire.codec import encode_known
 from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Publish, Published
@@ -110,4 +110,4 @@ def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shap
 
 
 def _published(link: Link, message: Publish, *, refused: int) -> Effect:
-    return Send(link.id, encode(Published(message.ref, message.sequence, refused)))
+    return Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))

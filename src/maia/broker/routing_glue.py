@@ -24,7 +24,7 @@ from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.routing.hops import LOCAL, Entry, Tell, TellRenew
-from maia.wire.codec import encode
+from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.filters import FilterTooLong, filter_to_bytes
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
@@ -100,7 +100,7 @@ def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> l
         link, same = routes.link_to(node), tuple(rows)
         if link is not None:
             if same not in ready:
-                ready[same] = encode(transit.cut(rows).as_carried())
+                ready[same] = encode_known(transit.cut(rows).as_carried())
             effects.append(Send(link, ready[same]))
     return effects
 

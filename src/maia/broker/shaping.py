@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Column, Frame, kind_of
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
@@ -41,14 +42,19 @@ class Shaper:
 
     def shape(self, frame: Frame) -> Shaped:
         """Return the frame as its publisher may send it; rows are refused, never mended."""
-        columns = {uid: column for uid, column in frame.columns.items() if shows(self.window, uid)}
-        for uid, one in self.forced.items():
-            columns[uid] = Column(one.kind, one.values * frame.rows)
-        written = Frame(frame.rows, columns)
+        written = self._written(frame)
         rows = self._passing(written)
         if len(rows) == frame.rows:
             return Shaped(written, rows, refused=0)
         return Shaped(written.take(rows), rows, refused=frame.rows - len(rows))
+
+    def _written(self, frame: Frame) -> Frame:
+        if not self.forced and self.window.attributes is ALL_ATTRIBUTES:
+            return frame
+        columns = {uid: column for uid, column in frame.columns.items() if shows(self.window, uid)}
+        for uid, one in self.forced.items():
+            columns[uid] = Column(one.kind, one.values * frame.rows)
+        return Frame(frame.rows, columns)
 
     def _passing(self, written: Frame) -> Sequence[int]:
         test = self.test

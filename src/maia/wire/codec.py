@@ -16,9 +16,29 @@ import msgspec
 
 from maia.errors import ProtocolViolation
 from maia.wire.framing import MESSAGE_BYTES_MAX, MessageTooLarge
-from maia.wire.messages import NOT_FOR_SCREENS, TEXT_MAX, Bye, Ended, Failed, Message, Welcome
+from maia.wire.messages import (
+    NOT_FOR_SCREENS,
+    TEXT_MAX,
+    Bye,
+    Carried,
+    Deliver,
+    Ended,
+    Failed,
+    Message,
+    Published,
+    Welcome,
+)
 
-__all__ = ["AnotherForm", "BadMessage", "Unsendable", "decode", "encode", "is_welcome", "sendable_text"]
+__all__ = [
+    "AnotherForm",
+    "BadMessage",
+    "Unsendable",
+    "decode",
+    "encode",
+    "encode_known",
+    "is_welcome",
+    "sendable_text",
+]
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
@@ -54,6 +74,18 @@ def encode(message: Message) -> bytes:
         _DECODER.decode(data)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as problem:
         raise Unsendable(f"a `{type(message).__name__}` cannot be sent: {problem}") from problem
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise Unsendable(f"a `{type(message).__name__}` of {len(data)} bytes is too long to be sent")
+    return data
+
+
+def encode_known(message: Carried | Deliver | Published) -> bytes:
+    """Return the bytes of a message all of whose parts were read from messages or counted here.
+
+    These go out with every frame, and cannot hold what `decode` would refuse;
+    `encode` would read them again to be sure.
+    """
+    data = _ENCODER.encode(message)
     if len(data) > MESSAGE_BYTES_MAX:
         raise Unsendable(f"a `{type(message).__name__}` of {len(data)} bytes is too long to be sent")
     return data

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
+from operator import attrgetter
 from typing import Annotated, Final, cast
 
 import msgspec
@@ -95,6 +97,9 @@ _DECODERS: Final[dict[Kind, msgspec.msgpack.Decoder[tuple[Value, ...]]]] = {
 _NIL: Final = b"\xc0"
 _MINUS_ZERO: Final = b"\xcb\x80" + bytes(7)
 _REMEMBERED_UIDS: Final = 8192
+_REMEMBERED_LAYOUTS: Final = 512
+_LAYOUT_COLUMNS_MAX: Final = 64
+"""A frame with more columns than this is read one column at a time."""
 
 
 class BadColumn(ProtocolViolation):
@@ -183,20 +188,16 @@ def _array_header(rows: int) -> bytes:
 
 def _may_hold_odd_values(kind: Kind, values: Sequence[Value], data: bytes) -> bool:
     """Say whether a column must be gone through value by value; a cautious yes costs only time."""
-    match kind:
-        case Kind.STRING:
-            # The length of a long string may have a zero byte too; the count of rows is left out.
-            start = len(_array_header(len(values)))
-            return data.find(b"\0", start) >= 0 or len(data) > STRING_BYTES_MAX
-        case Kind.BYTES:
-            return len(data) > STRING_BYTES_MAX
-        case Kind.FLOAT:
-            # A sum is finite only if every term is. Zeros drop out with the nulls.
-            # The classes were checked, which the type of a column cannot say.
-            total = sum(filter(None, cast("Sequence[float | None]", values)))
-            return not math.isfinite(total) or _MINUS_ZERO in data
-        case _:
-            return False
+    if kind is Kind.STRING:
+        # The length of a long string may have a zero byte too; the count of rows is left out.
+        start = len(_array_header(len(values)))
+        return data.find(b"\0", start) >= 0 or len(data) > STRING_BYTES_MAX
+    if kind is Kind.FLOAT:
+        # A sum is finite only if every term is. Zeros drop out with the nulls.
+        # The classes were checked, which the type of a column cannot say.
+        total = sum(filter(None, cast("Sequence[float | None]", values)))
+        return not math.isfinite(total) or _MINUS_ZERO in data
+    return kind is Kind.BYTES and len(data) > STRING_BYTES_MAX
 
 
 def _largest(values: Sequence[Value]) -> int:
@@ -256,6 +257,17 @@ def columns_to_frame(
     `only`, the other columns are left out and not decoded; their bytes may be
     anything, so they must not be passed on as checked.
     """
+    if only is None and 0 < len(columns) <= _LAYOUT_COLUMNS_MAX and 0 < rows * len(columns) <= VALUES_MAX:
+        frame = _read_at_once(columns, rows, kinds)
+        if frame is not None:
+            return frame
+    return _read_one_by_one(columns, rows, kinds, only)
+
+
+def _read_one_by_one(
+    columns: Sequence[WireColumn], rows: int, kinds: Kinds | None, only: Collection[AttributeUid] | None
+) -> Frame:
+    """Read each column by itself, and say of the first that is wrong what is."""
     found = kinds_of_columns(columns)
     if kinds is not None:
         _check_kinds(found, kinds)
@@ -300,6 +312,102 @@ def _check_values(rows: int, columns: int) -> None:
         raise BadColumns(f"a frame of {rows} rows is outside 0 to {ROWS_MAX}")
     if rows * columns > VALUES_MAX:
         raise TooManyValues(f"{rows} rows of {columns} columns are more than the {VALUES_MAX} values allowed")
+
+
+# ------------------------------------------------------------ all columns of a frame at once
+#
+# Frames of one type have the same columns, most of the time. What there is to check of their names and
+# kinds is checked once for such a layout, and then all columns are one array of arrays to the decoder.
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of some frames: uids that stand once, in their order, with their kinds."""
+
+    kinds: dict[AttributeUid, Kind]
+    header: bytes
+    decoder: msgspec.msgpack.Decoder[tuple[tuple[Value, ...], ...]]
+    moments: tuple[int, ...]
+    """Which columns are of TIMESTAMP."""
+    texts: tuple[int, ...]
+    """Which columns are of STRING."""
+    perhaps_odd: tuple[tuple[int, Kind], ...]
+    """Which other columns can hold values that decode and are none."""
+
+
+_uid_and_kind: Final = attrgetter("uid", "kind")
+
+
+def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None) -> Frame | None:
+    """Return the frame if every column is beyond doubt what it should be; None says: look closer."""
+    layout = _layout_of(tuple(map(_uid_and_kind, columns)))
+    if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
+        return None
+    data = [column.data for column in columns]
+    try:
+        decoded = layout.decoder.decode(layout.header + b"".join(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    # Each column by itself has its one form: what one column lacks, no other may have lent it.
+    if list(map(_ENCODER.encode, decoded)) != data or {rows} != set(map(len, decoded)):
+        return None
+    try:
+        _refuse_odd_columns(layout, decoded, data, rows)
+    except BadColumn:
+        return None
+    if layout.moments:
+        decoded = _with_instants(decoded, data, layout.moments)
+    return Frame(rows, dict(zip(layout.kinds, map(Column, layout.kinds.values(), decoded), strict=True)))
+
+
+def _refuse_odd_columns(
+    layout: _Layout, decoded: tuple[tuple[Value, ...], ...], data: list[bytes], rows: int
+) -> None:
+    if layout.texts:
+        # One look at all texts; the count of rows may have a zero byte of its own, and is left out.
+        start = len(_array_header(rows))
+        texts = [data[at][start:] for at in layout.texts]
+        if b"\0" in b"".join(texts) or len(max(texts, key=len)) > STRING_BYTES_MAX - start:
+            for at in layout.texts:
+                _refuse_odd_values(Kind.STRING, decoded[at], data[at])
+    for at, kind in layout.perhaps_odd:
+        if _may_hold_odd_values(kind, decoded[at], data[at]):
+            _refuse_odd_values(kind, decoded[at], data[at])
+
+
+def _with_instants(
+    decoded: tuple[tuple[Value, ...], ...], data: list[bytes], moments: tuple[int, ...]
+) -> tuple[tuple[Value, ...], ...]:
+    changed = list(decoded)
+    for at in moments:
+        changed[at] = _as_instants(decoded[at], data[at])
+    return tuple(changed)
+
+
+@lru_cache(maxsize=_REMEMBERED_LAYOUTS)
+def _layout_of(columns: tuple[tuple[str, int], ...]) -> _Layout | None:
+    """Return the layout of columns given by uid and number of kind; None if there is none such."""
+    try:
+        kinds = {_checked_uid(uid): kind_from_number(number) for uid, number in columns}
+    except BadColumns:
+        return None
+    if len(kinds) != len(columns):
+        return None
+    return _Layout(
+        kinds,
+        _array_header(len(kinds)),
+        _decoder_of(tuple(kinds.values())),
+        tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.TIMESTAMP),
+        tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.STRING),
+        tuple((at, kind) for at, kind in enumerate(kinds.values()) if kind in {Kind.BYTES, Kind.FLOAT}),
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED_LAYOUTS)
+def _decoder_of(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[Value, ...], ...]]:
+    # A type made at run time, which no type checker can follow.
+    whole = tuple[tuple(_DECODERS[kind].type for kind in kinds)]  # type: ignore[misc,valid-type]
+    return msgspec.msgpack.Decoder(whole)
 
 
 @lru_cache(maxsize=_REMEMBERED_UIDS)

@@ -1,0 +1,92 @@
+"""Reading all columns of a frame at once refuses and returns what reading them one by one does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from maia.errors import MaiaError
+from maia.events import Instant, Kind
+from maia.wire.columns import _read_one_by_one, columns_to_frame, encode_column, kind_to_number
+from maia.wire.messages import Column
+
+pytestmark = pytest.mark.laws
+
+VALUES = {
+    Kind.STRING: st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40),
+    Kind.INT: st.integers(-(2**63), 2**63 - 1),
+    Kind.FLOAT: st.floats(allow_nan=False, allow_infinity=False).map(lambda value: value + 0.0),
+    Kind.BOOL: st.booleans(),
+    Kind.TIMESTAMP: st.integers(-(10**15), 10**15).map(Instant),
+    Kind.BYTES: st.binary(max_size=40),
+}
+
+
+@st.composite
+def columns(draw) -> tuple[int, list[Column]]:
+    rows = draw(st.sampled_from([1, 2, 3, 15, 16, 17]))
+    kinds = draw(st.lists(st.sampled_from(list(Kind)), min_size=1, max_size=5))
+    return rows, [
+        Column(
+            f"uid-{draw(st.integers(0, 9))}",
+            kind_to_number(kind),
+            encode_column(kind, draw(st.lists(st.none() | VALUES[kind], min_size=rows, max_size=rows))),
+        )
+        for kind in kinds
+    ]
+
+
+def _outcome(read, columns: list[Column], rows: int) -> object:
+    try:
+        frame = read(columns, rows)
+    except MaiaError as problem:
+        return type(problem), problem.message
+    return {
+        uid: (column.kind, [*map(type, column.values)], column.values)
+        for uid, column in frame.columns.items()
+    }
+
+
+def _read_slowly(columns: list[Column], rows: int):
+    return _read_one_by_one(columns, rows, None, None)
+
+
+@given(columns())
+def test_good_columns_are_read_alike(given_columns):
+    rows, some = given_columns
+    assert _outcome(columns_to_frame, some, rows) == _outcome(_read_slowly, some, rows)
+
+
+@given(columns(), st.data())
+def test_damaged_columns_are_read_alike(given_columns, data):
+    rows, some = given_columns
+    at = data.draw(st.integers(0, len(some) - 1))
+    column = some[at]
+    place = data.draw(st.integers(0, len(column.data) - 1))
+    cut = data.draw(st.integers(0, 3))
+    put = data.draw(st.binary(max_size=3))
+    some[at] = Column(column.uid, column.kind, column.data[:place] + put + column.data[place + cut :])
+    assert _outcome(columns_to_frame, some, rows) == _outcome(_read_slowly, some, rows)
+
+
+# The same bytes cut at another place: one column lacks what the next one has too much of.
+@given(st.integers(0, 6), st.sampled_from([1, 6]))
+@example(3, 1)
+@example(3, 6)
+def test_bytes_that_move_from_one_column_to_the_next_are_refused(place, number):
+    kind = Kind.STRING if number == 1 else Kind.BYTES
+    value = "ab" if kind is Kind.STRING else b"\x91\x91"
+    whole = encode_column(kind, (value,)) + encode_column(kind, (value,))
+    some = [Column("uid-1", number, whole[:place]), Column("uid-2", number, whole[place:])]
+    half = len(whole) // 2
+    outcome = _outcome(columns_to_frame, some, 1)
+    assert isinstance(outcome, dict) is (place == half)
+    assert outcome == _outcome(_read_slowly, some, 1)
+
+
+def test_a_text_that_lends_the_first_byte_of_the_next_column_is_refused():
+    # The first text ends in the middle of a character, which the next column's header would complete.
+    lacking = Column("uid-1", 1, b"\x91\xa2\xc2")
+    lending = Column("uid-2", 1, b"\x91\x91\xa1x")
+    assert not isinstance(_outcome(columns_to_frame, [lacking, lending], 1), dict)
