@@ -285,7 +285,7 @@ class EpochChain:
         if self._head is None:
             return self.start_at(signed)
         if statement.number <= self.number:
-            raise EpochForked(f"epoch {statement.number} comes after epoch {self.number}")
+            return None  # older than anything that is held: no use to anybody
         if statement.number > self.number + 1:
             raise EpochGap(f"epoch {statement.number} was announced, and {self.number} is the last one held")
         self._check_next(statement, self._head)

@@ -28,7 +28,7 @@ from maia.policy.view import shows
 from maia.sealing.groups import GroupId
 from maia.types import SealingLevel, VerifiedType
 
-__all__ = ["VERSIONS_MAX", "Claim", "Grounds", "Standing", "TooManyVersions", "held_since", "standing"]
+__all__ = ["VERSIONS_MAX", "Claim", "Grounds", "RightHistory", "Standing", "TooManyVersions", "standing"]
 
 VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
@@ -97,24 +97,34 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
     )
 
 
-def held_since(claim: Claim, grounds: Grounds, *, group: GroupId, moment: Instant, now: Instant) -> bool:
-    """Say whether a group was open at every moment from `moment` to `now`."""
-    for found in _back_from(claim, grounds, now):
-        if group not in found.groups:
-            return False
-        if found.since <= moment:
-            return True
-    return False  # too many steps: a refresh too many harms nobody
+class RightHistory:
+    """What a claim opens now, and has opened before; worked out backwards, as far as somebody asks."""
 
+    __slots__ = ("_claim", "_found", "_grounds", "at", "now")
 
-def _back_from(claim: Claim, grounds: Grounds, now: Instant) -> Iterator[Standing]:
-    at = now
-    for _ in range(_STEPS_MAX):
-        found = standing(claim, grounds, at)
-        yield found
-        if found.since <= INSTANT_MIN:
-            return
-        at = Instant(found.since - 1)
+    def __init__(self, claim: Claim, grounds: Grounds, now: Instant) -> None:
+        """Begin with what is open at `now`."""
+        self._claim, self._grounds, self.at = claim, grounds, now
+        self._found = [standing(claim, grounds, now)]
+        self.now: Standing = self._found[0]
+
+    def held_since(self, group: GroupId, moment: Instant) -> bool:
+        """Say whether a group was open at every moment from `moment` on."""
+        for found in self._backwards():
+            if group not in found.groups:
+                return False
+            if found.since <= moment:
+                return True
+        return False  # too many steps: a refresh too many harms nobody
+
+    def _backwards(self) -> Iterator[Standing]:
+        for step in range(_STEPS_MAX):
+            if step == len(self._found):
+                since = self._found[-1].since
+                if since <= INSTANT_MIN:
+                    return
+                self._found.append(standing(self._claim, self._grounds, Instant(since - 1)))
+            yield self._found[step]
 
 
 def _opened(

@@ -1,0 +1,541 @@
+"""Who is in the key groups of one type, and which epoch do they share?
+
+The manager of a type asks its `GroupManager`: somebody joins, leaves, is put
+out, or time passes, and what comes back is what members have to be told.
+Everybody's right is the policy kernel's answer to the certificates shown
+(`membership.py`), and a new key is made when, and only when, somebody would
+otherwise read what it has no right to (`refresh.py`). All groups of a type
+share one sequence of epochs, each signed and bound to the one before.
+
+    manager.join(claim, head, now)   -> [NewEpoch(...), Delivery(...)]
+    manager.tick(now)                -> [NewEpoch(...), ShutOut(...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.errors import Refusal, Unavailable
+from maia.events import INSTANT_MAX, Instant
+from maia.sealing.epochs import EpochChain, EpochStatement, SignedEpoch, commitment, sign_epoch
+from maia.sealing.groups import GroupId
+from maia.sealing.handover import Handed, HeldPath, Parcel
+from maia.sealing.key_group import Issued, KeyGroup
+from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.manager_store import KeptGroups, ManagerStore
+from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, RightHistory
+from maia.sealing.refresh import (
+    Refresh,
+    joining_calls_for_refresh,
+    periodic_at,
+)
+from maia.types import VerifiedType
+
+__all__ = [
+    "Delivery",
+    "GroupManager",
+    "GroupsForked",
+    "MembersFull",
+    "NewEpoch",
+    "NoGroupOpen",
+    "Outcome",
+    "ShutOut",
+]
+
+MEMBERS_MAX: Final = 1 << 16
+EPOCHS_KEPT: Final = 256
+"""Signed epochs that members may ask for; those of secrets in use are kept beside them."""
+_POOL_MAX: Final = 256
+_SECOND: Final = 1_000_000
+
+
+class NoGroupOpen(Refusal):
+    """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
+
+    code = "REFUSED-NO-KEY-GROUP"
+
+
+class MembersFull(Unavailable):
+    """The key groups of the type have as many members as they may."""
+
+    code = "UNAVAILABLE-GROUP-MEMBERS"
+
+
+class GroupsForked(Unavailable):
+    """A member holds an epoch that was signed with this manager's key, and not by this manager."""
+
+    code = "UNAVAILABLE-GROUPS-FORKED"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Everything that one member may hold, for its eyes alone, and the signed epochs it needs."""
+
+    member: Principal
+    parcel: Parcel
+    epochs: tuple[SignedEpoch, ...]
+    until: Instant | None
+    """The last moment of the right to it, as far as is known; None for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """A new epoch, for every member that is here; a delivery to somebody takes its place."""
+
+    epoch: SignedEpoch
+    parts: tuple[tuple[GroupId, bytes], ...]
+    why: Mapping[Refresh, int]
+    """How many groups were refreshed for which reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutOut:
+    """A member has no right to these groups any more."""
+
+    member: Principal
+    groups: frozenset[GroupId]
+    is_evicted: bool
+
+
+Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
+
+
+@dataclass(slots=True)
+class _Member:
+    claim: Claim
+    groups: frozenset[GroupId] = frozenset()
+    may_write: bool = False
+    until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
+    is_here: bool = False
+
+
+class GroupManager:
+    """The key groups of one type. `changes` of the store must be safe before an outcome is told."""
+
+    def __init__(
+        self,
+        type_id: bytes,
+        key: SigningKey,
+        grounds: Grounds,
+        *,
+        random: Callable[[int], bytes],
+        store: ManagerStore,
+        terms: KeyTerms = DEFAULT_TERMS,
+        keeps_history: bool = False,
+    ) -> None:
+        """Begin the groups of a type, of which `key` is the manager."""
+        self.type_id, self.grounds, self.terms = type_id, grounds, terms
+        self.keeps_history = keeps_history
+        self.store = store
+        self._key, self._random = key, random
+        self._chain = EpochChain(type_id, key.principal)
+        self._epochs: dict[int, SignedEpoch] = {}
+        self._groups: dict[GroupId, KeyGroup] = {}
+        self._members: dict[Principal, _Member] = {}
+        self._looks = _Looks()
+        self._evicted: dict[Principal, Instant] = {}
+        self._readmitted: dict[Principal, Instant] = {}
+        self._revoked: set[bytes] = set()
+
+    # -------------------------------------------------------- asking
+
+    @property
+    def head(self) -> SignedEpoch | None:
+        """Return the newest epoch."""
+        return self._chain.head
+
+    @property
+    def number(self) -> int:
+        """Return the number of the newest epoch; 0 before the first."""
+        return self._chain.number
+
+    def members(self, group: GroupId) -> frozenset[Principal]:
+        """Return who holds the newest secret of a group, whether it is here or has left."""
+        known = self._groups.get(group)
+        return frozenset() if known is None else frozenset(known.holders)
+
+    def is_in(self, group: GroupId, principal: Principal) -> bool:
+        """Say whether a principal is here and in a group."""
+        member = self._members.get(principal)
+        return member is not None and member.is_here and group in member.groups
+
+    def writer(self, principal: Principal) -> tuple[SignedCertificate, ...]:
+        """Return the certificates with which a member publishes; none if it does not."""
+        member = self._members.get(principal)
+        return member.claim.pool if member is not None and member.may_write else ()
+
+    def history(self, group: GroupId, epoch: int) -> Handed | None:
+        """Return the secret of a group in an epoch, from what is kept for reading the past."""
+        return self.store.history(group, epoch)
+
+    def next_look(self) -> Instant | None:
+        """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
+
+        Somebody who has left is shut out at the first of these: the end of its
+        right, or the periodic refresh of a group that it holds the key of.
+        """
+        moments = [self._looks.next_at] if self._looks.next_at is not None else []
+        for group in self._groups.values():
+            if group.current is not None and group.holders:
+                moments.append(periodic_at(group.current.since, self.terms.refresh_s))
+            moments += [over for one in group.issued if (over := one.over_at(self.terms.drift_s)) is not None]
+        return min(moments, default=None)
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for: numbers, no secrets and no certificates."""
+        return {
+            "epoch": self.number,
+            "since": None if self.head is None else str(self.head.statement.since),
+            "groups": len(self._groups),
+            "members": len(self._members),
+            "members_here": sum(member.is_here for member in self._members.values()),
+            "evicted": len(self._evicted),
+            "history": self.keeps_history,
+        }
+
+    # -------------------------------------------------------- who comes and goes
+
+    def join(self, claim: Claim, head: SignedEpoch | None, now: Instant) -> list[Outcome]:
+        """Let somebody in, or tell it again what it may hold; raise if nothing is open to it."""
+        self._check_head(head)
+        if claim.principal in self._evicted:
+            raise NoGroupOpen("you were put out of the key groups of this type")
+        claim = self._merged(claim, now)
+        history = RightHistory(claim, self.grounds, now)
+        if not history.now.groups:
+            raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
+        member = self._members.get(claim.principal)
+        if member is None and len(self._members) >= MEMBERS_MAX:
+            raise MembersFull(f"a type has at most {MEMBERS_MAX} members")
+        member = self._members.setdefault(claim.principal, _Member(claim))
+        member.claim, member.is_here = claim, True
+        due: dict[GroupId, Refresh] = {}
+        lost = self._stand(member, history, due)
+        if head is not None and head.statement.number > self.number:
+            self._adopt(head, due)
+        outcomes: list[Outcome] = list(self._refreshed(due, now, skip=claim.principal))
+        shut = [ShutOut(claim.principal, lost, is_evicted=False)] if lost else []
+        return [*outcomes, *shut, self._delivery(member, history, head)]
+
+    def leave(self, principal: Principal, now: Instant) -> list[Outcome]:
+        """Let somebody go. Keys change when its right ends or the timer runs out, whichever is first."""
+        del now
+        member = self._members.get(principal)
+        if member is not None:
+            member.is_here = False
+            self._forget_if_gone(principal)
+        return []
+
+    def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
+        """Put somebody out at once, whatever its certificates say, until it is let in again."""
+        self._evicted[principal] = now
+        self.store.keep_evicted(principal, now)
+        due: dict[GroupId, Refresh] = {}
+        member = self._members.pop(principal, None)
+        self.store.keep_member(principal, None, ())
+        for group in self._groups.values():
+            if principal in group.holders:
+                group.holders.discard(principal)
+                due[group.id] = Refresh.EVICTION
+        shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True)]
+        return [*self._refreshed(due, now), *shut]
+
+    def readmit(self, principal: Principal, now: Instant) -> list[Outcome]:
+        """Let somebody in again who was put out; its right counts from now on."""
+        if self._evicted.pop(principal, None) is not None:
+            self._readmitted[principal] = now
+            self.store.keep_evicted(principal, None)
+            self.store.keep_readmitted(principal, now)
+        return []
+
+    def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Outcome]:
+        """Believe these certificates no more; whoever stood on them alone is put out at once."""
+        new = frozenset(certificates) - self._revoked
+        self._revoked |= new
+        touched = [one for one in self._members.values() if any(s.id in new for s in one.claim.pool)]
+        for member in touched:
+            member.claim = self._merged(member.claim, now)
+            self._looks.ask(now, member.claim.principal)
+        return self.tick(now)
+
+    # -------------------------------------------------------- time passes
+
+    def tick(self, now: Instant) -> list[Outcome]:
+        """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
+        due = self._timer(now)
+        shut: list[Outcome] = []
+        gained: list[tuple[_Member, RightHistory]] = []
+        for member in [self._members[one] for one in self._looks.due(now) if one in self._members]:
+            before = member.groups
+            history = RightHistory(member.claim, self.grounds, now)
+            lost = self._stand(member, history, due)
+            if lost and member.is_here:
+                shut.append(ShutOut(member.claim.principal, lost, is_evicted=False))
+            if member.is_here and member.groups - before:
+                gained.append((member, history))
+        outcomes = self._refreshed(due, now)
+        outcomes += [self._delivery(member, history, None) for member, history in gained]
+        self._destroy(now)
+        for principal in list(self._members):
+            self._forget_if_gone(principal)
+        return [*outcomes, *shut]
+
+    def _timer(self, now: Instant) -> dict[GroupId, Refresh]:
+        # A group that nobody holds waits for the next one who joins: it protects nothing.
+        return {
+            group.id: Refresh.TIMER
+            for group in self._groups.values()
+            if group.holders and self._is_stale(group, now)
+        }
+
+    def _is_stale(self, group: KeyGroup, now: Instant) -> bool:
+        return group.current is None or periodic_at(group.current.since, self.terms.refresh_s) <= now
+
+    def _destroy(self, now: Instant) -> None:
+        for group in self._groups.values():
+            for issued in group.take_over(now, self.terms.drift_s):
+                self.store.keep_over(group.id, issued, keeps_history=self.keeps_history)
+                if not self.keeps_history:
+                    issued.secret.wipe()
+
+    # -------------------------------------------------------- rights
+
+    def _stand(
+        self, member: _Member, history: RightHistory, due: dict[GroupId, Refresh]
+    ) -> frozenset[GroupId]:
+        """Give a member the standing of this moment, note what has to be refreshed, and return what it lost."""
+        principal, found = member.claim.principal, history.now
+        lost = member.groups - found.groups
+        for group_id in lost | {one.id for one in self._groups.values() if principal in one.holders}:
+            if group_id not in found.groups:
+                self._groups[group_id].holders.discard(principal)
+                due[group_id] = Refresh.EXPIRY
+        member.groups, member.may_write, member.until = found.groups, found.may_write, found.until
+        if found.until < INSTANT_MAX:
+            self._looks.ask(Instant(found.until + 1), principal)
+        if member.is_here:
+            for group_id in sorted(found.groups, key=lambda one: one.order):
+                self._take_in(group_id, member, history, due)
+        self._keep_member(principal)
+        return lost
+
+    def _take_in(
+        self, group_id: GroupId, member: _Member, history: RightHistory, due: dict[GroupId, Refresh]
+    ) -> None:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = KeyGroup(group_id, self._random)
+        principal, current = member.claim.principal, group.current
+        if current is None:
+            due.setdefault(group_id, Refresh.FIRST)
+        elif joining_calls_for_refresh(
+            was_used=group.was_used,
+            holds_it=principal in group.holders,
+            held_right_since_refresh=self._held_since(history, principal, group_id, current.since),
+        ):
+            due.setdefault(group_id, Refresh.JOIN)
+        elif self._is_stale(group, history.at):
+            due.setdefault(group_id, Refresh.TIMER)
+        group.holders.add(principal)
+        group.was_used = True
+
+    def _held_since(
+        self, history: RightHistory, principal: Principal, group: GroupId, moment: Instant
+    ) -> bool:
+        let_in_again = self._readmitted.get(principal)
+        if let_in_again is not None and let_in_again > moment:
+            return False
+        return history.held_since(group, moment)
+
+    def _merged(self, claim: Claim, now: Instant) -> Claim:
+        """Add to a claim what the same member showed before and what still counts."""
+        known = self._members.get(claim.principal)
+        # What has ended still tells since when a right was held; after the drift nobody asks.
+        ended = now - self.terms.drift_s * _SECOND
+        before = [] if known is None else [one for one in known.claim.pool if not _has_ended(one, ended)]
+        pool = {signed.id: signed for signed in (*claim.pool, *before) if signed.id not in self._revoked}
+        versions = {one.id: one for one in (*claim.versions, *(known.claim.versions if known else ()))}
+        return Claim(
+            claim.principal, tuple(versions.values())[:VERSIONS_MAX], tuple(pool.values())[:_POOL_MAX]
+        )
+
+    # -------------------------------------------------------- epochs
+
+    def _refreshed(
+        self, due: Mapping[GroupId, Refresh], now: Instant, *, skip: Principal | None = None
+    ) -> list[Outcome]:
+        """Begin an epoch in which these groups have new secrets, and say what everybody needs to follow."""
+        if not due:
+            return []
+        number = self.number + 1
+        last = self.head
+        since = now if last is None else Instant(max(now, last.statement.since + 1))
+        welcomed: set[Principal] = set()
+        parts: list[tuple[GroupId, bytes]] = []
+        for group_id in sorted(due, key=lambda one: one.order):
+            group = self._groups[group_id]
+            dropped = {one for one in group.holders if not self.is_in(group_id, one)}
+            here = sorted(group.holders - dropped, key=lambda one: one.key)
+            rekeyed = group.refresh(here, epoch=number, since=since)
+            welcomed |= {one for one in here if one.key in rekeyed.welcomes}
+            parts.append((group_id, rekeyed.broadcast))
+            for principal in dropped:
+                self._keep_member(principal)
+        epoch = self._announce(number, since, due)
+        why: dict[Refresh, int] = {}
+        for reason in due.values():
+            why[reason] = why.get(reason, 0) + 1
+        deliveries = [
+            self._delivery(self._members[one], None, None)
+            for one in sorted(welcomed, key=lambda one: one.key)
+            if one != skip
+        ]
+        return [NewEpoch(epoch, tuple(parts), why), *deliveries]
+
+    def _announce(self, number: int, since: Instant, due: Mapping[GroupId, Refresh]) -> SignedEpoch:
+        issued = {group: self._issued(group) for group in due}
+        refreshed = {group: commitment(one.secret, group, number) for group, one in issued.items()}
+        last = self.head
+        statement = EpochStatement(
+            self.type_id, number, since, refreshed, None if last is None else last.digest
+        )
+        signed = sign_epoch(statement, self._key)
+        self._chain.follow(signed)
+        self._epochs[number] = signed
+        self.store.keep_epoch(signed)
+        for group, one in issued.items():
+            self.store.keep_secret(group, one)
+        self._prune_epochs()
+        return signed
+
+    def _issued(self, group: GroupId) -> Issued:
+        current = self._groups[group].current
+        assert current is not None  # noqa: S101 - it was refreshed just now
+        return current
+
+    def _prune_epochs(self) -> None:
+        needed = {one.epoch for group in self._groups.values() for one in group.issued}
+        for number in [one for one in self._epochs if one <= self.number - EPOCHS_KEPT]:
+            if number not in needed:
+                del self._epochs[number]
+                self.store.keep_epoch_gone(number)
+
+    def _check_head(self, head: SignedEpoch | None) -> None:
+        """Refuse to go on beside another manager with the same key."""
+        if head is None:
+            return
+        known = self._epochs.get(head.statement.number)
+        if known is not None and known.digest != head.digest:
+            raise GroupsForked("a member holds an epoch that another manager signed with this key")
+
+    def _adopt(self, head: SignedEpoch, due: dict[GroupId, Refresh]) -> None:
+        """Go on from an epoch that this manager signed and has forgotten, as after an old backup."""
+        self._chain.start_at(head)
+        self._epochs[head.statement.number] = head
+        self.store.keep_epoch(head)
+        for group in self._groups.values():
+            due.setdefault(group.id, Refresh.ADOPTED)
+
+    # -------------------------------------------------------- what one member is handed
+
+    def _delivery(self, member: _Member, history: RightHistory | None, head: SignedEpoch | None) -> Delivery:
+        secrets = [one for group in self._open_to(member) for one in self._handed(group, member, history)]
+        paths = [
+            HeldPath(group.id, path)
+            for group in self._open_to(member)
+            if (path := group.path(member.claim.principal)) is not None
+        ]
+        parcel = Parcel(member.groups, tuple(secrets), tuple(paths))
+        until = None if member.until >= INSTANT_MAX else member.until
+        return Delivery(member.claim.principal, parcel, self._epochs_for(secrets, head), until)
+
+    def _open_to(self, member: _Member) -> list[KeyGroup]:
+        return [self._groups[one] for one in sorted(member.groups, key=lambda one: one.order)]
+
+    def _handed(self, group: KeyGroup, member: _Member, history: RightHistory | None) -> list[Handed]:
+        """Return the secrets of a group that a member may hold: the newest, and older ones by its right."""
+        principal = member.claim.principal
+        return [
+            Handed(group.id, one.epoch, one.replaced_in, one.secret)
+            for one in group.issued
+            if one is group.current
+            or (history is not None and self._held_since(history, principal, group.id, one.since))
+        ]
+
+    def _epochs_for(self, secrets: Iterable[Handed], head: SignedEpoch | None) -> tuple[SignedEpoch, ...]:
+        """Return the epochs in which these secrets are used, and those that follow on what a member holds."""
+        first = min((one.epoch for one in secrets), default=self.number)
+        if head is not None:
+            first = min(first, head.statement.number + 1)
+        wanted = {number for number in self._epochs if number >= max(first, self.number - EPOCHS_KEPT)}
+        wanted |= {one.epoch for one in secrets if one.epoch in self._epochs}
+        return tuple(self._epochs[number] for number in sorted(wanted))
+
+    # -------------------------------------------------------- keeping
+
+    def _keep_member(self, principal: Principal) -> None:
+        member = self._members.get(principal)
+        held = tuple(group.id for group in self._groups.values() if principal in group.holders)
+        self.store.keep_member(principal, None if member is None else member.claim, held)
+
+    def _forget_if_gone(self, principal: Principal) -> None:
+        member = self._members[principal]
+        if not member.is_here and not any(principal in group.holders for group in self._groups.values()):
+            del self._members[principal]
+            self.store.keep_member(principal, None, ())
+
+    def restore(self, kept: KeptGroups, versions: Mapping[bytes, VerifiedType], now: Instant) -> None:
+        """Go on from what was kept: the same epochs and secrets, the same holders, nobody here yet."""
+        for signed in kept.epochs:
+            self._epochs[signed.statement.number] = signed
+        if kept.epochs:
+            self._chain.start_at(kept.epochs[-1])
+        newest = {group: one.statement.number for one in kept.epochs for group in one.statement.refreshed}
+        for group_id, issued in kept.secrets.items():
+            group = self._groups[group_id] = KeyGroup(group_id, self._random)
+            # A secret that cannot be read back is gone; the one before it must not take its place.
+            group.issued = issued if issued[-1].epoch == newest.get(group_id) else []
+        self._evicted, self._readmitted = dict(kept.evicted), dict(kept.readmitted)
+        for record in kept.members:
+            known = tuple(versions[one] for one in record.versions if one in versions)
+            claim = Claim(record.principal, known, record.pool)
+            found = RightHistory(claim, self.grounds, now).now
+            member = _Member(claim, found.groups, found.may_write, found.until)
+            self._members[record.principal] = member
+            for group_id in record.held:
+                if group_id in self._groups:
+                    self._groups[group_id].holders.add(record.principal)
+                    self._groups[group_id].was_used = True
+            # Its right may have ended meanwhile: `tick` puts it out.
+            self._looks.ask(now, record.principal)
+
+
+class _Looks:
+    """Whose right has to be looked at when. A moment that was asked for twice is looked at twice."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, bytes]] = []
+
+    @property
+    def next_at(self) -> Instant | None:
+        return Instant(self._heap[0][0]) if self._heap else None
+
+    def ask(self, at: Instant, principal: Principal) -> None:
+        heappush(self._heap, (at, principal.key))
+
+    def due(self, now: Instant) -> list[Principal]:
+        found: dict[bytes, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            found[heappop(self._heap)[1]] = None
+        return [Principal(key) for key in found]
+
+
+def _has_ended(signed: SignedCertificate, moment: int) -> bool:
+    ends = signed.certificate.validity.not_after
+    return ends is not None and ends < moment

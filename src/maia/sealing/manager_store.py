@@ -1,0 +1,237 @@
+"""What does the manager of a type's groups keep across restarts, and under which names?
+
+    TYPE/epoch/NUMBER        the signed epoch: public
+    TYPE/secret/UID/NUMBER   the secret that was new in it: sealed at rest
+    TYPE/history/UID/NUMBER  the same after its time, where history is kept: sealed at rest
+    TYPE/member/KEY          who holds newest secrets, and the certificates it showed
+    TYPE/evicted/KEY         who was put out, and since when
+    TYPE/readmitted/KEY      who was let in again, and since when
+
+Changes are collected here and made safe before anybody is told of them, so a
+crash never takes an epoch or an eviction back (A82). Key trees are not kept:
+members that come back are taken into a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    principal_from_bytes,
+)
+from maia.errors import BadInput, MaiaError
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.sealing.at_rest import AtRest
+from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
+from maia.sealing.groups import GroupId
+from maia.sealing.handover import Handed
+from maia.sealing.key_group import Issued
+from maia.sealing.membership import Claim
+from maia.sealing.secrets import Secret
+
+__all__ = ["BadKept", "KeptGroups", "KeptMember", "ManagerStore"]
+
+_Found = TypeVar("_Found")
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class BadKept(BadInput):
+    """Something that was kept cannot be read back."""
+
+    code = "INPUT-KEPT-GROUPS"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMember:
+    """A member as it was kept: what it holds, and what it showed."""
+
+    principal: Principal
+    held: tuple[GroupId, ...]
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+    versions: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGroups:
+    """What was kept of one type. `dropped` names what could not be believed."""
+
+    epochs: tuple[SignedEpoch, ...]
+    secrets: Mapping[GroupId, list[Issued]] = field(repr=False)
+    members: tuple[KeptMember, ...]
+    evicted: Mapping[Principal, Instant]
+    readmitted: Mapping[Principal, Instant]
+    dropped: tuple[str, ...]
+
+
+class _Member(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    held: Annotated[list[str | None], Meta(max_length=1025)]
+    pool: Annotated[list[bytes], Meta(max_length=256)]
+    versions: Annotated[list[bytes], Meta(max_length=64)]
+
+
+class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    since: int
+    replaced_in: int | None
+    replaced_at: int | None
+    secret: bytes
+
+
+_MEMBER: Final = msgspec.msgpack.Decoder(_Member)
+_SECRET: Final = msgspec.msgpack.Decoder(_Secret)
+_MOMENT: Final = msgspec.msgpack.Decoder(Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)])
+
+
+class ManagerStore:
+    """The changes that wait to be made safe, and the way back from what was."""
+
+    def __init__(self, type_id: bytes, at_rest: AtRest) -> None:
+        """Keep for one type."""
+        self._type_id, self._at_rest = type_id, at_rest
+        self._prefix = type_id.hex()
+        self._history: dict[tuple[GroupId, int], tuple[int | None, Secret]] = {}
+        self.changes: dict[str, bytes | None] = {}
+
+    def take_changes(self) -> dict[str, bytes | None]:
+        """Return what has to be made safe, and begin anew."""
+        taken, self.changes = self.changes, {}
+        return taken
+
+    # -------------------------------------------------------- keeping
+
+    def keep_epoch(self, signed: SignedEpoch) -> None:
+        """Keep an epoch."""
+        self.changes[self._name("epoch", str(signed.statement.number))] = epoch_to_bytes(signed)
+
+    def keep_epoch_gone(self, number: int) -> None:
+        """Keep an old epoch no more."""
+        self.changes[self._name("epoch", str(number))] = None
+
+    def keep_secret(self, group: GroupId, issued: Issued) -> None:
+        """Keep a secret that is in use, or that still opens what is on its way."""
+        name = self._secret_name("secret", group, issued.epoch)
+        self.changes[name] = self._sealed(name, issued)
+
+    def keep_over(self, group: GroupId, issued: Issued, *, keeps_history: bool) -> None:
+        """Forget a secret whose time is over, or move it to where the past is kept."""
+        self.changes[self._secret_name("secret", group, issued.epoch)] = None
+        if keeps_history:
+            name = self._secret_name("history", group, issued.epoch)
+            self.changes[name] = self._sealed(name, issued)
+            self._history[group, issued.epoch] = issued.replaced_in, issued.secret
+
+    def keep_member(self, principal: Principal, claim: Claim | None, held: Iterable[GroupId]) -> None:
+        """Keep what a member holds and showed; None forgets it."""
+        name = self._name("member", principal.key.hex())
+        if claim is None:
+            self.changes[name] = None
+            return
+        pool = [certificate_to_bytes(signed) for signed in claim.pool]
+        versions = [version.id for version in claim.versions]
+        self.changes[name] = _ENCODER.encode(_Member([group.uid for group in held], pool, versions))
+
+    def keep_evicted(self, principal: Principal, since: Instant | None) -> None:
+        """Keep that somebody was put out; None when it is let in again."""
+        self._keep_moment("evicted", principal, since)
+
+    def keep_readmitted(self, principal: Principal, since: Instant) -> None:
+        """Keep that somebody was let in again."""
+        self._keep_moment("readmitted", principal, since)
+
+    def history(self, group: GroupId, epoch: int) -> Handed | None:
+        """Return what a group shared in an epoch whose time is over, if that is kept."""
+        for (kept_group, first), (until, secret) in self._history.items():
+            if kept_group == group and first <= epoch and (until is None or epoch < until):
+                return Handed(group, first, until, secret)
+        return None
+
+    def _keep_moment(self, what: str, principal: Principal, since: Instant | None) -> None:
+        name = self._name(what, principal.key.hex())
+        self.changes[name] = None if since is None else _ENCODER.encode(int(since))
+
+    def _sealed(self, name: str, issued: Issued) -> bytes:
+        record = _Secret(issued.since, issued.replaced_in, issued.replaced_at, issued.secret.reveal())
+        return self._at_rest.seal(name, _ENCODER.encode(record))
+
+    def _name(self, *parts: str) -> str:
+        return "/".join((self._prefix, *parts))
+
+    def _secret_name(self, what: str, group: GroupId, epoch: int) -> str:
+        return self._name(what, "*" if group.uid is None else group.uid, str(epoch))
+
+    # -------------------------------------------------------- the way back
+
+    def read(self, kept: Mapping[str, bytes], manager: Principal) -> KeptGroups:
+        """Read what was kept of this type; what cannot be believed is left out and named."""
+        dropped: list[str] = []
+
+        def each(what: str, read: Callable[[str, list[str], bytes], _Found]) -> Iterator[_Found]:
+            start = self._name(what, "")
+            for name, data in sorted(kept.items()):
+                if name.startswith(start):
+                    try:
+                        yield read(name, name.removeprefix(start).split("/"), data)
+                    except (MaiaError, msgspec.MsgspecError, ValueError):
+                        dropped.append(name)
+
+        def epoch(_name: str, _parts: list[str], data: bytes) -> SignedEpoch:
+            signed = epoch_from_bytes(data)
+            verify_epoch(signed, manager)
+            return signed
+
+        epochs = sorted(each("epoch", epoch), key=lambda one: one.statement.number)
+        secrets: dict[GroupId, list[Issued]] = {}
+        for group, issued in each("secret", self._read_secret):
+            secrets.setdefault(group, []).append(issued)
+        for group, issued in each("history", self._read_secret):
+            self._history[group, issued.epoch] = issued.replaced_in, issued.secret
+        return KeptGroups(
+            tuple(epochs),
+            {group: _in_order(some, epochs) for group, some in secrets.items()},
+            tuple(each("member", self._read_member)),
+            dict(each("evicted", _read_moment)),
+            dict(each("readmitted", _read_moment)),
+            tuple(dropped),
+        )
+
+    def _read_secret(self, name: str, parts: list[str], data: bytes) -> tuple[GroupId, Issued]:
+        uid, epoch = parts
+        found = _SECRET.decode(self._at_rest.open(name, data))
+        replaced = None if found.replaced_at is None else Instant(found.replaced_at)
+        group = GroupId(self._type_id, None if uid == "*" else AttributeUid(uid))
+        secret = Secret.from_bytes(found.secret)
+        return group, Issued(int(epoch), Instant(found.since), secret, found.replaced_in, replaced)
+
+    def _read_member(self, _name: str, parts: list[str], data: bytes) -> KeptMember:
+        found = _MEMBER.decode(data)
+        (key,) = parts
+        held = (None if uid is None else AttributeUid(uid) for uid in found.held)
+        return KeptMember(
+            principal_from_bytes(bytes.fromhex(key)),
+            tuple(GroupId(self._type_id, uid) for uid in held),
+            tuple(certificate_from_bytes(one) for one in found.pool),
+            tuple(found.versions),
+        )
+
+
+def _read_moment(_name: str, parts: list[str], data: bytes) -> tuple[Principal, Instant]:
+    (key,) = parts
+    return principal_from_bytes(bytes.fromhex(key)), Instant(_MOMENT.decode(data))
+
+
+def _in_order(issued: list[Issued], epochs: list[SignedEpoch]) -> list[Issued]:
+    """Put secrets in the order of their epochs; each was replaced where the next one begins."""
+    ordered = sorted(issued, key=lambda one: one.epoch)
+    since = {signed.statement.number: signed.statement.since for signed in epochs}
+    for one, following in pairwise(ordered):
+        one.replaced_in, one.replaced_at = following.epoch, since.get(following.epoch, following.since)
+    return ordered
