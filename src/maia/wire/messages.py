@@ -41,6 +41,7 @@ __all__ = [
     "Nodes",
     "NodeRecord",
     "Offer",
+    "OpenContent",
     "Ping",
     "Pong",
     "Publish",
@@ -48,6 +49,7 @@ __all__ = [
     "Rekey",
     "RekeyPart",
     "Renew",
+    "RenewAll",
     "Replica",
     "Resync",
     "SealMark",
@@ -59,6 +61,7 @@ __all__ = [
     "SealedProof",
     "SealedReplica",
     "SealedWanted",
+    "SealedWithPlaintext",
     "Subscribe",
     "TypeQuery",
     "TypeReply",
@@ -200,6 +203,14 @@ class Ended(_Message, tag=16, frozen=True):
     message: Text
 
 
+class RenewAll(_Message, tag=17, frozen=True):
+    """All that stands on this link is still wanted: so many requests, with this digest (`standing.py`)."""
+
+    id: Number
+    entries: Number
+    digest: Digest
+
+
 class Column(_Message, frozen=True):
     """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
 
@@ -302,6 +313,23 @@ class Sealed(_Message, tag=31, frozen=True):
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     place: Annotated[int, Meta(ge=0, le=65_535)]
     path: Annotated[list[Digest], Meta(max_length=16)]
+
+
+class OpenContent(_Message, frozen=True):
+    """What is inside one sealed column of the frame beside it; with an empty uid, all columns together."""
+
+    uid: Uid
+    content: bytes
+
+
+class SealedWithPlaintext(_Message, tag=32, frozen=True):
+    """A sealed frame, and what the receiver may read of it, to spare it the opening (K4).
+
+    It goes to neighbours that have the right to exactly these contents, and to nobody else.
+    """
+
+    frame: Sealed
+    contents: Annotated[list[OpenContent], Meta(min_length=1, max_length=1024)]
 
 
 # ------------------------------------------------------------ between brokers: overlay
@@ -558,8 +586,8 @@ class Writer(_Message, tag=77, frozen=True):
 
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
-    | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended
-    | Publish | Published | Deliver | Carried
+    | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
+    | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
     | SealedInterest | SealedOffer | SealedReplica
