@@ -53,6 +53,20 @@ def test_a_request_is_not_heard_again_after_a_restart(net: Net) -> None:
         assert again.was_accepted(again.subscribe())
 
 
+def test_a_renewal_of_everything_brings_back_nothing_that_has_ended(net: Net) -> None:
+    """A65: it is not signed, and needs not be: said late, twice or by another it renews nothing."""
+    billing, camera = net.client("billing office"), net.client("camera at Victoria")
+    request = billing.request(Action.SUBSCRIBE)
+    asked = {billing.subscribe(request=request): request}
+    for other in (net.client("billing office"), net.client("Detective Smith")):
+        assert other.code_of(other.renew_all(asked)) == "UNAVAILABLE-STANDS-OTHERWISE"
+    net.advance(61)
+    assert billing.ended_with(min(asked)) == "UNAVAILABLE-LEASE-ENDED"
+    assert billing.code_of(billing.renew_all(asked)) == "UNAVAILABLE-STANDS-OTHERWISE"
+    camera.publish(camera.advertise(), sighting())
+    assert billing.events() == []
+
+
 @pytest.mark.parametrize("seconds", [-31, 31])
 def test_outside_the_window_the_time_stamp_refuses(net: Net, seconds: int) -> None:
     """A78: just outside, on either side."""

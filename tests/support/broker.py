@@ -58,12 +58,14 @@ from maia.wire.messages import (
     Ping,
     Pong,
     Publish,
+    RenewAll,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
 from maia.wire.names import network_to_bytes
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.standing import digest_of_request, digest_of_standing
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 SEED = b"tests of the broker"
@@ -179,6 +181,14 @@ class Client:
         data = changes.pop("request", None) or self.request(action, filter, **changes)
         self.say(kind(ref, data, shown(credentials), definitions))
         return ref
+
+    def renew_all(self, asked: Mapping[int, bytes], **changes: Any) -> int:
+        """Renew all that stands, which is said to be these requests by their references."""
+        standing = [(ref, digest_of_request(request)) for ref, request in asked.items()]
+        number, self.next_ref = self.next_ref, self.next_ref + 1
+        told = {"entries": len(standing), "digest": digest_of_standing(standing)} | changes
+        self.say(RenewAll(number, **told))
+        return number
 
     def unsubscribe(self, ref: int) -> Client:
         return self.say(Unsubscribe(1000 + ref, ref))

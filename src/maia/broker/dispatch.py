@@ -14,6 +14,7 @@ from maia.broker.edge import refusal_effects
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
+from maia.broker.renewing import price_of_renewal, renew_all
 from maia.broker.replicating import hear_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.sessions import Link, Role
@@ -39,6 +40,7 @@ from maia.wire.messages import (
     Pong,
     Publish,
     Renew,
+    RenewAll,
     Replica,
     Resync,
     Subscribe,
@@ -76,7 +78,8 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     """Answer a client; what is wrong with one request is said in the answer to it."""
     try:
         if not isinstance(message, Publish | TypeQuery):
-            state.quota.spend(link.peer, now)
+            price = price_of_renewal(link) if isinstance(message, RenewAll) else 1
+            state.quota.spend(link.peer, now, requests=price)
         return _OF_CLIENTS[type(message)](state, link, message, now)
     except ProtocolViolation:
         raise
@@ -93,8 +96,8 @@ def _refused(
             return end_advertisement(state, link, link.advertisements[ref], now, problem)
         case Publish(ref=ref):
             return [Send(link.id, encode(Ended(ref, problem.code, problem.message)))]
-        case Advertise(id=asked) | Subscribe(id=asked) | Unadvertise(id=asked) | Unsubscribe(id=asked):
-            return [Send(link.id, encode(Failed(asked, problem.code, problem.message)))]
+        case Advertise() | Subscribe() | Unadvertise() | Unsubscribe() | RenewAll():
+            return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
         case _:
             raise problem
 
@@ -124,6 +127,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Subscribe: subscribe,
     Unadvertise: unadvertise,
     Unsubscribe: unsubscribe,
+    RenewAll: renew_all,
     Publish: publish,
 }
 

@@ -31,11 +31,11 @@ class RequestQuota:
         # Microseconds of the minute that are left, and when that was worked out.
         self._buckets: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
 
-    def spend(self, principal: Principal, now: Instant) -> None:
-        """Take one request off the principal's quota, or refuse it."""
+    def spend(self, principal: Principal, now: Instant, *, requests: int = 1) -> None:
+        """Take so many requests off the principal's quota, or refuse."""
         left, since = self._buckets.get(principal, (_MINUTE, now))
         left = min(_MINUTE, left + max(0, now - since))
-        price = max(1, _MINUTE // self.per_minute)
+        price = min(_MINUTE, requests * max(1, _MINUTE // self.per_minute))
         allowed = left >= price
         self._buckets[principal] = (left - price if allowed else left, now)
         self._buckets.move_to_end(principal)

@@ -122,6 +122,12 @@ class LeaseEnded(Unavailable):
     code = "UNAVAILABLE-LEASE-ENDED"
 
 
+class StandsOtherwise(Unavailable):
+    """A client renewed everything on its link, and what stands there is something else."""
+
+    code = "UNAVAILABLE-STANDS-OTHERWISE"
+
+
 class HandshakeTooSlow(Unavailable):
     """The peer did not prove its right to connect in time."""
 

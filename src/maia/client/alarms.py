@@ -8,10 +8,12 @@ from typing import Final
 
 from maia.events import INSTANT_MAX, Instant
 
-__all__ = ["SESSION", "Alarms", "later"]
+__all__ = ["RENEWAL", "SESSION", "Alarms", "later"]
 
 SESSION: Final = 0
 """What the session itself is called here; entries are called by their references."""
+RENEWAL: Final = -1
+"""What the renewal of all entries is called here."""
 
 _SECOND: Final = 1_000_000
 

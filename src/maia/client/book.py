@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from maia.client.alarms import Alarms, later
+from maia.client.alarms import RENEWAL, Alarms, later
 from maia.client.asking import message_asking_for
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
 from maia.client.notices import Delivered, Gone, Notice, Stands, Taken, TypeTold, Withdrawn
@@ -24,12 +24,15 @@ from maia.wire.codec import encode
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import (
     Accepted,
+    Advertise,
     Deliver,
     Ended,
     Failed,
     Message,
     Publish,
     Published,
+    RenewAll,
+    Subscribe,
     TypeQuery,
     TypeReply,
     Unadvertise,
@@ -37,12 +40,16 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import type_to_bytes
+from maia.wire.standing import digest_of_request, digest_of_standing
 
 __all__ = ["Book"]
 
 _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
+_QUOTA: Final = "UNAVAILABLE-REQUEST-QUOTA"
 _ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF"})
 """Why something ended that the client still wants: it asks for it again at once."""
+_AT_THE_BROKER: Final = frozenset({EntryStage.ASKED, EntryStage.STANDS})
+"""What the broker has heard of by the time it hears the next message."""
 
 
 class Book:
@@ -66,6 +73,7 @@ class Book:
         self._entries: dict[int, Entry] = {}
         self._withdrawals: dict[int, int] = {}
         self._questions: dict[int, bytes] = {}
+        self._renewal: int | None = None
         self.lease_s = 0
         self.bytes_under_way = 0
         self.notices: list[Notice] = []
@@ -123,6 +131,7 @@ class Book:
     def ask_for_everything(self, lease_s: int, now: Instant) -> list[bytes]:
         """Return what to say to a broker that has just welcomed this client."""
         self.lease_s = max(1, lease_s)
+        self._alarms.ask(RENEWAL, later(now, self.lease_s / 2))
         asking = list(self._questions.values())
         for entry in list(self._entries.values()):
             asking += self._ask(entry, now)
@@ -131,11 +140,23 @@ class Book:
     def link_lost(self) -> None:
         """Remember that nothing stands any more; what was to be withdrawn is."""
         self._withdrawals.clear()
+        self._renewal = None
+        self._alarms.forget(RENEWAL)
         for entry in list(self._entries.values()):
             if entry.stage is EntryStage.WITHDRAWING:
                 self._end_withdrawal(entry.ref)
             entry.stage, entry.is_renewing, entry.hands_over = EntryStage.WAITING, False, True
             self._alarms.forget(entry.ref)
+
+    def renew_everything(self, now: Instant) -> list[bytes]:
+        """Say in one message that all is still wanted; ask one by one where other credentials speak now."""
+        self._alarms.ask(RENEWAL, later(now, self.lease_s / 2))
+        asking = self._renew_each(self._entries_shown_before(self._wallet.steady_since(now)), now)
+        standing = [(one.ref, one.asked) for one in self._entries.values() if one.stage in _AT_THE_BROKER]
+        if len(standing) > len(asking):
+            self._renewal = self.next_number()
+            asking.append(encode(RenewAll(self._renewal, len(standing), digest_of_standing(standing))))
+        return asking
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
         """Renew what stands, or ask again for what could not be had."""
@@ -200,7 +221,7 @@ class Book:
         self.notices.append(Taken(ref, sequence, refused_rows))
 
     def _accepted(self, number: int, until: int | None, now: Instant) -> list[bytes]:
-        if self._is_end_of_withdrawal(number):
+        if self._is_end_of_withdrawal(number) or self._is_end_of_renewal(number):
             return []
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
@@ -208,7 +229,7 @@ class Book:
         stood = entry.stage is EntryStage.STANDS
         entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
         entry.hands_over, entry.failures = False, 0
-        self._alarms.ask(entry.ref, later(now, self.lease_s / 2))
+        self._alarms.forget(entry.ref)
         if stood:
             return []
         self.notices.append(Stands(entry.ref, None if until is None else Instant(until)))
@@ -218,6 +239,8 @@ class Book:
     def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
         if self._is_end_of_withdrawal(number):  # it had ended by itself
             return []
+        if self._is_end_of_renewal(number):
+            return self._renewal_failed(problem, now)
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
             return []
@@ -252,6 +275,27 @@ class Book:
         entry.stage = EntryStage.ASKED
         return [asking]
 
+    def _renewal_failed(self, problem: MaiaError, now: Instant) -> list[bytes]:
+        """Ask for each entry by itself where broker and client do not agree on what stands."""
+        if problem.code == _QUOTA:
+            self._alarms.ask(RENEWAL, later(now, self.lease_s / 8))
+            return []
+        return self._renew_each(list(self._entries.values()), now)
+
+    def _is_end_of_renewal(self, number: int) -> bool:
+        is_end = number == self._renewal
+        self._renewal = None if is_end else self._renewal
+        return is_end
+
+    def _entries_shown_before(self, moment: Instant | None) -> list[Entry]:
+        if moment is None:
+            return []
+        return [one for one in self._entries.values() if one.asked_at is None or one.asked_at < moment]
+
+    def _renew_each(self, entries: list[Entry], now: Instant) -> list[bytes]:
+        standing = [entry for entry in entries if entry.stage is EntryStage.STANDS]
+        return [message for entry in standing for message in self._renew(entry, now)]
+
     def _renew(self, entry: Entry, now: Instant) -> list[bytes]:
         asking = self._ask(entry, now)
         if asking:
@@ -265,8 +309,8 @@ class Book:
         wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
         self._alarms.ask(entry.ref, later(now, wait_s))
 
-    def _message_asking_for(self, entry: Entry, now: Instant) -> Message:
-        return message_asking_for(
+    def _message_asking_for(self, entry: Entry, now: Instant) -> Advertise | Subscribe:
+        message = message_asking_for(
             entry,
             key=self._key,
             network=self._settings.network,
@@ -274,6 +318,8 @@ class Book:
             nonce=self._random(16),
             now=now,
         )
+        entry.asked, entry.asked_at = digest_of_request(message.request), now
+        return message
 
     # -------------------------------------------------------- endings
 

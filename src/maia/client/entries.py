@@ -13,6 +13,7 @@ from enum import Enum
 from maia.client.duplicates import SeenFrames
 from maia.client.types import KnownVersion
 from maia.credentials import Action
+from maia.events import Instant
 from maia.predicates import Predicate
 
 __all__ = ["Advertised", "Entry", "EntryStage", "Subscribed"]
@@ -42,6 +43,9 @@ class Entry:
     hands_over: bool = True
     """Whether the next request hands the definitions over."""
     failures: int = 0
+    asked_at: Instant | None = None
+    asked: bytes = field(default=b"", repr=False)
+    """The digest of the latest request, signed at `asked_at`."""
 
     @property
     def action(self) -> Action:

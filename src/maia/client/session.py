@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, assert_never
 
-from maia.client.alarms import SESSION, Alarms, later
+from maia.client.alarms import RENEWAL, SESSION, Alarms, later
 from maia.client.book import Book
 from maia.client.duplicates import SeenFrames
 from maia.client.entries import Advertised, Entry, Subscribed
@@ -281,6 +281,8 @@ class ClientSession:
         for whose in self._alarms.due(now):
             if whose == SESSION:
                 effects += self._look(now)
+            elif whose == RENEWAL:
+                effects += self._sent(self._book.renew_everything(now)) if self.is_ready else []
             elif self.is_ready:
                 effects += self._sent(self._book.look(whose, now))
         return effects

@@ -17,6 +17,7 @@ from maia.client import (
     Withdrawn,
 )
 from maia.client.book import Book
+from maia.client.wallet import Wallet
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
@@ -36,12 +37,14 @@ from maia.wire import (
     Publish,
     Published,
     Renew,
+    RenewAll,
     Subscribe,
     TypeQuery,
     TypeReply,
     Unsubscribe,
     request_from_bytes,
 )
+from maia.wire.standing import digest_of_request, digest_of_standing
 from support.client_session import LEASE_S, NOW, STORY, Played
 
 
@@ -70,9 +73,57 @@ def test_a_request_made_before_the_welcome_is_sent_after_it(played):
     assert played.notices() == [Connected(STORY.principal("CCS"))]
 
 
+def renewed_one_by_one(played):
+    """Let half a lease pass, and let the broker say that something else stands there."""
+    played.time_passes(LEASE_S / 2)
+    (everything,) = played.said(RenewAll)
+    played.broker_says(Failed(everything.id, "UNAVAILABLE-STANDS-OTHERWISE", "ask again"))
+
+
+def test_all_that_stands_is_renewed_by_one_message(played):
+    first = stands(played)
+    second = played.advertises()
+    played.broker_says(Accepted(second.ref, None))
+    requests = {message.id: message.request for message in played.said(Advertise)}
+    for _ in range(3):
+        played.time_passes(LEASE_S / 2)
+        (renewal,) = played.said(RenewAll)
+        assert renewal.entries == 2
+        played.broker_says(Accepted(renewal.id, None))
+    standing = [(first.ref, first.asked), (second.ref, digest_of_request(requests[second.ref]))]
+    assert renewal.digest == digest_of_standing(standing)
+    assert played.notices() == [Stands(second.ref, None)]
+
+
+def test_nothing_is_renewed_where_nothing_stands(played):
+    played.is_welcomed()
+    entry = played.advertises()
+    played.broker_says(Failed(entry.ref, "POLICY-DENIED", "no"))
+    played.time_passes(LEASE_S / 2)
+    assert played.said(RenewAll) == []
+
+
+def test_a_quota_delays_a_renewal_and_multiplies_no_requests(played):
+    stands(played)
+    played.time_passes(LEASE_S / 2)
+    (renewal,) = played.said(RenewAll)
+    played.broker_says(Failed(renewal.id, "UNAVAILABLE-REQUEST-QUOTA", "slow down"))
+    assert played.said(Advertise) == []
+    played.time_passes(LEASE_S / 8)
+    assert len(played.said(RenewAll)) == 1
+
+
+def test_a_certificate_that_begins_or_ends_is_shown_with_a_request_of_its_own(played, monkeypatch):
+    entry = stands(played)
+    monkeypatch.setattr(Wallet, "steady_since", lambda _wallet, now: now)
+    played.time_passes(LEASE_S / 2)
+    (asked,) = played.said(Advertise)
+    assert asked.id == entry.ref
+
+
 def test_definitions_are_handed_over_once_for_each_link(played):
     entry = stands(played)
-    played.time_passes(LEASE_S / 2)
+    renewed_one_by_one(played)
     (renewal,) = played.said(Advertise)
     assert (renewal.id, renewal.definitions) == (entry.ref, [])
     played.link_closes()
@@ -83,7 +134,7 @@ def test_definitions_are_handed_over_once_for_each_link(played):
 
 def test_a_broker_that_has_forgotten_a_type_is_handed_it_again(played):
     entry = stands(played)
-    played.time_passes(LEASE_S / 2)
+    renewed_one_by_one(played)
     played.said(Advertise)
     played.broker_says(Failed(entry.ref, "TYPE-UNKNOWN", "hand it over"))
     assert len(played.said(Advertise)[0].definitions) == 1
@@ -94,7 +145,7 @@ def test_every_request_is_signed_anew_and_keeps_its_stream(played):
     entry = stands(played)
     asked = []
     for _ in range(3):
-        played.time_passes(LEASE_S / 2)
+        renewed_one_by_one(played)
         (renewal,) = played.said(Advertise)
         asked.append(request_from_bytes(renewal.request).request)
         played.broker_says(Accepted(entry.ref, None))
@@ -186,7 +237,7 @@ def test_a_refusal_reaches_the_application_with_the_brokers_code(played):
 
 def test_a_busy_broker_is_asked_again_if_it_had_accepted_before(played):
     entry = stands(played)
-    played.time_passes(LEASE_S / 2)
+    renewed_one_by_one(played)
     played.said(Advertise)
     played.broker_says(Failed(entry.ref, "UNAVAILABLE-REQUEST-QUOTA", "slow down"))
     assert played.notices() == []
@@ -201,7 +252,7 @@ def test_a_busy_broker_is_asked_again_if_it_had_accepted_before(played):
 
 def test_a_refused_renewal_ends_what_stood(played):
     entry = stands(played)
-    played.time_passes(LEASE_S / 2)
+    renewed_one_by_one(played)
     played.broker_says(Failed(entry.ref, "POLICY-EXPIRED", "too late"))
     (gone,) = played.notices()
     assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-EXPIRED")
