@@ -69,30 +69,17 @@ class ViewClass:
     routed: Predicate = field(repr=False)
     """Matched here: admits whatever the View shows."""
     is_quickly_read: bool
+    shown: frozenset[AttributeUid] | None = field(repr=False)
+    """The visible columns, if matching alone decides which rows are seen."""
     members: dict[LinkId, list[int]] = field(default_factory=dict)
     see: See | None = field(default=None, repr=False)
 
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
-        shown = self._shown_by_the_one_window()
-        if shown is not None:
-            return Seen(cut.frame.rows, cut.columns(shown))
+        if self.shown is not None:
+            return Seen(cut.frame.rows, cut.columns(self.shown))
         return self._screened_row_by_row(cut.frame)
-
-    def _shown_by_the_one_window(self) -> frozenset[AttributeUid] | None:
-        """Return the visible columns, if matching alone decides which rows are seen.
-
-        With one window, and an interest that speaks of nothing it hides, the
-        matched filter is the View's own condition: no row is left to ask.
-        """
-        if len(self.view.windows) != 1:
-            return None
-        (window,) = self.view.windows
-        own = frozenset(self.event_type.kinds)
-        shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
-        in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(self.view.interest) <= shown
-        return shown if in_sight else None
 
     def _screened_row_by_row(self, frame: Frame) -> Seen | None:
         see = self.see = self.see or to_python(self.view)
@@ -122,8 +109,9 @@ class Audience:
         link, ref = member
         known = self.classes.get(key)
         if known is None:
-            routed = routed_filter(view)
-            known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quickly_read(routed))
+            routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
+            is_quick = is_quickly_read(routed)
+            known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quick, shown)
             self.matches.add(key, known.routed)
             known.members[link] = [ref]
             return True
@@ -186,6 +174,21 @@ def routed_filter(view: View) -> Predicate:
     if not shown_by_all or view.interest == ALWAYS:
         return simplified(opened)
     return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
+
+
+def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[AttributeUid] | None:
+    """Return the visible columns, if matching alone decides which rows are seen.
+
+    With one window, and an interest that speaks of nothing it hides, the
+    matched filter is the View's own condition: no row is left to ask.
+    """
+    if len(view.windows) != 1:
+        return None
+    (window,) = view.windows
+    own = frozenset(event_type.kinds)
+    shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
+    in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= shown
+    return shown if in_sight else None
 
 
 def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:

@@ -87,6 +87,8 @@ class MatchIndex(Generic[Key]):
 
     def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
         """Return the rows that each filter admits, in order; filters that admit none are left out."""
+        if not self._waiting and not self._blocks:
+            return {}
         if frame.rows <= FEW_ROWS:
             return self._match_row_by_row(frame)
         self._settle(events=frame.rows)

@@ -172,9 +172,7 @@ class Link:
         """Write as much as the stream takes."""
         stream = self._stream
         while self._outbox and not self._is_paused and stream is not None:
-            chunk = self._next_chunk()
-            self._waiting -= sum(map(len, chunk[1::2]))
-            stream.write(b"".join(chunk))
+            stream.write(self._next_chunk())
         if self._closing_ends is not None and not self._outbox and stream is not None:
             stream.close()
 
@@ -219,7 +217,7 @@ class Link:
     def _hand_on(self, messages: list[bytes]) -> None:
         # Only whoever dialled, and has said hello, waits for a welcome; otherwise it changes nothing.
         waits_for_welcome = self.dialled is not None and self._has_sent
-        if self._splitter.limit < MESSAGE_BYTES_MAX and waits_for_welcome and any(map(is_welcome, messages)):
+        if waits_for_welcome and self._splitter.limit < MESSAGE_BYTES_MAX and any(map(is_welcome, messages)):
             messages += self._splitter.raise_limit()
         self._owner.link_received(self, messages)
 
@@ -234,10 +232,17 @@ class Link:
         if late:  # the peer did not wait for its welcome
             asyncio.get_running_loop().call_soon(self._owner.link_received, self, late)
 
-    def _next_chunk(self) -> list[bytes]:
+    def _next_chunk(self) -> bytes:
+        """Take the messages that are written next, as one piece."""
+        if self._waiting <= _CHUNK:
+            whole = b"".join(self._outbox)
+            self._outbox.clear()
+            self._waiting = 0
+            return whole
         chunk: list[bytes] = []
         size = 0
         while self._outbox and size < _CHUNK:
             chunk += (self._outbox.popleft(), self._outbox.popleft())
             size += len(chunk[-1])
-        return chunk
+        self._waiting -= size
+        return b"".join(chunk)

@@ -157,8 +157,10 @@ class NodeRunner:
         self._is_busy = True
         try:
             while self._inputs:
-                some = [self._inputs.popleft() for _ in range(min(_BATCH, len(self._inputs)))]
-                self._perform([effect for one in some for effect in self._handled(one)])
+                effects: list[Effect] = []
+                for _ in range(min(_BATCH, len(self._inputs))):
+                    effects += self._handled(self._inputs.popleft())
+                self._perform(effects)
         finally:
             self._is_busy = False
         self._flush()
@@ -168,7 +170,7 @@ class NodeRunner:
         """Perform effects that the node asked for outside `handle`, such as at its start."""
         was_busy, self._is_busy = self._is_busy, True
         try:
-            self._perform(effects)
+            self._perform(list(effects))
         finally:
             self._is_busy = was_busy
         if not was_busy:
@@ -188,18 +190,20 @@ class NodeRunner:
 
     # -------------------------------------------------------- effects
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        effects = list(effects)
-        if not self._kept(effects):
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        if not self._kept([effect for effect in effects if type(effect) is Keep]):
             return
         for effect in effects:
-            self._perform_one(effect)
+            if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
+                self._send(self.connections.find(effect.link), effect.data)
+            else:
+                self._perform_one(effect)
 
-    def _kept(self, effects: Iterable[Effect]) -> bool:
+    def _kept(self, wishes: Sequence[Keep]) -> bool:
         """Keep everything that is to be kept before anything leaves; say whether that worked."""
-        changes = {effect.name: effect.data for effect in effects if isinstance(effect, Keep)}
-        if not changes:
+        if not wishes:
             return True
+        changes = {wish.name: wish.data for wish in wishes}
         try:
             self._store.keep(changes)
         except MaiaError as problem:

@@ -69,7 +69,7 @@ class Telemetry:
 
     def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
         """Add to a counter, which is made when it is first needed."""
-        names = tuple(sorted(labels))
+        names = tuple(sorted(labels)) if labels else ()
         counter = self._counter(name, names)
         if counter is None or amount < 0:
             return

@@ -85,6 +85,8 @@ class Splitter:
         A bad length is raised once the messages before it have been returned,
         because the last of them may be the one that raises the limit.
         """
+        if not self._buffer:
+            return self._complete_in(data)
         if len(self._buffer) >= LENGTH_BYTES:
             # A length that was refused is refused again, before more is held for it.
             _checked_length(int.from_bytes(self._buffer[:LENGTH_BYTES], "big"), self._limit)
@@ -96,21 +98,38 @@ class Splitter:
         self._limit = max(self._limit, _sane_limit(limit))
         return self._complete()
 
-    def _complete(self) -> list[bytes]:
-        messages: list[bytes] = []
-        start, buffer = 0, self._buffer
-        with memoryview(buffer) as view:
-            while len(buffer) - start >= LENGTH_BYTES:
-                length = int.from_bytes(view[start : start + LENGTH_BYTES], "big")
-                if messages and not 0 < length <= self._limit:
-                    break
-                end = start + LENGTH_BYTES + _checked_length(length, self._limit)
-                if end > len(buffer):
-                    break
-                messages.append(bytes(view[start + LENGTH_BYTES : end]))
-                start = end
-        del buffer[:start]
+    def _complete_in(self, data: bytes | memoryview) -> list[bytes]:
+        """Split what arrived while nothing was held, and hold what is left of it."""
+        try:
+            messages, end = _split(data, self._limit)
+        except ProtocolViolation:
+            self._buffer += data  # so that a length that is refused stays refused
+            raise
+        if end < len(data):
+            self._buffer += data[end:]
         return messages
+
+    def _complete(self) -> list[bytes]:
+        with memoryview(self._buffer) as view:
+            messages, end = _split(view, self._limit)
+        del self._buffer[:end]
+        return messages
+
+
+def _split(data: bytes | memoryview, limit: int) -> tuple[list[bytes], int]:
+    """Return the whole messages at the beginning, and where they end."""
+    messages: list[bytes] = []
+    start, size = 0, len(data)
+    while size - start >= LENGTH_BYTES:
+        length = int.from_bytes(data[start : start + LENGTH_BYTES], "big")
+        if messages and not 0 < length <= limit:
+            break
+        end = start + LENGTH_BYTES + _checked_length(length, limit)
+        if end > size:
+            break
+        messages.append(bytes(data[start + LENGTH_BYTES : end]))
+        start = end
+    return messages, start
 
 
 def _checked_length(length: int, limit: int) -> int:
