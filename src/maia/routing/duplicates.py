@@ -106,6 +106,17 @@ class DuplicateMemory:
         self._stay_within_bytes()
         return rows & ~before
 
+    def unseen_rows(self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS) -> RowSet:
+        """Return which of some rows were not here before, and remember nothing.
+
+        Whoever has to prove a publication first asks this, so that a forgery
+        does not use up the number of what it imitates.
+        """
+        known = self._streams.get((publisher, stream))
+        if known is None:
+            return rows
+        return 0 if sequence < known.mark else rows & ~known.seen.get(sequence, 0)
+
     def exported(self) -> bytes:
         """Return what must survive a restart, the streams heard of last at the end."""
         kept: _Kept = [

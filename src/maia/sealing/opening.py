@@ -31,7 +31,7 @@ from maia.sealing.frame_proof import (
     commitment_of,
     frame_root,
 )
-from maia.sealing.sealer import cipher_for, salting
+from maia.sealing.sealer import Draft, cipher_for, salting
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn
@@ -42,6 +42,7 @@ __all__ = [
     "OpenedFrame",
     "VerifiedFrame",
     "closed_frame",
+    "drafted_frame",
     "open_frame",
     "verify_frame",
 ]
@@ -130,6 +131,12 @@ def closed_frame(frame: Sealed) -> OpenedFrame:
     """Return a frame of which nothing is opened, for those who hold no key."""
     _check_shape(frame)
     return OpenedFrame(frame, description(frame), {})
+
+
+def drafted_frame(frame: Sealed, draft: Draft) -> OpenedFrame:
+    """Return a frame that was drafted and signed here as what it is to its sealer: open."""
+    parts = {part.uid: part for part in draft.parts}
+    return OpenedFrame(frame, description(frame), parts, frozenset(parts))
 
 
 def open_frame(

@@ -16,7 +16,7 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
@@ -76,10 +76,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sealed frame without its signature, and the hash that is to be signed."""
+    """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
 
     frame: Sealed
     root: bytes
+    parts: Sequence[OpenPart] = field(repr=False)
 
 
 class Sealer:
@@ -157,7 +158,7 @@ class Sealer:
                 for part in parts
             ]
         )
-        return Draft(frame, frame_root(described, columns_as_signed(frame.columns)))
+        return Draft(frame, frame_root(described, columns_as_signed(frame.columns)), parts)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
