@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from maia.runtime.simulation import SimulatedNetwork, Trouble, Troublemaker
@@ -43,17 +44,24 @@ def test_when_it_ends_everything_runs_and_stays_up(seed):
     assert all(host.node is not None and host.skew == 0 for host in network.hosts.values())
 
 
-@with_seeds(5)
-def test_no_more_hosts_are_down_than_was_agreed(seed):
+def most_hosts_down(seed: int, trouble: Trouble) -> int:
     network = SimulatedNetwork(seed)
     for name in NAMES:
         add_echo(network, name)
-    Troublemaker(network, NAMES, Trouble(every_s=1, repaired_after_s=60, down_most=2)).begin()
+    Troublemaker(network, NAMES, trouble).begin()
     worst = 0
     for _ in range(300):
         network.run_for(1)
         worst = max(worst, sum(host.node is None for host in network.hosts.values()))
-    assert worst == 2
+    return worst
+
+
+# 50049: hosts that are to fail between two effects count as down, and may never come to it.
+@with_seeds(5, also=[50_049])
+def test_no_more_hosts_are_down_than_was_agreed(seed):
+    often = Trouble(every_s=1, repaired_after_s=60, down_most=2)
+    assert most_hosts_down(seed, often) <= 2
+    assert most_hosts_down(seed, replace(often, torn=0)) == 2
 
 
 def test_a_failure_prints_the_command_that_repeats_it(tmp_path):
