@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from struct import Struct
 from typing import Final, cast
 
@@ -23,7 +22,6 @@ __all__ = [
     "BLOCKS_MAX",
     "all_blocks",
     "array_header",
-    "block_ends",
     "block_rows",
     "blocks_in",
     "blocks_with",
@@ -93,15 +91,15 @@ def blocks_with(wanted: Sequence[int], *, blocks: Sequence[int], rows: int) -> l
 
 def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], rows: int) -> tuple[int, ...]:
     """Return how many bytes each block of a column takes, behind the array's own header."""
-    size = block_rows(rows)
-    start = _header_length(rows)
+    start = len(array_header(rows))
     each, rest = divmod(len(data) - start, rows)
     if not rest and _all_take(each, data, start, rows):
-        return tuple(each * len(rows_of_block(block, rows)) for block in range(blocks_in(rows)))
+        return tuple([each * count for count in _rows_by_block(rows)])
+    size = block_rows(rows)
     plain = _as_ints(values) if kind is Kind.TIMESTAMP else values
     encode = _ENCODER.encode
     parts = [plain[at : at + size] for at in range(0, rows, size)]
-    return tuple([len(encode(part)) - _header_length(len(part)) for part in parts])
+    return tuple([len(encode(part)) - len(array_header(len(part))) for part in parts])
 
 
 def _all_take(each: int, data: bytes, start: int, rows: int) -> bool:
@@ -112,21 +110,14 @@ def _all_take(each: int, data: bytes, start: int, rows: int) -> bool:
     return each == 1 or (_SIZES.get(first) == each and data[start::each].count(first) == rows)
 
 
-def block_ends(data: bytes, lengths: Sequence[int], rows: int) -> list[int] | None:
-    """Return where the blocks of a column begin and the last one ends, or None if they do not fit it."""
-    start = _header_length(rows)
-    ends = list(accumulate(lengths, initial=start))
-    return ends if ends[-1] == len(data) else None
-
-
 def pack_lengths(lengths: Sequence[int]) -> bytes:
     """Return the lengths of blocks as bytes, four for each."""
     return _packer(len(lengths)).pack(*lengths)
 
 
-def unpack_lengths(data: bytes, count: int) -> tuple[int, ...]:
-    """Return the lengths of `count` blocks from the start of `data`, which is long enough."""
-    return _packer(count).unpack_from(data)
+def unpack_lengths(data: bytes, at: int, count: int) -> tuple[int, ...]:
+    """Return the lengths of `count` blocks that stand at a place in `data`, which is long enough."""
+    return _packer(count).unpack_from(data, at)
 
 
 @lru_cache(maxsize=BLOCKS_MAX + 1)
@@ -142,8 +133,9 @@ def array_header(rows: int) -> bytes:
     return b"\xdc" + rows.to_bytes(2, "big") if rows < 1 << 16 else b"\xdd" + rows.to_bytes(4, "big")
 
 
-def _header_length(rows: int) -> int:
-    return len(array_header(rows))
+@lru_cache(maxsize=4096)
+def _rows_by_block(rows: int) -> tuple[int, ...]:
+    return tuple(len(rows_of_block(block, rows)) for block in range(blocks_in(rows)))
 
 
 def _as_ints(values: Sequence[Value]) -> list[int | None]:

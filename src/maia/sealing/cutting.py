@@ -57,7 +57,7 @@ def _leaves(opened: OpenedFrame, column: SealedColumn, keys: EpochKeys) -> bytes
         return column.commitment
     cipher = cipher_for(keys, column.uid, frame.origin)
     blocks = all_blocks(frame.rows)
-    leaves = leaves_of(part, salting=salting(cipher, frame.origin), blocks=blocks, rows=frame.rows)
+    leaves = leaves_of(part, salting(cipher, frame.origin), blocks=blocks, rows=frame.rows)
     if commitment_of(leaves) != column.commitment:
         raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
     return b"".join(leaves)
@@ -80,7 +80,9 @@ def _sealed_again(
     said = {column.uid: _leaves(opened, column, keys) for column in frame.columns}
     binding = frame_binding(opened.described, mark, left)
     sealed = [
-        SealedColumn(part.uid, sealed_part(part, binding, mark, keys), said[part.uid])
+        SealedColumn(
+            part.uid, sealed_part(part, binding, mark, cipher_for(keys, part.uid, mark)), said[part.uid]
+        )
         for part in parts_of(columns, level=_LEVELS[frame.level])
     ]
     return replace(frame, sealed_by=mark, blocks=left, columns=sealed)

@@ -30,9 +30,9 @@ __all__ = [
     "BadFrameProof",
     "SignatureChecks",
     "batch_of",
+    "columns_as_signed",
     "commitment_of",
     "frame_root",
-    "leaf",
 ]
 
 HASH_BYTES: Final = 32
@@ -51,11 +51,6 @@ class BadFrameProof(BrokenCredential):
     """A frame is not what its signer signed, or not signed by it."""
 
     code = "SEALING-PROOF"
-
-
-def leaf(salting: bytes, block: int, content: bytes) -> bytes:
-    """Return what a signer says of one block; `salting` is salt and counter, of one length for all."""
-    return sha256(salting + _NUMBERS[block] + content).digest()
 
 
 def commitment_of(leaves: Sequence[bytes]) -> bytes:
@@ -77,15 +72,11 @@ def frame_root(described: bytes, columns: Iterable[tuple[str, bytes]]) -> bytes:
 
 def columns_as_signed(columns: Iterable[SealedColumn]) -> list[tuple[str, bytes]]:
     """Return each column's uid and the one hash that was signed for it."""
-    return [
-        (
-            column.uid,
-            column.commitment
-            if len(column.commitment) == HASH_BYTES
-            else commitment_of_leaves(column.commitment),
-        )
-        for column in columns
-    ]
+    return [(column.uid, _as_signed(column.commitment)) for column in columns]
+
+
+def _as_signed(commitment: bytes) -> bytes:
+    return commitment if len(commitment) == HASH_BYTES else commitment_of_leaves(commitment)
 
 
 # ------------------------------------------------------------ several frames under one signature

@@ -22,7 +22,7 @@ from maia.events import AttributeUid
 from maia.sealing.associated import associated, description, frame_binding, nonce
 from maia.sealing.blocks import all_blocks, blocks_in, rows_of_block
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, leaves_of, read_part, unpadded
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, leaves_of, read_plaintext
 from maia.sealing.frame_proof import (
     HASH_BYTES,
     BadFrameProof,
@@ -162,7 +162,7 @@ def open_frame(
             plaintext = cipher.decrypt(number, column.sealed, associated(binding, uid))
         except InvalidTag:
             raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
-        parts[uid] = read_part(uid, unpadded(plaintext), blocks=blocks, rows=rows)
+        parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
     return OpenedFrame(frame, described, parts)
 
 
@@ -204,7 +204,8 @@ def check_commitment(frame: Sealed, column: SealedColumn, part: OpenPart, keys: 
     """Refuse content of which the frame's signer said something else, even to itself."""
     cipher = cipher_for(keys, column.uid, frame.origin)
     blocks = frame.blocks or all_blocks(frame.rows)
-    leaves = leaves_of(part, salting=salting(cipher, frame.origin), blocks=blocks, rows=rows_here(frame))
+    rows = rows_here(frame) if frame.blocks else frame.rows
+    leaves = leaves_of(part, salting(cipher, frame.origin), blocks=blocks, rows=rows)
     if not frame.blocks:
         said = column.commitment == commitment_of(leaves)
     else:

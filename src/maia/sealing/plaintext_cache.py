@@ -14,7 +14,7 @@ from dataclasses import replace
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import OpenPart, read_part
+from maia.sealing.content import OpenPart, content_of, read_content
 from maia.sealing.opening import OpenedFrame, blocks_and_rows_here, check_commitment, closed_frame, open_frame
 from maia.wire.messages import Sealed, SealedColumn
 
@@ -23,7 +23,7 @@ __all__ = ["contents", "open_with_cache"]
 
 def contents(opened: OpenedFrame, uids: Collection[str]) -> dict[str, bytes]:
     """Return the content of those parts (empty: of whole events) that a neighbour has the right to."""
-    return {uid: part.content for uid, part in opened.parts.items() if uid in uids}
+    return {uid: content_of(part) for uid, part in opened.parts.items() if uid in uids}
 
 
 def open_with_cache(
@@ -57,7 +57,7 @@ def _believed(frame: Sealed, column: SealedColumn, content: bytes, keys: EpochKe
         return None
     blocks, rows = blocks_and_rows_here(frame)
     try:
-        part = read_part(column.uid, content, blocks=blocks, rows=rows)
+        part = read_content(column.uid, content, blocks=blocks, rows=rows)
         check_commitment(frame, column, part, keys)
     except BrokenCredential:
         return None

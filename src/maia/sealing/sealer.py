@@ -27,7 +27,7 @@ from maia.events import AttributeUid, Column, Value
 from maia.sealing.associated import associated, description, frame_binding, nonce
 from maia.sealing.blocks import all_blocks
 from maia.sealing.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, column_to_seal, leaves_of, padded, parts_of
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, column_to_seal, leaves_of, parts_of, plaintext_of
 from maia.sealing.frame_proof import BATCH_MAX, batch_of, columns_as_signed, commitment_of, frame_root
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
@@ -141,23 +141,17 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
-        parts = parts_of(
-            [column_to_seal(one, _values(values, one.uid), about.rows) for one in columns], level=level
-        )
+        rows = about.rows
+        opened = [column_to_seal(one, _values(values, one.uid), rows) for one in columns]
+        parts = parts_of(opened, level=level)
         mark = self.next_mark()
         frame = _skeleton(about, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
-        binding = frame_binding(described, mark, [])
-        frame.columns.extend(
-            [
-                SealedColumn(
-                    part.uid,
-                    sealed_part(part, binding, mark, keys),
-                    commitment(part, mark, keys, rows=about.rows),
-                )
-                for part in parts
-            ]
-        )
+        binding, blocks = frame_binding(described, mark, []), all_blocks(rows)
+        for part in parts:
+            cipher = cipher_for(keys, part.uid, mark)
+            said = commitment_of(leaves_of(part, salting(cipher, mark), blocks=blocks, rows=rows))
+            frame.columns.append(SealedColumn(part.uid, sealed_part(part, binding, mark, cipher), said))
         return Draft(frame, frame_root(described, columns_as_signed(frame.columns)), parts)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
@@ -180,16 +174,9 @@ class Sealer:
         raise TypeError("a sealer cannot be pickled or copied")
 
 
-def sealed_part(part: OpenPart, binding: bytes, mark: SealMark, keys: EpochKeys) -> bytes:
+def sealed_part(part: OpenPart, binding: bytes, mark: SealMark, cipher: Cipher) -> bytes:
     """Seal what is sealed as one under a mark, bound to its frame and its uid."""
-    cipher = cipher_for(keys, part.uid, mark)
-    return cipher.encrypt(nonce(mark), padded(part.content), associated(binding, part.uid))
-
-
-def commitment(part: OpenPart, mark: SealMark, keys: EpochKeys, *, rows: int) -> bytes:
-    """Return what the signer says of a part of a whole frame."""
-    salt = salting(cipher_for(keys, part.uid, mark), mark)
-    return commitment_of(leaves_of(part, salting=salt, blocks=all_blocks(rows), rows=rows))
+    return cipher.encrypt(nonce(mark), plaintext_of(part), associated(binding, part.uid))
 
 
 def cipher_for(keys: EpochKeys, uid: str, mark: SealMark) -> Cipher:
