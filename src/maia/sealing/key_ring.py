@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from maia.errors import ProtocolViolation
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.sealing.groups import GroupId
 from maia.sealing.secrets import Secret
 
@@ -126,11 +126,11 @@ class KeyRing:
         known = self._epochs.get(epoch)
         return frozenset() if known is None else frozenset(known.secrets)
 
-    def next_change(self, now: Instant) -> Instant | None:
-        """Return the next moment at which a key falls due to be forgotten."""
+    def next_forget(self) -> Instant | None:
+        """Return the next moment at which a key is to be destroyed."""
         drift = self.terms.drift_s * _SECOND
         ends = [one.ends + drift + 1 for one in self._epochs.values() if one.ends is not None]
-        return Instant(max(now, min(ends))) if ends else None
+        return Instant(min(INSTANT_MAX, min(ends))) if ends else None
 
     # -------------------------------------------------------- learning
 

@@ -1,0 +1,653 @@
+"""How does a broker get the keys it needs, keep up with them, and lose them in time?
+
+A broker embeds one `KeyMember` and hands it every input of a link that it
+`owns`, each `DialFailed` of an address that it `dials`, and each `Tick`:
+
+    member.need(versions, now)      -> effects: dial the type's manager, join its groups
+    member.handle(happened, now)    -> effects: follow rekeys, ask again for what was lost
+    member.ring(type_id)            -> the keys as they are now
+    member.take_notices()           -> what has changed since this was last asked
+
+While a manager cannot be reached the member goes on with what it holds. It
+keeps no key on disk, only the newest signed epoch of each type, so that after
+a restart nobody can lead it back to an older one (A82). A right that ends
+takes its keys with it, whether the manager can be reached or not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerificationCache,
+    certificate_from_bytes,
+    certificate_to_bytes,
+)
+from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.events import INSTANT_MAX, AttributeUid, Instant
+from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.sealing.delivery import SessionKey
+from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoch_to_bytes
+from maia.sealing.groups import GroupId
+from maia.sealing.handover import parcel_info, unpack
+from maia.sealing.key_ring import KeyRing
+from maia.sealing.member_settings import MemberSettings
+from maia.sealing.membership import Claim, Grounds, standing
+from maia.sealing.type_keys import KeysMissed, TypeKeys
+from maia.types import Sealing, VerifiedType, definition_to_bytes, strongest
+from maia.wire.codec import decode, encode
+from maia.wire.effects import (
+    Close,
+    Count,
+    Dial,
+    DialFailed,
+    Effect,
+    Input,
+    Keep,
+    LinkClosed,
+    LinkId,
+    LinkOpened,
+    Note,
+    Received,
+    Send,
+    Tick,
+    WakeAt,
+)
+from maia.wire.messages import (
+    PROTOCOL_VERSION,
+    Bye,
+    Failed,
+    Greeting,
+    GroupKeys,
+    GroupsEnded,
+    Hello,
+    JoinGroups,
+    KeysHeld,
+    LeaveGroups,
+    Message,
+    Ping,
+    Pong,
+    Rekey,
+    Welcome,
+    WhoWrites,
+    Writer,
+)
+from maia.wire.names import network_to_bytes
+
+__all__ = [
+    "KEPT_HEAD",
+    "KeyMember",
+    "KeysChanged",
+    "KeysRefused",
+    "ManagerSilent",
+    "NotTheManager",
+    "Notice",
+    "WriterTold",
+]
+
+KEPT_HEAD: Final = "keys/"
+"""How the names under which newest epochs are kept begin."""
+
+_SECOND: Final = 1_000_000
+_WRITERS_ASKED_MAX: Final = 1024
+
+
+class NotTheManager(ProtocolViolation):
+    """Somebody else answers at the address of a type's manager, or it may not be part of this network."""
+
+    code = "PROTOCOL-NOT-THE-MANAGER"
+
+
+class ManagerSilent(Unavailable):
+    """The manager of a type did not answer in time."""
+
+    code = "UNAVAILABLE-MANAGER-SILENT"
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """The ring of a type has other keys than before: what waited for them may be tried again."""
+
+    type_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRefused:
+    """The manager lets this member into no group of the type, and says why."""
+
+    type_id: bytes
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTold:
+    """The manager has told with which certificates somebody publishes; none if it does not know."""
+
+    type_id: bytes
+    principal: Principal
+
+
+Notice: TypeAlias = KeysChanged | KeysRefused | WriterTold
+
+
+class _Stage(Enum):
+    IDLE = "idle"
+    DIALLING = "dialling"
+    AWAITING_GREETING = "awaiting greeting"
+    AWAITING_WELCOME = "awaiting welcome"
+    READY = "ready"
+
+
+@dataclass(slots=True)
+class _Manager:
+    """One manager and the link to it."""
+
+    principal: Principal
+    addresses: tuple[str, ...] = ()
+    stage: _Stage = _Stage.IDLE
+    link: LinkId | None = None
+    turn: int = 0
+    failures: int = 0
+    session: SessionKey | None = field(default=None, repr=False)
+    instance: bytes = b""
+    due: Instant | None = None
+    """When the present stage has lasted too long, or when to dial again."""
+    check_at: Instant | None = None
+    awaits_check: bool = False
+
+
+@dataclass(slots=True)
+class _Type:
+    """One type that is needed."""
+
+    type_id: bytes
+    sealing: Sealing
+    versions: tuple[VerifiedType, ...] = field(repr=False)
+    keys: TypeKeys
+    asked: int | None = None
+    """The number of the question that is under way."""
+    due: Instant | None = None
+    """When to ask again, or when an answer is overdue."""
+    failures: int = 0
+    rights_until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
+    kept: bytes | None = None
+
+
+class KeyMember:
+    """One member of key groups, as a value that is handed time, chance and messages."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: MemberSettings,
+        *,
+        random: Callable[[int], bytes],
+        kept: Mapping[str, bytes] | None = None,
+        cache: VerificationCache | None = None,
+    ) -> None:
+        """Make a member that holds `key`; `kept` is what `Keep` stored before."""
+        self._key, self._settings, self._random = key, settings, random
+        self._cache = VerificationCache() if cache is None else cache
+        self._instance = random(16)
+        self._network = network_to_bytes(settings.network)
+        self._pool = settings.credentials
+        self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
+        self._managers: dict[Principal, _Manager] = {}
+        self._links: dict[LinkId, _Manager] = {}
+        self._types: dict[bytes, _Type] = {}
+        self._writers: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
+        self._asked_writers: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
+        self._notices: list[Notice] = []
+        self._numbers = 0
+
+    # -------------------------------------------------------- what the broker asks
+
+    def ring(self, type_id: bytes) -> KeyRing | None:
+        """Return the keys of a type that is needed."""
+        known = self._types.get(type_id)
+        return None if known is None else known.keys.ring
+
+    def groups(self, type_id: bytes) -> frozenset[GroupId]:
+        """Return the groups of a type that this member has been let into."""
+        known = self._types.get(type_id)
+        return frozenset() if known is None else known.keys.groups
+
+    def writer(self, type_id: bytes, principal: Principal) -> tuple[SignedCertificate, ...] | None:
+        """Return the certificates with which somebody publishes; None if they were not told yet."""
+        return self._writers.get((type_id, principal))
+
+    def take_notices(self) -> list[Notice]:
+        """Return what happened since this was last asked."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def owns(self, link: LinkId) -> bool:
+        """Say whether what happens on a link is for this member."""
+        return link in self._links
+
+    def dials(self, address: str) -> bool:
+        """Say whether this member waits for a link to an address."""
+        return any(self._waits_at(one, address) for one in self._managers.values())
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for: epochs and groups, no keys."""
+        return {
+            "managers": {str(one.principal): one.stage.value for one in self._managers.values()},
+            "types": {
+                one.type_id.hex(): {"epoch": one.keys.ring.newest, "groups": len(one.keys.groups)}
+                for one in self._types.values()
+            },
+        }
+
+    def need(self, versions: Sequence[VerifiedType], now: Instant) -> list[Effect]:
+        """Get, and keep up with, the keys of a type; versions oldest first, those known before included."""
+        sealing = strongest(one.sealing for one in versions)
+        if sealing is None:
+            return []
+        type_id = versions[-1].type_id
+        known = self._types.get(type_id)
+        if known is not None and known.versions == tuple(versions):
+            return []
+        if known is None or known.sealing.manager != sealing.manager:
+            if known is None and len(self._types) >= self._settings.types_max:
+                return [Note("keys-full", {"types": len(self._types)})]
+            known = self._types[type_id] = self._new_type(type_id, sealing, tuple(versions))
+        known.sealing, known.versions = sealing, tuple(versions)
+        manager = self._managers.setdefault(sealing.manager, _Manager(sealing.manager))
+        manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *self._settings.addresses)))
+        return self._finished(self._ask(known, now), now)
+
+    def drop(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Need the keys of a type no more; they are destroyed."""
+        known = self._types.pop(type_id, None)
+        if known is None:
+            return []
+        known.keys.ring.wipe()
+        manager = self._managers[known.sealing.manager]
+        return self._finished(self._say(manager, LeaveGroups(type_id)), now)
+
+    def credentials_changed(self, credentials: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+        """Show other certificates from now on, as before old ones expire."""
+        self._pool = credentials
+        return self._finished([one for known in self._types.values() for one in self._ask(known, now)], now)
+
+    def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Ask again: something was sealed in an epoch that is not known here."""
+        known = self._types.get(type_id)
+        return [] if known is None else self._finished(self._ask(known, now), now)
+
+    def ask_writer(self, type_id: bytes, principal: Principal, now: Instant) -> list[Effect]:
+        """Ask the manager with which certificates somebody publishes; `WriterTold` follows."""
+        known = self._types.get(type_id)
+        if known is None or (type_id, principal) in self._asked_writers:
+            return []
+        manager = self._managers[known.sealing.manager]
+        if manager.stage is not _Stage.READY:
+            return []
+        self._asked_writers[type_id, principal] = None
+        if len(self._asked_writers) > _WRITERS_ASKED_MAX:
+            self._asked_writers.popitem(last=False)
+        return self._finished(self._say(manager, WhoWrites(self._number(), type_id, principal.key)), now)
+
+    # -------------------------------------------------------- what happens
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on; what was due by `now` is done first."""
+        effects = self._due(now)
+        match happened:
+            case LinkOpened():
+                effects += self._opened(happened, now)
+            case Received(link=link, data=data):
+                effects += self._received(self._links.get(link), data, now)
+            case LinkClosed(link=link):
+                manager = self._links.get(link)
+                effects += [] if manager is None else self._lost(manager, now)
+            case DialFailed(address=address):
+                for manager in self._managers.values():
+                    effects += self._lost(manager, now) if self._waits_at(manager, address) else []
+            case Tick():
+                pass  # what was due has been done
+        return self._finished(effects, now)
+
+    def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+        # Several managers may be looked for at one address; whoever answers is one of them, or none.
+        waiting = [one for one in self._managers.values() if self._waits_at(one, opened.dialled)]
+        found = next((one for one in waiting if one.principal == opened.peer), None)
+        effects: list[Effect] = []
+        if found is None:
+            fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
+            effects += [Close(opened.link, NotTheManager.code), Note("refused", fields)]
+        else:
+            found.stage, found.link = _Stage.AWAITING_GREETING, opened.link
+            found.due = _later(now, self._settings.handshake_s)
+            self._links[opened.link] = found
+        for other in waiting:
+            if other is not found:
+                effects += self._lost(other, now)
+        return effects
+
+    def _waits_at(self, manager: _Manager, address: str | None) -> bool:
+        return manager.stage is _Stage.DIALLING and self._address(manager) == address
+
+    def _received(self, manager: _Manager | None, data: bytes, now: Instant) -> list[Effect]:
+        if manager is None:
+            return []
+        try:
+            return self._answered(manager, decode(data), now)
+        except MaiaError as problem:
+            return self._left(manager, problem, now)
+
+    def _answered(self, manager: _Manager, message: Message, now: Instant) -> list[Effect]:
+        match manager.stage, message:
+            case _, Bye(code=code):
+                return [
+                    Note("bye", {"peer": str(manager.principal), "code": code}),
+                    *self._lost(manager, now),
+                ]
+            case _Stage.AWAITING_GREETING, Greeting():
+                return self._greeted(manager, message, now)
+            case _Stage.AWAITING_WELCOME, Welcome():
+                return self._welcomed(manager, now)
+            case _Stage.READY, _:
+                return self._told(manager, message, now)
+        raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
+
+    def _told(self, manager: _Manager, message: Message, now: Instant) -> list[Effect]:
+        match message:
+            case Ping(nonce=nonce):
+                return self._say(manager, Pong(nonce))
+            case Pong():
+                return []
+            case GroupKeys() | Rekey() | KeysHeld() | GroupsEnded():
+                known = self._types.get(message.type_id)
+                if known is None or known.sealing.manager != manager.principal:
+                    return []  # it was on its way when the type was dropped
+                return self._about_type(manager, known, message, now)
+            case Failed(id=number):
+                return self._failed(number, message, now)
+            case Writer():
+                return self._told_writer(message)
+        raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
+
+    def _about_type(
+        self,
+        manager: _Manager,
+        known: _Type,
+        message: GroupKeys | Rekey | KeysHeld | GroupsEnded,
+        now: Instant,
+    ) -> list[Effect]:
+        try:
+            match message:
+                case GroupKeys():
+                    return self._take(manager, known, message, now)
+                case Rekey():
+                    return self._changed(known, now) if known.keys.follow(message) else []
+                case KeysHeld():
+                    manager.awaits_check = False
+                    known.keys.compare(message)
+                    return []
+                case GroupsEnded(uids=uids, code=code, message=sentence):
+                    return self._ended(known, uids, code, sentence)
+        except KeysMissed as problem:
+            fields = {"type": known.type_id.hex(), "code": problem.code, "why": problem.message}
+            missed = Count("maia_keys_missed_total")
+            return [Note("keys-missed", fields), missed, *self._ask(known, now, at_once=True)]
+
+    # -------------------------------------------------------- keys
+
+    def _take(self, manager: _Manager, known: _Type, message: GroupKeys, now: Instant) -> list[Effect]:
+        assert manager.session is not None  # noqa: S101 - the stage is READY
+        info = parcel_info(known.type_id, manager=manager.principal, member=self._key.principal)
+        parcel = unpack(manager.session.open(message.sealed, info), known.type_id)
+        was_asked = known.asked is not None and message.id == known.asked
+        known.keys.take(message, parcel, was_asked=was_asked)
+        if was_asked:
+            known.asked, known.due, known.failures = None, None, 0
+        until = message.until
+        known.rights_until = Instant(INSTANT_MAX) if until is None else Instant(until)
+        manager.failures = 0
+        return self._changed(known, now)
+
+    def _changed(self, known: _Type, now: Instant) -> list[Effect]:
+        known.keys.forget_before(now)
+        self._notices.append(KeysChanged(known.type_id))
+        ring = known.keys.ring
+        fields = {"type": known.type_id.hex(), "epoch": ring.newest, "groups": len(known.keys.groups)}
+        return [*self._keep_head(known), Note("keys", fields), Count("maia_keys_followed_total")]
+
+    def _keep_head(self, known: _Type) -> list[Effect]:
+        head = known.keys.head
+        data = None if head is None else epoch_to_bytes(head)
+        if data is None or data == known.kept:
+            return []
+        known.kept = data
+        return [Keep(KEPT_HEAD + known.type_id.hex(), data)]
+
+    def _ended(self, known: _Type, uids: list[str | None], code: str, sentence: str) -> list[Effect]:
+        groups = [GroupId(known.type_id, None if uid is None else AttributeUid(uid)) for uid in uids]
+        known.keys.shut_out(groups)
+        if not known.keys.groups:
+            self._notices.append(KeysRefused(known.type_id, code, sentence))
+        self._notices.append(KeysChanged(known.type_id))
+        return [Note("keys-ended", {"type": known.type_id.hex(), "groups": len(groups), "code": code})]
+
+    def _failed(self, number: int, message: Failed, now: Instant) -> list[Effect]:
+        known = next((one for one in self._types.values() if one.asked == number), None)
+        if known is None:
+            return []
+        known.asked = None
+        known.failures += 1
+        known.due = self._again(known.failures, now)
+        self._notices.append(KeysRefused(known.type_id, message.code, message.message))
+        fields = {"type": known.type_id.hex(), "code": message.code, "message": message.message}
+        return [Note("keys-refused", fields), Count("maia_keys_refused_total", labels={"code": message.code})]
+
+    def _told_writer(self, message: Writer) -> list[Effect]:
+        principal = Principal(message.principal)
+        if self._asked_writers.pop((message.type_id, principal), self) is self:
+            return []  # nobody asked
+        told = tuple(certificate_from_bytes(one) for one in message.credentials)
+        self._writers[message.type_id, principal] = told
+        self._writers.move_to_end((message.type_id, principal))
+        if len(self._writers) > self._settings.writers_max:
+            self._writers.popitem(last=False)
+        self._notices.append(WriterTold(message.type_id, principal))
+        return []
+
+    def _ask(self, known: _Type, now: Instant, *, at_once: bool = False) -> list[Effect]:
+        """Ask for all keys of a type, unless an answer is awaited already."""
+        manager = self._managers[known.sealing.manager]
+        if manager.stage is not _Stage.READY:
+            return self._dial(manager, now) if manager.stage is _Stage.IDLE and manager.due is None else []
+        if known.asked is not None and not at_once:
+            return []
+        assert manager.session is not None  # noqa: S101 - the stage is READY
+        known.asked = self._number()
+        known.due = _later(now, self._settings.answer_s)
+        shown = manager.session.signed(self._key, manager=manager.principal, session=manager.instance)
+        head = known.keys.head
+        asking = JoinGroups(
+            known.asked,
+            [definition_to_bytes(version.signed) for version in known.versions],
+            [certificate_to_bytes(signed) for signed in self._pool],
+            shown.key,
+            shown.signature,
+            None if head is None else epoch_to_bytes(head),
+        )
+        return self._say(manager, asking)
+
+    def _new_type(self, type_id: bytes, sealing: Sealing, versions: tuple[VerifiedType, ...]) -> _Type:
+        kept = self._kept.pop(KEPT_HEAD + type_id.hex(), None)
+        head = _head(kept)
+        try:
+            return _Type(type_id, sealing, versions, TypeKeys(type_id, sealing.manager, head), kept=kept)
+        except MaiaError:  # another manager's, or damaged: it proves nothing
+            return _Type(type_id, sealing, versions, TypeKeys(type_id, sealing.manager))
+
+    # -------------------------------------------------------- the link to a manager
+
+    def _dial(self, manager: _Manager, now: Instant) -> list[Effect]:
+        if not manager.addresses:
+            return []
+        manager.stage, manager.due = _Stage.DIALLING, _later(now, self._settings.again_max_s)
+        return [Dial(self._address(manager))]
+
+    def _address(self, manager: _Manager) -> str:
+        return manager.addresses[manager.turn % len(manager.addresses)] if manager.addresses else ""
+
+    def _greeted(self, manager: _Manager, message: Greeting, now: Instant) -> list[Effect]:
+        if message.version != PROTOCOL_VERSION or message.network != self._network:
+            raise NotTheManager("the manager speaks another protocol, or is one of another network")
+        pool = tuple(certificate_from_bytes(one) for one in message.credentials)
+        request = Request(manager.principal, Action.CONNECT, self._settings.network)
+        evidence = gather_evidence(
+            request, pool, at=now, cache=self._cache, constitutions=self._settings.constitutions
+        )
+        if not isinstance(decide(request, evidence, NO_FACTS, now), Permit):
+            raise NotTheManager("the manager may not be part of this network")
+        manager.stage, manager.instance = _Stage.AWAITING_WELCOME, message.instance
+        credentials = [certificate_to_bytes(signed) for signed in self._pool]
+        return self._say(manager, Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None))
+
+    def _welcomed(self, manager: _Manager, now: Instant) -> list[Effect]:
+        manager.stage, manager.due = _Stage.READY, None
+        manager.check_at, manager.awaits_check = _later(now, self._settings.check_s), False
+        manager.session = SessionKey(self._random)
+        effects: list[Effect] = [Note("manager-connected", {"peer": str(manager.principal)})]
+        for known in self._types_of(manager):
+            known.asked = None
+            effects += self._ask(known, now)
+        return effects
+
+    def _left(self, manager: _Manager, problem: MaiaError, now: Instant) -> list[Effect]:
+        """End a link whose other side is not to be believed."""
+        fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
+        event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
+        assert manager.link is not None  # noqa: S101 - something was heard on it
+        return [
+            Note(event, fields),
+            Count("maia_keys_distrusted_total", labels={"code": problem.code}),
+            Send(manager.link, encode(Bye(problem.code, problem.message))),
+            Close(manager.link, problem.code),
+            *self._lost(manager, now),
+        ]
+
+    def _lost(self, manager: _Manager, now: Instant) -> list[Effect]:
+        """Go on without a link, and dial again later; keys are kept."""
+        if manager.link is not None:
+            self._links.pop(manager.link, None)
+        manager.link, manager.session, manager.check_at = None, None, None
+        manager.stage = _Stage.IDLE
+        manager.turn += 1
+        manager.failures += 1
+        manager.due = self._again(manager.failures, now)
+        for known in self._types_of(manager):
+            known.asked, known.due = None, None
+        self._asked_writers.clear()
+        return []
+
+    def _say(self, manager: _Manager, message: Message) -> list[Effect]:
+        return [] if manager.link is None else [Send(manager.link, encode(message))]
+
+    def _types_of(self, manager: _Manager) -> list[_Type]:
+        return [one for one in self._types.values() if one.sealing.manager == manager.principal]
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    # -------------------------------------------------------- time
+
+    def next_look(self) -> Instant | None:
+        """Return the next moment at which there is something to do."""
+        moments: list[Instant | None] = []
+        for manager in self._managers.values():
+            moments += [manager.due, manager.check_at]
+        for known in self._types.values():
+            moments += [known.due, known.keys.ring.next_forget()]
+            if known.rights_until < INSTANT_MAX:
+                moments.append(Instant(known.rights_until + 1))
+        return min((one for one in moments if one is not None), default=None)
+
+    def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
+        wake = self.next_look()
+        return effects if wake is None else [*effects, WakeAt(Instant(max(wake, now)))]
+
+    def _due(self, now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        for manager in self._managers.values():
+            effects += self._due_of_manager(manager, now)
+        for known in self._types.values():
+            effects += self._due_of_type(known, now)
+        return effects
+
+    def _due_of_manager(self, manager: _Manager, now: Instant) -> list[Effect]:
+        if manager.due is not None and manager.due <= now:
+            manager.due = None
+            if manager.stage in (_Stage.IDLE, _Stage.DIALLING):
+                return self._dial(manager, now) if self._types_of(manager) else []
+            return self._left(manager, ManagerSilent("the manager took too long to welcome us"), now)
+        if manager.check_at is not None and manager.check_at <= now:
+            return self._check(manager, now)
+        return []
+
+    def _check(self, manager: _Manager, now: Instant) -> list[Effect]:
+        """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
+        if manager.awaits_check:
+            return self._left(manager, ManagerSilent("the manager does not answer"), now)
+        manager.check_at = _later(now, self._settings.check_s)
+        asking = [known for known in self._types_of(manager) if known.keys.groups and known.asked is None]
+        manager.awaits_check = bool(asking)
+        return [effect for known in asking for effect in self._say(manager, known.keys.held())]
+
+    def _due_of_type(self, known: _Type, now: Instant) -> list[Effect]:
+        known.keys.forget_before(now)
+        effects: list[Effect] = []
+        if known.rights_until < now:
+            effects += self._look_at_rights(known, now)
+        if known.due is not None and known.due <= now:
+            known.due = None
+            manager = self._managers[known.sealing.manager]
+            if known.asked is not None and manager.stage is _Stage.READY:
+                return [*effects, *self._left(manager, ManagerSilent("the manager does not answer"), now)]
+            effects += self._ask(known, now)
+        return effects
+
+    def _look_at_rights(self, known: _Type, now: Instant) -> list[Effect]:
+        """Destroy the keys to which our own certificates give no right any more."""
+        claim = Claim(self._key.principal, known.versions, self._pool)
+        grounds = Grounds(
+            known.sealing.level, self._settings.bounds, self._settings.constitutions, self._cache
+        )
+        found = standing(claim, grounds, now)
+        known.rights_until = found.until
+        lost = known.keys.groups - found.groups
+        if not lost:
+            return []
+        known.keys.shut_out(lost)
+        self._notices.append(KeysChanged(known.type_id))
+        return [Note("keys-expired", {"type": known.type_id.hex(), "groups": len(lost)})]
+
+    def _again(self, failures: int, now: Instant) -> Instant:
+        wait = min(self._settings.again_max_s, self._settings.again_s << min(failures - 1, 16))
+        return _later(now, wait)
+
+
+def _head(kept: bytes | None) -> SignedEpoch | None:
+    try:
+        return None if kept is None else epoch_from_bytes(kept)
+    except MaiaError:
+        return None
+
+
+def _later(now: Instant, seconds: int) -> Instant:
+    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))

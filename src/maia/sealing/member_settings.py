@@ -1,0 +1,49 @@
+"""What is a member of key groups told before it starts, and for how long does it wait?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.errors import BadInput
+from maia.policy import BoundRule
+
+__all__ = ["BadMemberSettings", "MemberSettings"]
+
+
+class BadMemberSettings(BadInput):
+    """A member cannot run with these settings."""
+
+    code = "INPUT-MEMBER-SETTINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """One member of one network; each wait has an end."""
+
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    """What it shows to managers: its right to connect, and its rights to publish and subscribe."""
+    addresses: tuple[str, ...] = ()
+    """Where managers may be found, beside the addresses that definitions name."""
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    handshake_s: int = 10
+    """How long a manager may take to welcome this member."""
+    answer_s: int = 10
+    """How long a manager may take to answer."""
+    check_s: int = 20
+    """How often the member compares its newest epoch with the manager's."""
+    again_s: int = 1
+    """How long to wait before asking or dialling again; doubled after each failure."""
+    again_max_s: int = 60
+    types_max: int = 4096
+    writers_max: int = 4096
+    """Publishers whose certificates are remembered."""
+
+    def __post_init__(self) -> None:
+        """Refuse waits without an end."""
+        if min(self.handshake_s, self.answer_s, self.check_s, self.again_s) < 1:
+            raise BadMemberSettings("a member waits at least one second for anything")
+        if self.again_max_s < self.again_s:
+            raise BadMemberSettings("the longest wait is not shorter than the first")
