@@ -15,8 +15,9 @@ from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
 from maia.broker.renewing import price_of_renewal, renew_all
-from maia.broker.replicating import hear_replica
+from maia.broker.replicating import hear_replica, hear_sealed_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
+from maia.broker.sealed_interests import hear_sealed_interest, hear_sealed_offer
 from maia.broker.sessions import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
@@ -43,6 +44,9 @@ from maia.wire.messages import (
     RenewAll,
     Replica,
     Resync,
+    SealedInterest,
+    SealedOffer,
+    SealedReplica,
     Subscribe,
     TypeQuery,
     TypeReply,
@@ -141,4 +145,7 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Renew: hear_renew,
     Resync: hear_resync,
     Replica: hear_replica,
+    SealedInterest: hear_sealed_interest,
+    SealedOffer: hear_sealed_offer,
+    SealedReplica: hear_sealed_replica,
 }

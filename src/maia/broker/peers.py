@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from maia.broker.routes import Neighbour
-from maia.broker.routing_glue import told
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
+from maia.broker.telling import told
 from maia.events import Instant
 from maia.routing.ids import NodeId, node_id_from_bytes, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Spread, Step

@@ -19,7 +19,10 @@ __all__ = [
     "NotProved",
     "OutOfTurn",
     "PeerSilent",
+    "PlainOfSealed",
     "RefTaken",
+    "SealOutdated",
+    "SealTooNew",
     "Shutdown",
     "TooManyEntries",
     "TooManyLinks",
@@ -138,6 +141,24 @@ class PeerSilent(Unavailable):
     """Nothing was heard from the peer for a whole lease."""
 
     code = "UNAVAILABLE-PEER-SILENT"
+
+
+class PlainOfSealed(Refusal):
+    """Something of a type whose owner wants it sealed was said in the open."""
+
+    code = "REFUSED-PLAIN-OF-SEALED"
+
+
+class SealOutdated(Refusal):
+    """A sealed interest or offer is of an epoch that is over: whoever made it has not sealed it anew."""
+
+    code = "REFUSED-SEAL-OUTDATED"
+
+
+class SealTooNew(Refusal):
+    """A sealed interest or offer is of an epoch further ahead than a key can be on its way."""
+
+    code = "REFUSED-SEAL-TOO-NEW"
 
 
 class LinkNotNeeded(Unavailable):

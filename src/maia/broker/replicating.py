@@ -10,21 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.peers import performed
+from maia.broker.resealing import look_at_sealed
 from maia.broker.routes import Routes
-from maia.broker.routing_glue import proof_of, told
+from maia.broker.sealed_interests import understood_in_replica
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
+from maia.broker.telling import proof_of, sealed_wanted_of, told
 from maia.broker.tells import entry_of, wanted_of
 from maia.events import Instant
+from maia.routing.hops import book_key_of_sealed, is_of_sealed, type_of_book_key
 from maia.routing.ids import NodeId, distance
 from maia.routing.overlay_join import Contact
 from maia.routing.replicas import Replica as BookReplica
 from maia.routing.replicas import TellReplica
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
-from maia.wire.messages import NodeRecord, Replica
+from maia.wire.messages import NodeRecord, Replica, SealedReplica
 
-__all__ = ["hear_replica", "look_at_routing"]
+__all__ = ["hear_replica", "hear_sealed_replica", "look_at_routing"]
 
 _REPLICAS: Final = 2
 _CONTACTS_MAX: Final = 4096
@@ -38,6 +41,7 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     effects += told(state, routes.book.expire(now))
     routes.store.expire(now)
     effects += performed(state, routes.membership.tick(now), now)
+    effects += look_at_sealed(state, now)
     if routes.replicate_at is not None and routes.replicate_at <= now:
         effects += _replicated(state, now)
     return effects
@@ -45,16 +49,32 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
 
 def hear_replica(state: BrokerState, link: Link, message: Replica, now: Instant) -> list[Effect]:
     """Keep what a rendezvous gives to the brokers that would follow it."""
-    routes = state.routes
-    holder = Contact.of(message.holder.key, message.holder.address)
+    holder = _holder(state.routes, message.holder)
+    entries = tuple(entry_of(wanted) for wanted in message.wanted)
+    return _kept(state, link, BookReplica(message.type_id, holder, entries, message.offers), now)
+
+
+def hear_sealed_replica(state: BrokerState, link: Link, message: SealedReplica, now: Instant) -> list[Effect]:
+    """Keep what a rendezvous gives of a sealed type, as far as it is understood here."""
+    holder, type_id = _holder(state.routes, message.holder), message.type_id
+    entries = tuple(understood_in_replica(state, type_id, wanted, now) for wanted in message.wanted)
+    replica = BookReplica(book_key_of_sealed(type_id), holder, entries, message.offers)
+    return _kept(state, link, replica, now)
+
+
+def _holder(routes: Routes, record: NodeRecord) -> NodeId:
+    """Return the broker whose interests a replica tells, and remember where it listens."""
+    holder = Contact.of(record.key, record.address)
     routes.contacts[holder.node] = holder
     routes.contacts.move_to_end(holder.node)
     if len(routes.contacts) > _CONTACTS_MAX:
         routes.contacts.popitem(last=False)
-    entries = tuple(entry_of(wanted) for wanted in message.wanted)
-    replica = BookReplica(message.type_id, holder.node, entries, message.offers)
-    routes.store.heard(routes.node_of[link.id], replica, now)
-    routes.is_stirred = True
+    return holder.node
+
+
+def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> list[Effect]:
+    state.routes.store.heard(state.routes.node_of[link.id], replica, now)
+    state.routes.is_stirred = True
     return []
 
 
@@ -78,9 +98,12 @@ def _given(state: BrokerState, tell: TellReplica) -> list[Effect]:
     link, holder = routes.link_to(tell.hop), _contact_of(routes, replica.holder)
     if link is None or holder is None:
         return []
+    record, key = NodeRecord(holder.key, holder.address), replica.type_id
+    if is_of_sealed(key):
+        sealed = [sealed_wanted_of(state, key, entry) for entry in replica.entries]
+        return [Send(link, encode(SealedReplica(type_of_book_key(key), record, sealed, replica.offers)))]
     wanted = [wanted_of(entry, lambda baggage: proof_of(state, baggage)) for entry in replica.entries]
-    record = NodeRecord(holder.key, holder.address)
-    return [Send(link, encode(Replica(replica.type_id, record, wanted, replica.offers)))]
+    return [Send(link, encode(Replica(key, record, wanted, replica.offers)))]
 
 
 def _contact_of(routes: Routes, holder: object) -> Contact | None:

@@ -47,6 +47,22 @@ class Neighbour:
     difference: Tally = field(default_factory=Tally)
     """By how much its count and digest of what it told exceed those of the book."""
 
+    def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:
+        """Take note that an entry was narrowed here, or refused."""
+        self.changed[type_id, entry_id] = (before, after)
+        self.difference.add(before)
+        if after is not None:
+            self.difference.subtract(after)
+
+    def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
+        """Forget what became of an entry here: it is told anew, or taken back."""
+        change = self.changed.pop((type_id, entry_id), None)
+        if change is not None:
+            before, after = change
+            self.difference.subtract(before)
+            if after is not None:
+                self.difference.add(after)
+
 
 @dataclass(slots=True)
 class Routes:
@@ -65,6 +81,8 @@ class Routes:
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)
     replicate_at: Instant | None = None
+    sealed_at: Instant | None = None
+    """When something sealed is to be looked at again."""
     look_at: Instant | None = None
     is_stirred: bool = False
     """Something changed since the next look was asked for."""
@@ -85,6 +103,12 @@ class Routes:
         if self.replicate_at is None or self.replicate_at > soon:
             self.replicate_at = soon
 
+    def look_at_sealed(self, at: Instant) -> None:
+        """Ask that what is sealed be looked at, at this moment or before."""
+        self.is_stirred = True
+        if self.sealed_at is None or self.sealed_at > at:
+            self.sealed_at = at
+
     def next_look(self, now: Instant) -> Instant | None:
         """Return when routing has something to do by itself."""
         wake = self.membership.wake_at(now)
@@ -93,6 +117,7 @@ class Routes:
             self.store.next_due(),
             None if wake is None else Instant(wake),
             self.replicate_at,
+            self.sealed_at,
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

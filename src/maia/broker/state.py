@@ -19,6 +19,7 @@ from maia.broker.known_types import KnownTypes
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
+from maia.broker.sealed_state import SealedInterests
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
 from maia.credentials import Principal, SigningKey, VerificationCache, certificate_to_bytes
@@ -62,6 +63,7 @@ class BrokerState:
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
+    sealed: SealedInterests = field(default_factory=SealedInterests)
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)

@@ -10,6 +10,7 @@ from maia.broker.routes import Routes
 from maia.broker.sessions import Link, Role
 from maia.broker.state import BrokerState
 from maia.events import Instant
+from maia.routing.hops import is_of_sealed, type_of_book_key
 from maia.routing.ids import NodeId, node_id_text
 
 __all__ = ["status_of"]
@@ -63,7 +64,7 @@ def _rendezvous_record(routes: Routes) -> dict[str, dict[str, object]]:
     """Say of each type where it leads to, and how much is wanted and offered behind which neighbour."""
     book = routes.book
     return {
-        type_id.hex(): {
+        type_of_book_key(type_id).hex() + ("/sealed" if is_of_sealed(type_id) else ""): {
             "is_here": book.parent(type_id) is None,
             "parent": _hop_text(book.parent(type_id)),
             "hops": {

@@ -1,0 +1,167 @@
+"""What does another broker want of a sealed type, and may it?
+
+A sealed interest is opened as far as this broker's keys go. Within the
+type's group it must have been made by a member, must open, and its proof must
+prove what it asks for, as far as this broker can read it (A67). Outside the
+group nobody can tell, so it is carried by its type alone: it matches every
+publication, and stands for no other interest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.broker.edge import refusal_effects
+from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
+from maia.broker.refusals import SealOutdated, SealTooNew
+from maia.broker.routes import Neighbour
+from maia.broker.sealed_state import HeardOffer, HeardSealed
+from maia.broker.sealed_tells import offer_from_wire, wanted_from_wire
+from maia.broker.sessions import Link
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.telling import told
+from maia.broker.tells import Proof
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.predicates import ALWAYS, Predicate
+from maia.routing.digests import mark_of_interest, mark_of_offer
+from maia.routing.hops import SealedEntry, book_key_of_sealed
+from maia.sealing.filter_proofs import OpenedProof, check_made_by_a_member, open_proof
+from maia.sealing.filters import open_filter
+from maia.sealing.groups import GroupId
+from maia.sealing.key_ring import KeyRing
+from maia.wire.effects import Effect
+from maia.wire.messages import SealedInterest, SealedOffer, SealedWanted
+
+__all__ = ["hear_sealed_interest", "hear_sealed_offer", "refuse_entry", "understood", "understood_in_replica"]
+
+EPOCHS_AHEAD_MAX: Final = 16
+"""How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
+
+_OFFER: Final = b"offer"
+
+
+# ------------------------------------------------------------ what neighbours say
+
+
+def hear_sealed_interest(
+    state: BrokerState, link: Link, message: SealedInterest, now: Instant
+) -> list[Effect]:
+    """Take note of what is wanted, sealed, behind a neighbour."""
+    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
+    state.routes.stir(now)
+    effects: list[Effect] = []
+    add: list[SealedEntry] = []
+    refused: list[bytes] = []
+    for wanted in message.add:
+        heard = wanted_from_wire(message.type_id, wanted)
+        neighbour.forget_change(key, wanted.id)
+        try:
+            add.append(understood(state, wanted.id, heard, now))
+        except MaiaError as problem:
+            refused.append(wanted.id)
+            refuse_entry(neighbour, key, wanted.id, heard)
+            effects += refusal_effects(problem, link.peer, link=link.id, asked="SealedInterest")
+    for entry_id in message.remove:
+        neighbour.forget_change(key, entry_id)
+    gone = [*message.remove, *refused]
+    tells = state.routes.book.heard_interest(neighbour.node, key, add, gone, now)
+    return [*effects, *told(state, tells)]
+
+
+def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
+    """Take note of whether a neighbour's side publishes a type, sealed."""
+    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
+    state.routes.stir(now)
+    neighbour.forget_change(key, _OFFER)
+    heard, book = offer_from_wire(message), state.routes.book
+    if heard is None:
+        return told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
+    try:
+        _check_offer(state, heard, now)
+    except MaiaError as problem:
+        gone = told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
+        neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
+        return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer")]
+    tells = book.heard_offer(
+        neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
+    )
+    return told(state, tells)
+
+
+def understood_in_replica(
+    state: BrokerState, type_id: bytes, wanted: SealedWanted, now: Instant
+) -> SealedEntry:
+    """Return what a replica says that somebody wants: what cannot be vouched for asks for everything."""
+    heard = wanted_from_wire(type_id, wanted)
+    try:
+        return understood(state, wanted.id, heard, now)
+    except ProtocolViolation:
+        raise
+    except MaiaError:
+        return _by_type_alone(wanted.id, heard)
+
+
+def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, heard: HeardSealed) -> None:
+    """Leave an entry out of what is compared with a neighbour: it stands there, and not here."""
+    mark = mark_of_interest(key, entry_id, heard.filter.digest)
+    neighbour.forget_change(key, entry_id)
+    neighbour.remember_change(key, entry_id, before=mark, after=None)
+
+
+# ------------------------------------------------------------ as far as the keys go
+
+
+def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Instant) -> SealedEntry:
+    """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
+    sealed, ring = heard.filter, state.sealed.ring_of(heard.filter.type_id)
+    if ring is None:
+        return _by_type_alone(entry_id, heard)
+    if not check_made_by_a_member(sealed, heard.proof, ring):
+        _check_epoch(state, ring, sealed.epoch, now)
+        return _by_type_alone(entry_id, heard)
+    opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
+    known = opened.opened if proof is None else _proved(state, sealed.type_id, proof, opened.opened, now)
+    return SealedEntry(entry_id, known, heard, opened.unopened, sealed.digest)
+
+
+def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
+    digest = heard.filter.digest
+    # Its mark is its own: whoever made it up must not make others fall silent (A67).
+    return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest)
+
+
+def _proved(
+    state: BrokerState, type_id: bytes, proof: OpenedProof, wanted: Predicate, now: Instant
+) -> Predicate:
+    if not is_to_be_verified(state):
+        return wanted
+    return proved_filter(state, type_id, Proof(proof.request, proof.certificates), wanted, now)
+
+
+def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> None:
+    ring = state.sealed.ring_of(heard.offer.type_id)
+    if ring is None:
+        return
+    if not check_made_by_a_member(heard.offer, heard.proof, ring):
+        _check_epoch(state, ring, heard.offer.epoch, now)
+        return
+    proof = open_proof(heard.offer, heard.proof, ring)
+    if proof is not None and is_to_be_verified(state):
+        prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
+
+
+def _check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:
+    """Refuse an epoch that is over, or far ahead; one whose key may be on its way is given time."""
+    newest = ring.newest
+    if newest is None or ring.key(GroupId(ring.type_id), newest) is None:
+        return  # not a member at this time
+    if epoch > newest + EPOCHS_AHEAD_MAX:
+        raise SealTooNew("a sealed interest or offer is of an epoch that is far ahead")
+    since = state.sealed.changed_at.get(ring.type_id, now)
+    if epoch < newest and seconds_after(since, state.settings.lease_s) <= now:
+        raise SealOutdated("a sealed interest or offer is of an epoch that is over")
+
+
+def _neighbour(state: BrokerState, link: Link) -> Neighbour:
+    return state.routes.neighbours[state.routes.node_of[link.id]]

@@ -1,0 +1,77 @@
+"""What does a broker remember of sealed interests, beside what is in the routing book?
+
+Under which epoch its own are sealed, what still has to be sealed or opened
+anew, and what travels with an entry of the book. The keys themselves are
+elsewhere; `ring_of` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from maia.broker.audience import ViewClass
+from maia.events import Instant
+from maia.routing.hops import Hop
+from maia.sealing.filter_proofs import SealedOffer, SealedProof
+from maia.sealing.filters import SealedFilter
+from maia.sealing.groups import GroupId
+from maia.sealing.key_ring import KeyRing
+from maia.wire.effects import LinkId
+
+__all__ = ["HeardOffer", "HeardSealed", "LocalSealed", "Placed", "SealedInterests", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSealed:
+    """What travels with a class of this broker's subscribers; the proof is sealed when it is sent."""
+
+    filter: SealedFilter
+    view_class: ViewClass = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeardSealed:
+    """A sealed interest as it came, to be passed on as it is."""
+
+    filter: SealedFilter
+    proof: SealedProof
+
+
+@dataclass(frozen=True, slots=True)
+class HeardOffer:
+    """A sealed offer as it came, to be passed on as it is."""
+
+    offer: SealedOffer
+    proof: SealedProof
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Under which id a class of subscribers is in the book, and with which keys it was sealed."""
+
+    entry_id: bytes
+    epoch: int
+    groups: frozenset[GroupId]
+
+
+Task: TypeAlias = tuple[bytes, Hop, bytes]
+"""A type, a hop, and the id of one of its entries; for `LOCAL`, the key of a class."""
+
+
+@dataclass(slots=True)
+class SealedInterests:
+    """The sealed side of a broker's interests and offers."""
+
+    ring_of: Callable[[bytes], KeyRing | None] = lambda type_id: None
+    in_use: dict[bytes, int] = field(default_factory=dict)
+    """By type, the epoch under which this broker's own interests are sealed."""
+    changed_at: dict[bytes, Instant] = field(default_factory=dict)
+    """When that epoch came into use here."""
+    placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
+    """By type and class."""
+    offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)
+    """The type and epoch under which an advertisement is in the book."""
+    to_do: dict[Task, None] = field(default_factory=dict)
+    """What is to be sealed or opened anew, in the order in which it was found."""
