@@ -35,7 +35,7 @@ __all__ = [
 BLOCKS_MAX: Final = 16
 """Blocks of one frame at most: a hash each, on both sides."""
 
-ROWS_PER_BLOCK_MIN: Final = 64
+ROWS_PER_BLOCK_MIN: Final = 128
 """Fewer rows than this are never a block of their own, unless they are what is left at the end."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

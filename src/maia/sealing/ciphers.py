@@ -38,21 +38,16 @@ class BadEpochKeys(BadInput):
 class Cipher:
     """What one process seals one attribute with, in one epoch; and the salt of what it says about it."""
 
-    __slots__ = ("_source", "decrypt", "encrypt", "salt")
+    __slots__ = ("decrypt", "encrypt", "salt", "source")
 
     def __init__(self, source: Secret, context: tuple[bytes, ...]) -> None:
         """Derive both keys from the content key."""
-        self._source = source
+        self.source = source
         aead = AESGCM(source.derive(_SEALING, *context).reveal())
         # Bound once: looking the methods up costs a tenth of sealing a short value.
         self.encrypt: Callable[[bytes, bytes, bytes], bytes] = aead.encrypt
         self.decrypt: Callable[[bytes, bytes, bytes], bytes] = aead.decrypt
         self.salt = source.derive(_SALT, *context).reveal()
-
-    @property
-    def forgotten(self) -> bool:
-        """Say whether the content key is gone, and this cipher must go too."""
-        return self._source.wiped
 
     def __repr__(self) -> str:
         """Say what it is, and nothing of its keys."""
@@ -87,7 +82,7 @@ class EpochKeys:
         """Return the cipher of one attribute (None: of whole events) for one process, if its key is held."""
         of_instance = self._ciphers.get(instance)
         known = None if of_instance is None else of_instance.get(uid)
-        if known is None or known.forgotten:
+        if known is None or known.source.wiped:
             return self._derived(uid, instance)
         return known
 

@@ -93,16 +93,16 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, rows: int) ->
 
 def plaintext_of(part: OpenPart) -> bytes:
     """Return what is sealed: the content, with its length in front and zeros behind."""
-    pieces = _pieces_of(part)
-    length = sum(map(len, pieces))
-    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *pieces, bytes(_zeros(length))))
+    content = _pieces_of(part)
+    length = sum([len(piece) for piece in content])
+    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, _padding(length)))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
     """Read what was sealed as one; `blocks` are those here, 0 if the frame was signed as one block."""
     length = int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
-    end, zeros = _LENGTH_BYTES + length, _zeros(length)
-    if len(plaintext) != end + zeros or plaintext.count(0, end) != zeros:
+    end = _LENGTH_BYTES + length
+    if end > len(plaintext) or plaintext[end:] != _padding(length):
         raise BadContent("what was sealed is not padded in its one form")
     if uid:
         return OpenPart(uid, [_read_column(uid, plaintext, _LENGTH_BYTES, end, blocks=blocks, rows=rows)])
@@ -156,10 +156,10 @@ def _read_column(uid: str, content: bytes, at: int, end: int, *, blocks: int, ro
     return OpenColumn(Column(uid, content[at], data), lengths)
 
 
-def _zeros(length: int) -> int:
+def _padding(length: int) -> bytes:
     whole = length + _LENGTH_BYTES
     step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
-    return -whole % step
+    return bytes(-whole % step)
 
 
 # ------------------------------------------------------------ what is said about each block
@@ -174,24 +174,17 @@ def leaves_of(part: OpenPart, salting: bytes, *, blocks: Sequence[int], rows: in
     start = len(array_header(rows))
     if len(part.columns) != 1:
         return _leaves_of_several(part.columns, salting, blocks or (0,), start)
-    column, lengths = part.columns[0].column, part.columns[0].lengths
-    head, data = _head(column.uid, column.kind), column.data
+    one = part.columns[0]
+    data, head = one.column.data, _head(one.column.uid, one.column.kind)
     if not blocks:
-        length = len(data) - start
-        message = (salting, _BLOCK_NUMBERS[0], head, length.to_bytes(_LENGTH_BYTES, "big"), data[start:])
-        return [sha256(b"".join(message)).digest()]
+        span = (len(data) - start).to_bytes(_LENGTH_BYTES, "big")
+        return [sha256(b"".join((salting, _BLOCK_NUMBERS[0], head, span, data[start:]))).digest()]
     leaves = []
-    for block, length in zip(blocks, lengths, strict=True):
-        end = start + length
-        message = (
-            salting,
-            _BLOCK_NUMBERS[block],
-            head,
-            length.to_bytes(_LENGTH_BYTES, "big"),
-            data[start:end],
-        )
-        leaves.append(sha256(b"".join(message)).digest())
-        start = end
+    for block, length in zip(blocks, one.lengths, strict=True):
+        span = length.to_bytes(_LENGTH_BYTES, "big")
+        rows_of_it = data[start : start + length]
+        leaves.append(sha256(b"".join((salting, _BLOCK_NUMBERS[block], head, span, rows_of_it))).digest())
+        start += length
     return leaves
 
 

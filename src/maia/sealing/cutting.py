@@ -15,13 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from maia.errors import BadInput
-from maia.sealing.associated import frame_binding
+from maia.sealing.associated import associated, frame_binding, nonce
 from maia.sealing.blocks import all_blocks, array_header, blocks_with, rows_of_blocks
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, leaves_of, parts_of
+from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, leaves_of, parts_of, plaintext_of
 from maia.sealing.frame_proof import BadFrameProof, commitment_of
 from maia.sealing.opening import OpenedFrame
-from maia.sealing.sealer import Sealer, cipher_for, salting, sealed_part
+from maia.sealing.sealer import Sealer, cipher_for, salting
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 __all__ = ["NothingWanted", "cut_frame"]
@@ -78,11 +78,10 @@ def _sealed_again(
 ) -> Sealed:
     frame, mark = opened.frame, sealer.next_mark()
     said = {column.uid: _leaves(opened, column, keys) for column in frame.columns}
-    binding = frame_binding(opened.described, mark, left)
-    sealed = [
-        SealedColumn(
-            part.uid, sealed_part(part, binding, mark, cipher_for(keys, part.uid, mark)), said[part.uid]
-        )
-        for part in parts_of(columns, level=_LEVELS[frame.level])
-    ]
+    binding, number = frame_binding(opened.described, mark, left), nonce(mark)
+    sealed = []
+    for part in parts_of(columns, level=_LEVELS[frame.level]):
+        cipher = cipher_for(keys, part.uid, mark)
+        ciphertext = cipher.encrypt(number, plaintext_of(part), associated(binding, part.uid))
+        sealed.append(SealedColumn(part.uid, ciphertext, said[part.uid]))
     return replace(frame, sealed_by=mark, blocks=left, columns=sealed)

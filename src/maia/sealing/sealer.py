@@ -147,11 +147,12 @@ class Sealer:
         mark = self.next_mark()
         frame = _skeleton(about, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
-        binding, blocks = frame_binding(described, mark, []), all_blocks(rows)
+        binding, number, blocks = frame_binding(described, mark, []), nonce(mark), all_blocks(rows)
         for part in parts:
             cipher = cipher_for(keys, part.uid, mark)
             said = commitment_of(leaves_of(part, salting(cipher, mark), blocks=blocks, rows=rows))
-            frame.columns.append(SealedColumn(part.uid, sealed_part(part, binding, mark, cipher), said))
+            sealed = cipher.encrypt(number, plaintext_of(part), associated(binding, part.uid))
+            frame.columns.append(SealedColumn(part.uid, sealed, said))
         return Draft(frame, frame_root(described, columns_as_signed(frame.columns)), parts)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
@@ -172,11 +173,6 @@ class Sealer:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError("a sealer cannot be pickled or copied")
-
-
-def sealed_part(part: OpenPart, binding: bytes, mark: SealMark, cipher: Cipher) -> bytes:
-    """Seal what is sealed as one under a mark, bound to its frame and its uid."""
-    return cipher.encrypt(nonce(mark), plaintext_of(part), associated(binding, part.uid))
 
 
 def cipher_for(keys: EpochKeys, uid: str, mark: SealMark) -> Cipher:

@@ -41,9 +41,11 @@ class SecretForgotten(Unavailable):
 class Secret:
     """Thirty-two secret bytes that keep quiet. Equality takes the same time wherever they differ."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "wiped")
 
-    _bytes: bytearray | None
+    _bytes: bytearray
+    wiped: bool
+    """Whether the bytes are gone. Only `wipe` sets it."""
 
     def __init__(self) -> None:
         """Refuse: a secret is made by `from_bytes`, `fresh` or `derive`."""
@@ -67,6 +69,7 @@ class Secret:
     def _holding(cls, data: bytes) -> Self:
         made = cls.__new__(cls)
         made._bytes = bytearray(data)
+        made.wiped = False
         return made
 
     def derive(self, purpose: bytes, *context: bytes) -> Secret:
@@ -77,26 +80,20 @@ class Secret:
 
     def reveal(self) -> bytes:
         """Return the bytes. Only ciphers, key delivery and key stores have a reason to ask."""
-        if self._bytes is None:
+        if self.wiped:
             raise SecretForgotten("this key was forgotten when its time was over")
         return bytes(self._bytes)
 
     def wipe(self) -> None:
         """Overwrite the bytes, as far as Python lets us: copies made by `reveal` live on until collected."""
-        if self._bytes is not None:
-            self._bytes[:] = bytes(len(self._bytes))
-            self._bytes = None
-
-    @property
-    def wiped(self) -> bool:
-        """Say whether the bytes are gone."""
-        return self._bytes is None
+        self.wiped = True
+        self._bytes[:] = bytes(SECRET_BYTES)
 
     def __eq__(self, other: object) -> bool:
         """Compare in constant time; a wiped secret equals itself alone."""
         if not isinstance(other, Secret):
             return NotImplemented
-        if self._bytes is None or other._bytes is None:
+        if self.wiped or other.wiped:
             return self is other
         return same_secret(self.reveal(), other.reveal())
 
@@ -105,7 +102,7 @@ class Secret:
 
     def __repr__(self) -> str:
         """Say that there is a secret, and nothing about it."""
-        return "Secret(wiped)" if self._bytes is None else "Secret(…)"
+        return "Secret(wiped)" if self.wiped else "Secret(…)"
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: a secret leaves memory sealed, or through a key store."""
