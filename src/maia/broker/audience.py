@@ -30,7 +30,7 @@ from maia.predicates import (
     predicate_to_expression,
     simplified,
 )
-from maia.predicates.admitted_rows import admitted_rows, is_quickly_read
+from maia.predicates.admitted_rows import RowReader, is_quickly_read, row_reader
 from maia.routing.matching import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
@@ -73,6 +73,14 @@ class ViewClass:
     """The visible columns, if matching alone decides which rows are seen."""
     members: dict[LinkId, list[int]] = field(default_factory=dict)
     see: See | None = field(default=None, repr=False)
+    read: RowReader | None = field(default=None, repr=False)
+
+    @property
+    def reader(self) -> RowReader:
+        """Return what reads the matched filter down the columns, made when it is first needed."""
+        if self.read is None:
+            self.read = row_reader(self.routed)
+        return self.read
 
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
@@ -144,7 +152,8 @@ class Audience:
         few = len(self.classes) <= READ_ONE_BY_ONE
         if not few or not all(one.is_quickly_read for one in self.classes.values()):
             return self.matches.match_frame(frame)
-        read = {key: admitted_rows(one.routed, frame) for key, one in self.classes.items()}
+        all_rows = range(frame.rows)
+        read = {key: one.reader(all_rows, frame) for key, one in self.classes.items()}
         return {key: rows for key, rows in read.items() if rows}
 
 

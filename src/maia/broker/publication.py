@@ -94,9 +94,9 @@ def _is_repeated(advertisement: Advertisement, message: Publish) -> bool:
 def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
     # Columns that nobody touched travel in the bytes in which they came.
     forced = advertisement.shaper.forced
-    untouched = (
-        [column for column in message.columns if column.uid not in forced] if not shaped.refused else []
-    )
+    untouched = [] if shaped.refused else message.columns
+    if forced:
+        untouched = [column for column in untouched if column.uid not in forced]
     return Transit(
         advertisement.right.event_type.type_id,
         link.peer,
