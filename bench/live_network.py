@@ -333,12 +333,14 @@ class MaiaConnection:
             self.wait_for(Accepted)
         return [one.id for one in asked]
 
-    def advertise(self, frame_rows: int = FRAME_ROWS) -> None:
-        """Ask to publish, and make the frame ready that will be sent again and again."""
-        self.say(self.request(Action.PUBLISH, ALWAYS))
+    def advertise(self, frame_rows: int = FRAME_ROWS) -> Subscribe | Advertise:
+        """Ask to publish, and make the frame ready that will be sent again and again; return the request."""
+        asked = self.request(Action.PUBLISH, ALWAYS)
+        self.say(asked)
         self.wait_for(Accepted)
         self._rows = frame_rows
         self._columns = frame_to_columns(frame_of(events(frame_rows), KINDS))
+        return asked
 
     # ---- what a `Line` asks for
 
@@ -416,7 +418,7 @@ class Line:
             assert found or may_go_on, f"{delivered} of {sent * readers} deliveries came, and then no more"
             for key, ready in found:
                 if ready & selectors.EVENT_READ:
-                    got = _read(key.fileobj)
+                    got = read_waiting(key.fileobj)
                     delivered += got if key.fileobj is not self._publisher else 0
 
     def _write(self, data: bytes) -> bytes:
@@ -438,7 +440,7 @@ class Line:
             one.close()
 
 
-def _read(connection: Connection) -> int:
+def read_waiting(connection: Connection) -> int:
     """Return how many events have arrived; what TLS holds back would not wake a selector again."""
     rows = 0
     with suppress(BlockingIOError, ssl.SSLWantReadError):
