@@ -136,7 +136,8 @@ class LkhMember(TreeMember):
     scheme = Scheme.LKH
 
     def _followed(self, rekey: Rekey) -> tuple[dict[int, bytes], bytes]:
-        secrets = {node: key for node, key in self._secrets.items() if node not in rekey.gone}
+        gone = frozenset(rekey.gone)
+        secrets = {node: key for node, key in self._secrets.items() if node not in gone}
         following: bytes | None = None
         here = self._entries_here(rekey)
         for node in dict.fromkeys([*(entry.node for entry in here), ROOT]):

@@ -131,11 +131,11 @@ class OftMember(TreeMember):
     scheme = Scheme.OFT
 
     def _followed(self, rekey: Rekey) -> tuple[dict[int, bytes], bytes]:
-        secrets = {node: held for node, held in self._secrets.items() if node not in rekey.gone}
+        gone = frozenset(rekey.gone)
+        secrets = {node: held for node, held in self._secrets.items() if node not in gone}
         news = {
             entry.node: entry for entry in self._entries_here(rekey) if stands_above(entry.under, self._slot)
         }
-        news.pop(ROOT, None)  # this kind of tree has no node of that name
         if self._slot in news:
             secrets[self._slot] = self._learned(news.pop(self._slot), secrets[self._slot], rekey)
         secret = secrets[self._slot]

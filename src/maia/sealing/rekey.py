@@ -184,7 +184,7 @@ def read_rekey(data: bytes) -> Rekey:
     gone = tuple(node for (node,) in _NODE.iter_unpack(data[_HEAD.size : entries_from]))
     entries = tuple(Entry(*fields) for fields in _ENTRY.iter_unpack(data[entries_from:]))
     _check_gone(gone)
-    _check_entries(entries)
+    _check_entries(entries, scheme)
     return Rekey(Scheme(scheme), version, previous, confirmation, nonce, gone, entries)
 
 
@@ -195,13 +195,18 @@ def _check_gone(gone: tuple[int, ...]) -> None:
         raise BadRekey("a rekey message says that a node vanished which no tree has")
 
 
-def _check_entries(entries: tuple[Entry, ...]) -> None:
+def _check_entries(entries: tuple[Entry, ...], scheme: int) -> None:
     if any((one.node, one.under) >= (other.node, other.under) for one, other in pairwise(entries)):
         raise BadRekey("a rekey message has entries twice or out of order")
     for entry in entries:
-        fits = named(entry.node) and named(entry.under) and entry.under != ROOT
-        if not fits or not stands_above(entry.node, entry.under):
+        node, under = entry.node, entry.under
+        if not (named(node) and named(under) and under != ROOT and stands_above(node, under)):
             raise BadRekey("a rekey message has an entry for nodes that do not stand above each other")
+        # A leaf is renewed for its own member, and the root has a key of its own, each in one kind of tree.
+        if (node == under and (scheme != Scheme.OFT or level_of(node))) or (
+            node == ROOT and scheme != Scheme.LKH
+        ):
+            raise BadRekey("a rekey message has an entry that its kind of tree does not know")
 
 
 def read_path(data: bytes) -> MemberPath:
