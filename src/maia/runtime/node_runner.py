@@ -87,6 +87,7 @@ class NodeRunner:
         self._inputs: deque[Input] = deque()
         self._is_busy = False
         self._unflushed: dict[Link, None] = {}
+        self._uncounted: list[Count] = []
         self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
@@ -164,6 +165,7 @@ class NodeRunner:
         finally:
             self._is_busy = False
         self._flush()
+        self._count()
         self._after_inputs()
 
     def perform(self, effects: Iterable[Effect]) -> None:
@@ -196,6 +198,8 @@ class NodeRunner:
         for effect in effects:
             if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
                 self._send(self.connections.find(effect.link), effect.data)
+            elif type(effect) is Count:
+                self._uncounted.append(effect)  # nobody waits for it, and somebody does for what is sent
             else:
                 self._perform_one(effect)
 
@@ -216,8 +220,6 @@ class NodeRunner:
         match effect:
             case Send(link=number, data=data):
                 self._send(self.connections.find(number), data)
-            case Count(name=name, amount=amount, labels=labels):
-                self._records.count(name, amount, labels)
             case WakeAt(at=at):
                 self._wake_at(at)
             case Note(event=event, fields=fields):
@@ -226,8 +228,8 @@ class NodeRunner:
                 self._close(self.connections.find(number))
             case Dial(address=address):
                 self.connections.dial(address)
-            case Keep():
-                pass  # done before
+            case Keep() | Count():
+                pass  # done before, or after
             case _:
                 assert_never(effect)
 
@@ -245,6 +247,11 @@ class NodeRunner:
         unflushed, self._unflushed = self._unflushed, {}
         for link in unflushed:
             link.flush()
+
+    def _count(self) -> None:
+        uncounted, self._uncounted = self._uncounted, []
+        for effect in uncounted:
+            self._records.count(effect.name, effect.amount, effect.labels)
 
     # -------------------------------------------------------- the alarm clock
 
