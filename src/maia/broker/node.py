@@ -109,7 +109,7 @@ class Broker:
     def _received(self, link: Link | None, data: bytes, now: Instant) -> list[Effect]:
         if link is None or link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        link.heard_at, link.asked_at = now, None
+        link.heard_at, link.silent_rounds = now, 0
         try:
             message = decode(data)
             if isinstance(message, Bye):

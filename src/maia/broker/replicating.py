@@ -42,7 +42,9 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     routes.store.expire(now)
     effects += performed(state, routes.membership.tick(now), now)
     effects += look_at_sealed(state, now)
-    if routes.replicate_at is not None and routes.replicate_at <= now:
+    # What would be due soon goes along, so that a broker wakes once for several things.
+    soon = now + state.settings.lease_s * 1_000_000 // 12
+    if routes.replicate_at is not None and routes.replicate_at <= soon:
         effects += _replicated(state, now)
     return effects
 

@@ -20,7 +20,7 @@ from maia.policy import Request, View
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
 
-__all__ = ["Advertisement", "Entry", "Link", "Right", "Role", "Stage", "Subscription"]
+__all__ = ["Advertisement", "Entry", "Link", "Right", "Role", "Share", "Stage", "Subscription"]
 
 
 class Stage(Enum):
@@ -93,6 +93,21 @@ class Subscription:
 Entry = Advertisement | Subscription
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The uids that a neighbour may read, as sealed columns name them, and for how long that is so."""
+
+    uids: frozenset[str]
+    since: Instant
+    until: Instant
+    evidence: int
+    versions: int
+
+    def holds(self, now: Instant, evidence: int, versions: int) -> bool:
+        """Say whether the answer was worked out for this moment, from what is known today."""
+        return self.since <= now <= self.until and self.evidence == evidence and self.versions == versions
+
+
 @dataclass(slots=True)
 class Link:
     """One connection, from the first byte on."""
@@ -110,10 +125,12 @@ class Link:
     """The credentials that the peer showed in the handshake."""
     connect: Right | None = None
     look_at: Instant | None = None
-    asked_at: Instant | None = None
-    """When a ping was sent, if nothing has been heard since."""
+    silent_rounds: int = 0
+    """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    shares: dict[bytes, Share] = field(default_factory=dict)
+    """What of each sealed type the peer may read, by what it has shown."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from maia.broker.audience import Audience
 from maia.broker.deadlines import Deadlines
@@ -23,17 +23,18 @@ from maia.broker.sealed_state import SealedInterests
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
 from maia.credentials import Principal, SigningKey, VerificationCache, certificate_to_bytes
-from maia.events import INSTANT_MAX, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 
-__all__ = ["BrokerState", "Due", "just_after", "new_state", "seconds_after"]
+__all__ = ["EVERY_LINK", "BrokerState", "Due", "just_after", "new_state", "seconds_after"]
 
 _SECOND = 1_000_000
+_LONG_AGO: Final = Instant(INSTANT_MIN)
 
 
 class Due(NamedTuple):
-    """Something to look at when its moment comes: the broker itself, a link, or one reference on a link.
+    """Something to look at when its moment comes: the broker, all links, one, or a reference on a link.
 
     `at` is the moment that was asked for. Whoever has asked for another one
     since is not looked at twice.
@@ -69,6 +70,10 @@ class BrokerState:
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)
     counters: Counter[str] = field(default_factory=Counter)
     pings: int = 0
+    round_at: Instant | None = None
+    """When all links are looked at next."""
+    forgives_until: Instant = _LONG_AGO
+    """Up to when nobody is blamed for what this broker was too late to hear."""
     keep_at: Instant | None = None
     publications_kept: bytes = b""
     certificates_kept: set[bytes] = field(default_factory=set)
@@ -82,6 +87,10 @@ class BrokerState:
     def audience(self, type_id: bytes) -> Audience:
         """Return the local subscribers of a type, nobody at first."""
         return self.audiences.setdefault(type_id, Audience())
+
+
+EVERY_LINK: Final = LinkId(-1)
+"""In place of a link: all of them."""
 
 
 def new_state(key: SigningKey, settings: BrokerSettings, random: Callable[[int], bytes]) -> BrokerState:

@@ -215,6 +215,8 @@ def end_advertisement(
 
 def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
+    if entry.lease_ends <= now < state.forgives_until:
+        entry.lease_ends = state.forgives_until
     if entry.lease_ends <= now:
         return end_entry(state, link, entry, now, LeaseEnded("it was not renewed within its lease"))
     try:

@@ -6,32 +6,42 @@ ended, however late the clock's own tick arrives (A35).
 
 from __future__ import annotations
 
+from typing import Final
+
 from maia.broker.closing import close_link
 from maia.broker.keeping import keep_what_changed
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
-from maia.broker.state import BrokerState, Due, just_after, seconds_after
+from maia.broker.state import EVERY_LINK, BrokerState, Due, just_after, seconds_after
 from maia.broker.subscription import look_at_entry
-from maia.events import INSTANT_MAX, Instant
+from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Ping
 
 __all__ = [
-    "ask_to_look_at_link",
     "ask_to_look_at_broker",
+    "ask_to_look_at_link",
+    "begin_rounds",
+    "end_of_right_to_connect",
     "look_at_everything",
     "look_at_what_is_due",
-    "next_look_at_link",
 ]
+
+_ROUNDS_UNASKED: Final = 2
+_ROUNDS_SILENT: Final = 4
+"""A peer is asked in the third round without a word, again in the fourth, and given up in the fifth."""
 
 
 def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
     """Look at every lease, right and link whose moment has come."""
     effects: list[Effect] = []
-    for due in state.deadlines.due(now):
+    found = state.deadlines.due(now)
+    if found and found[0].at is not None:
+        _forgive_if_late(state, now - found[0].at, now)
+    for due in found:
         effects += _look_at(state, due, now)
     return effects
 
@@ -48,10 +58,18 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant) -> None:
-    """Have a link looked at; an earlier wish is forgotten."""
+def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
+    """Have a link looked at, or not at all; an earlier wish is forgotten."""
     link.look_at = at
-    state.deadlines.ask(at, Due(link.id, None, at))
+    if at is not None:
+        state.deadlines.ask(at, Due(link.id, None, at))
+
+
+def begin_rounds(state: BrokerState, now: Instant) -> None:
+    """Have all links looked at three times in a lease, for as long as there are any."""
+    if state.round_at is None:
+        state.round_at = seconds_after(now, state.settings.lease_s / 3)
+        state.deadlines.ask(state.round_at, Due(EVERY_LINK, None, state.round_at))
 
 
 def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
@@ -68,23 +86,17 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
         state.deadlines.ask(at, Due(None, None, at))
 
 
-def next_look_at_link(state: BrokerState, link: Link, now: Instant) -> Instant:
-    """Return when to ask whether the peer is there, or when its right to connect ends."""
-    next_look = _next_round(now, state.settings.lease_s / 3)
+def end_of_right_to_connect(link: Link) -> Instant | None:
+    """Return when the right to connect of a peer has to be asked about again."""
     ends = link.connect.stable.not_after if link.connect is not None else None
-    return next_look if ends is None else min(next_look, just_after(ends))
-
-
-def _next_round(now: Instant, seconds: float) -> Instant:
-    """Return a moment so many seconds later, or up to a quarter more: links then share the moments."""
-    step = max(1, int(seconds * 1_000_000) // 4)
-    at = now + 4 * step + (-now) % step
-    return Instant(at if at < INSTANT_MAX else INSTANT_MAX)
+    return None if ends is None else just_after(ends)
 
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     if due.link is None:
         return _look_at_broker(state, now) if state.routes.look_at == due.at else []
+    if due.link == EVERY_LINK:
+        return _look_at_every_link(state, now)
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
@@ -106,18 +118,51 @@ def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if not link.is_ready:
         return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
     effects = _look_at_right_to_connect(state, link, now)
-    if effects:
-        return effects
-    third = state.settings.lease_s / 3
-    # Silence counts from the ping on: who was not asked, because this broker slept, is not to blame.
-    if link.asked_at is not None and seconds_after(link.asked_at, 2 * third) <= now:
-        return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
-    ask_to_look_at_link(state, link, next_look_at_link(state, link, now))
-    if link.asked_at is not None or now - link.heard_at < int(third * 1_000_000):
+    if not effects:
+        ask_to_look_at_link(state, link, end_of_right_to_connect(link))
+    return effects
+
+
+def _look_at_every_link(state: BrokerState, now: Instant) -> list[Effect]:
+    """Ask the silent whether they are there, and give up those who did not answer."""
+    state.round_at = None
+    effects: list[Effect] = []
+    for link in list(state.links.values()):
+        if link.is_ready:
+            effects += _look_for_signs_of_life(state, link, now)
+    if state.links:
+        begin_rounds(state, now)
+    return effects
+
+
+def _look_for_signs_of_life(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Count the rounds without a word: moments do not tell a silent peer from a broker that slept."""
+    link.silent_rounds += 1
+    if link.silent_rounds <= _ROUNDS_UNASKED:
         return []
-    link.asked_at = now
+    if link.silent_rounds > _ROUNDS_SILENT:
+        return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
     state.pings += 1
     return [Send(link.id, encode(Ping(state.pings)))]
+
+
+# ------------------------------------------------------------ a broker that slept
+
+
+def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
+    """Judge nobody for a while after having slept: what they said meanwhile is waiting to be read.
+
+    Whoever is late all the time forgives once in a lease and no more. Rights
+    are not forgiven: they end by the clock.
+    """
+    third = state.settings.lease_s / 3
+    if late_us < third * 500_000 or now < seconds_after(state.forgives_until, 2 * third):
+        return
+    state.forgives_until = seconds_after(now, third)
+    state.routes.book.forgive(state.forgives_until)
+    state.routes.store.forgive(state.forgives_until)
+    for link in state.links.values():
+        link.silent_rounds = 0
 
 
 def _look_at_right_to_connect(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

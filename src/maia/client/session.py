@@ -308,7 +308,8 @@ class ClientSession:
         self._alarms.ask(SESSION, later(now, self._book.lease_s / _LOOKS_IN_A_LEASE))
         was_heard, self._was_heard = self._was_heard, False
         self._silent_looks = 0 if was_heard else self._silent_looks + 1
-        return [] if was_heard else self._said(Ping(0))
+        # Renewals and their answers are further apart than two looks.
+        return self._said(Ping(0)) if self._silent_looks > 1 else []
 
     # -------------------------------------------------------- small change
 

@@ -50,6 +50,14 @@ class Leases(Generic[_Subject]):
         heapq.heappush(self._heap, (until, next(self._numbers), subject))
         self._forget_outdated()
 
+    def forgive(self, until: Instant) -> None:
+        """Let every lease last until `until` at least."""
+        for subject, ends in self._until.items():
+            if ends < until:
+                self._until[subject] = until
+        self._heap = [(ends, next(self._numbers), subject) for subject, ends in self._until.items()]
+        heapq.heapify(self._heap)
+
     def drop(self, subject: _Subject) -> None:
         """Forget a lease, if there is one."""
         self._until.pop(subject, None)

@@ -239,6 +239,10 @@ class RoutingBook:
             tells += self._forget_heard(hop)
         return tells
 
+    def forgive(self, until: Instant) -> None:
+        """Forget nothing before `until`: this broker slept, and did not hear who renewed."""
+        self._leases.forgive(until)
+
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `renew_due` or `expire` has something to do."""
         oldest = min((link.renewed_at for link in self._links.values()), default=None)

@@ -152,6 +152,10 @@ class ReplicaStore:
         for key in self._leases.expired(now):
             self._drop(key, is_leased=False)
 
+    def forgive(self, until: Instant) -> None:
+        """Forget nothing before `until`: this broker slept, and did not hear what was repeated."""
+        self._leases.forgive(until)
+
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `expire` has something to do."""
         end = self._leases.next_end()

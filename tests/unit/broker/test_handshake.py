@@ -102,12 +102,16 @@ def test_a_silent_peer_is_asked_and_then_given_up() -> None:
     net = Net(lease_s=60)
     net.broker()
     client = net.client("camera at Victoria")
-    net.advance(21)
+    net.advance(59)
+    assert not client.all_heard(Ping)  # whoever renews is heard often enough
+    net.advance(2)
     assert client.all_heard(Ping)
     net.advance(120)
     assert not client.closed  # it answers
     client.heard.clear()
     net._client_hears = lambda client, data: client.heard.append(data)  # type: ignore[method-assign]  # deaf
+    net.advance(59)
+    assert not client.closed
     net.advance(61)
     assert client.closed
 

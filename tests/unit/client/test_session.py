@@ -335,10 +335,10 @@ def test_a_broker_that_is_silent_for_a_lease_is_left(played):
     stands(played)
     played.time_passes(LEASE_S / 3)  # the answer to the request was heard since the welcome
     assert played.said(Ping) == []
-    for _ in range(3):
+    for pings in (0, 1, 1):
         assert not played.closed()
         played.time_passes(LEASE_S / 3)
-        assert len(played.said(Ping)) == 1
+        assert len(played.said(Ping)) == pings
     played.broker_says(Pong(0))
     for _ in range(4):
         played.time_passes(LEASE_S / 3)
