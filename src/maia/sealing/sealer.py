@@ -150,10 +150,13 @@ class Sealer:
         binding, number, blocks = frame_binding(described, mark, []), nonce(mark), all_blocks(rows)
         for part in parts:
             cipher = cipher_for(keys, part.uid, mark)
-            said = commitment_of(leaves_of(part, salting(cipher, mark), blocks=blocks, rows=rows))
+            said = self._said(part, salting(cipher, mark), blocks, rows)
             sealed = cipher.encrypt(number, plaintext_of(part), associated(binding, part.uid))
             frame.columns.append(SealedColumn(part.uid, sealed, said))
         return Draft(frame, frame_root(described, columns_as_signed(frame.columns)), parts)
+
+    def _said(self, part: OpenPart, salt: bytes, blocks: Sequence[int], rows: int) -> bytes:
+        return commitment_of(leaves_of(part, salt, blocks=blocks, rows=rows))
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
@@ -202,7 +205,7 @@ def _skeleton(
         signer=signer.key,
         stream=about.stream,
         sequence=about.sequence,
-        published_at=about.published_at,
+        published_at=+about.published_at,  # an Instant becomes the int that travels
         level=LEVEL_NUMBERS[level],
         epoch=keys.epoch,
         rows=about.rows,

@@ -1,0 +1,132 @@
+"""Publishers' brokers, readers and frames to try sealing with; every key and number can be had again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import cycle, islice
+
+from hypothesis import strategies as st
+
+from maia.credentials import SigningKey
+from maia.events import AttributeUid, Column, Frame, Instant, Kind
+from maia.sealing import (
+    EpochKeys,
+    OpenedFrame,
+    Publication,
+    Sealer,
+    Secret,
+    SignatureChecks,
+    VerifiedFrame,
+    open_frame,
+    verify_frame,
+)
+from maia.types import SealingLevel
+from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.messages import Sealed
+from support.wire import values_of
+
+BROKER = SigningKey.from_seed(b"publisher's broker".ljust(32, b"."))
+ANOTHER_BROKER = SigningKey.from_seed(b"another broker".ljust(32, b"."))
+PUBLISHER = SigningKey.from_seed(b"camera".ljust(32, b".")).principal
+TYPE_ID = sha256(b"numberplate").digest()
+STREAM = b"stream of events"
+NOON = Instant.parse("2026-11-15T12:00:00Z")
+PLATE, PLACE, SEEN = AttributeUid("plate"), AttributeUid("place"), AttributeUid("seen")
+KINDS = {PLATE: Kind.STRING, PLACE: Kind.STRING, SEEN: Kind.TIMESTAMP}
+LEVELS = tuple(SealingLevel)
+
+
+def numbered(seed: bytes) -> Callable[[int], bytes]:
+    """Return "random" bytes that can be had again, and that differ at every call."""
+    calls = iter(range(1 << 30))
+    return lambda count: sha256(seed + b"%d" % next(calls)).digest()[:count]
+
+
+def secret(*of: object) -> Secret:
+    """Return the secret that belongs to these words."""
+    return Secret.from_bytes(sha256(repr(of).encode()).digest())
+
+
+def keys(
+    epoch: int = 1,
+    *,
+    type_id: bytes = TYPE_ID,
+    only: Iterable[AttributeUid | None] | None = None,
+) -> EpochKeys:
+    """Return a member's keys: of every group, or of `only` some."""
+    held = None if only is None else frozenset(only)
+    return EpochKeys(
+        type_id,
+        epoch,
+        lambda uid: secret(type_id, uid, epoch) if held is None or uid in held else None,
+    )
+
+
+def sealer(key: SigningKey = BROKER, seed: bytes = b"process", *, process: int = 1) -> Sealer:
+    """Return a process that seals."""
+    return Sealer(key, random=numbered(seed), process_id=lambda: process)
+
+
+def plates(rows: int) -> Frame:
+    """Return sightings that differ in every row, with a null here and there."""
+    return Frame(
+        rows,
+        {
+            PLATE: Column(Kind.STRING, tuple(f"AE{row:05d}" + "x" * (row % 40) for row in range(rows))),
+            PLACE: Column(
+                Kind.STRING, tuple(None if row % 7 == 3 else f"Victoria {row}" for row in range(rows))
+            ),
+            SEEN: Column(Kind.TIMESTAMP, tuple(Instant(NOON + row) for row in range(rows))),
+        },
+    )
+
+
+@dataclass(slots=True)
+class Publishing:
+    """A publisher's broker that seals frames with numbers of their own."""
+
+    by: Sealer = field(default_factory=sealer)
+    keys: EpochKeys = field(default_factory=keys)
+    level: SealingLevel = SealingLevel.ATTRIBUTE
+    sequence: int = 0
+
+    def about(self, rows: int, kept: Iterable[int] = ()) -> Publication:
+        """Return what is said in the clear about the next frame."""
+        self.sequence += 1
+        return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept))
+
+    def seal(self, frame: Frame, kept: Iterable[int] = ()) -> Sealed:
+        """Return a frame sealed and signed."""
+        return self.by.seal(
+            frame_to_columns(frame),
+            self.about(frame.rows, kept),
+            keys=self.keys,
+            level=self.level,
+            values=frame.columns,
+        )
+
+
+def read(frame: Sealed, reader: EpochKeys | None = None) -> VerifiedFrame:
+    """Open and verify a frame, as an edge does that delivers it."""
+    reader = reader or keys(frame.epoch)
+    return verify_frame(open_frame(frame, reader), reader, SignatureChecks())
+
+
+def content(opened: OpenedFrame) -> Frame:
+    """Return what was opened as a frame, every value checked."""
+    return columns_to_frame(opened.columns, opened.rows)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> Frame:
+    """Return frames of all kinds and of every division into blocks; long ones repeat a few values."""
+    rows = draw(st.sampled_from([1, 2, 3, 16, 255, 256, 257, 384, 2048, 2500]) | st.integers(1, 600))
+    uids = draw(st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True))
+    columns = {}
+    for uid in uids:
+        kind = draw(st.sampled_from(list(Kind)))
+        few = draw(st.lists(st.none() | values_of(kind), min_size=1, max_size=5))
+        columns[AttributeUid(uid)] = Column(kind, tuple(islice(cycle(few), rows)))
+    return Frame(rows, columns)
