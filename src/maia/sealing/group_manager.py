@@ -99,6 +99,8 @@ class ShutOut:
     member: Principal
     groups: frozenset[GroupId]
     is_evicted: bool
+    is_out: bool
+    """Whether no group is left to it."""
 
 
 Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
@@ -218,8 +220,8 @@ class GroupManager:
         if head is not None and head.statement.number > self.number:
             self._adopt(head, due)
         outcomes: list[Outcome] = list(self._refreshed(due, now, skip=claim.principal))
-        shut = [ShutOut(claim.principal, lost, is_evicted=False)] if lost else []
-        return [*outcomes, *shut, self._delivery(member, history, head)]
+        shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
+        return [*shut, *outcomes, self._delivery(member, history, head)]
 
     def leave(self, principal: Principal, now: Instant) -> list[Outcome]:
         """Let somebody go. Keys change when its right ends or the timer runs out, whichever is first."""
@@ -241,8 +243,8 @@ class GroupManager:
             if principal in group.holders:
                 group.holders.discard(principal)
                 due[group.id] = Refresh.EVICTION
-        shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True)]
-        return [*self._refreshed(due, now), *shut]
+        shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True, is_out=True)]
+        return [*shut, *self._refreshed(due, now)]
 
     def readmit(self, principal: Principal, now: Instant) -> list[Outcome]:
         """Let somebody in again who was put out; its right counts from now on."""
@@ -251,6 +253,10 @@ class GroupManager:
             self.store.keep_evicted(principal, None)
             self.store.keep_readmitted(principal, now)
         return []
+
+    def distrust(self, certificates: Iterable[bytes]) -> None:
+        """Believe these certificates no more, before anybody has joined."""
+        self._revoked |= frozenset(certificates)
 
     def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Outcome]:
         """Believe these certificates no more; whoever stood on them alone is put out at once."""
@@ -274,7 +280,9 @@ class GroupManager:
             history = RightHistory(member.claim, self.grounds, now)
             lost = self._stand(member, history, due)
             if lost and member.is_here:
-                shut.append(ShutOut(member.claim.principal, lost, is_evicted=False))
+                is_out = not member.groups
+                shut.append(ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out))
+                member.is_here = not is_out
             if member.is_here and member.groups - before:
                 gained.append((member, history))
         outcomes = self._refreshed(due, now)
@@ -282,7 +290,8 @@ class GroupManager:
         self._destroy(now)
         for principal in list(self._members):
             self._forget_if_gone(principal)
-        return [*outcomes, *shut]
+        # Whoever is out hears that first: the epoch that follows is not for it.
+        return [*shut, *outcomes]
 
     def _timer(self, now: Instant) -> dict[GroupId, Refresh]:
         # A group that nobody holds waits for the next one who joins: it protects nothing.
@@ -307,7 +316,7 @@ class GroupManager:
     def _stand(
         self, member: _Member, history: RightHistory, due: dict[GroupId, Refresh]
     ) -> frozenset[GroupId]:
-        """Give a member the standing of this moment, note what has to be refreshed, and return what it lost."""
+        """Give a member its standing of this moment, note what is to be refreshed, return what it lost."""
         principal, found = member.claim.principal, history.now
         lost = member.groups - found.groups
         for group_id in lost | {one.id for one in self._groups.values() if principal in one.holders}:

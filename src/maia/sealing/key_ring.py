@@ -130,7 +130,7 @@ class KeyRing:
         """Return the next moment at which a key is to be destroyed."""
         drift = self.terms.drift_s * _SECOND
         ends = [one.ends + drift + 1 for one in self._epochs.values() if one.ends is not None]
-        return Instant(min(INSTANT_MAX, min(ends))) if ends else None
+        return Instant(min(INSTANT_MAX, *ends)) if ends else None
 
     # -------------------------------------------------------- learning
 

@@ -159,7 +159,8 @@ class ManagerStore:
         self.changes[name] = None if since is None else _ENCODER.encode(int(since))
 
     def _sealed(self, name: str, issued: Issued) -> bytes:
-        record = _Secret(issued.since, issued.replaced_in, issued.replaced_at, issued.secret.reveal())
+        replaced_at = None if issued.replaced_at is None else int(issued.replaced_at)
+        record = _Secret(int(issued.since), issued.replaced_in, replaced_at, issued.secret.reveal())
         return self._at_rest.seal(name, _ENCODER.encode(record))
 
     def _name(self, *parts: str) -> str:

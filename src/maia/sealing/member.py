@@ -40,7 +40,7 @@ from maia.sealing.groups import GroupId
 from maia.sealing.handover import parcel_info, unpack
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member_settings import MemberSettings
-from maia.sealing.membership import Claim, Grounds, standing
+from maia.sealing.membership import Claim, Grounds, Standing, standing
 from maia.sealing.type_keys import KeysMissed, TypeKeys
 from maia.types import Sealing, VerifiedType, definition_to_bytes, strongest
 from maia.wire.codec import decode, encode
@@ -396,7 +396,7 @@ class KeyMember:
                     known.keys.compare(message)
                     return []
                 case GroupsEnded(uids=uids, code=code, message=sentence):
-                    return self._ended(known, uids, code, sentence)
+                    return self._ended(known, uids, code, sentence, now)
         except KeysMissed as problem:
             fields = {"type": known.type_id.hex(), "code": problem.code, "why": problem.message}
             missed = Count("maia_keys_missed_total")
@@ -432,10 +432,13 @@ class KeyMember:
         known.kept = data
         return [Keep(KEPT_HEAD + known.type_id.hex(), data)]
 
-    def _ended(self, known: _Type, uids: list[str | None], code: str, sentence: str) -> list[Effect]:
+    def _ended(
+        self, known: _Type, uids: list[str | None], code: str, sentence: str, now: Instant
+    ) -> list[Effect]:
         groups = [GroupId(known.type_id, None if uid is None else AttributeUid(uid)) for uid in uids]
         known.keys.shut_out(groups)
         if not known.keys.groups:
+            known.due = self._next_chance(known, now)
             self._notices.append(KeysRefused(known.type_id, code, sentence))
         self._notices.append(KeysChanged(known.type_id))
         return [Note("keys-ended", {"type": known.type_id.hex(), "groups": len(groups), "code": code})]
@@ -446,7 +449,7 @@ class KeyMember:
             return []
         known.asked = None
         known.failures += 1
-        known.due = self._again(known.failures, now)
+        known.due = min(self._again(known.failures, now), self._next_chance(known, now))
         self._notices.append(KeysRefused(known.type_id, message.code, message.message))
         fields = {"type": known.type_id.hex(), "code": message.code, "message": message.message}
         return [Note("keys-refused", fields), Count("maia_keys_refused_total", labels={"code": message.code})]
@@ -624,18 +627,27 @@ class KeyMember:
 
     def _look_at_rights(self, known: _Type, now: Instant) -> list[Effect]:
         """Destroy the keys to which our own certificates give no right any more."""
-        claim = Claim(self._key.principal, known.versions, self._pool)
-        grounds = Grounds(
-            known.sealing.level, self._settings.bounds, self._settings.constitutions, self._cache
-        )
-        found = standing(claim, grounds, now)
+        found = self._standing(known, now)
         known.rights_until = found.until
         lost = known.keys.groups - found.groups
         if not lost:
             return []
         known.keys.shut_out(lost)
+        if not known.keys.groups and known.asked is None:
+            known.due = self._next_chance(known, now)
         self._notices.append(KeysChanged(known.type_id))
         return [Note("keys-expired", {"type": known.type_id.hex(), "groups": len(lost)})]
+
+    def _next_chance(self, known: _Type, now: Instant) -> Instant:
+        """Return when our own certificates next open something else than now, or a while later."""
+        until = self._standing(known, now).until
+        return min(Instant(min(INSTANT_MAX, until + 1)), _later(now, self._settings.again_max_s))
+
+    def _standing(self, known: _Type, now: Instant) -> Standing:
+        claim = Claim(self._key.principal, known.versions, self._pool)
+        settings = self._settings
+        grounds = Grounds(known.sealing.level, settings.bounds, settings.constitutions, self._cache)
+        return standing(claim, grounds, now)
 
     def _again(self, failures: int, now: Instant) -> Instant:
         wait = min(self._settings.again_max_s, self._settings.again_s << min(failures - 1, 16))

@@ -1,0 +1,216 @@
+"""Who is at the other end of each link of a key server, and may it be there at all?
+
+TLS has proved the peer's key before. The server greets with its credentials,
+the peer answers with its own, and nothing else is heard before its right to
+be part of this very network was decided. That right is asked about again when
+the period of the answer ends.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    VerificationCache,
+    certificate_from_bytes,
+)
+from maia.domain.refusals import (
+    HandshakeOverdue,
+    KeyServerFull,
+    MemberSilent,
+    OtherNetwork,
+    TooManyJoins,
+)
+from maia.domain.settings import DomainSettings
+from maia.errors import MaiaError
+from maia.events import INSTANT_MAX, Instant
+from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.wire.codec import encode
+from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
+from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
+from maia.wire.names import network_to_bytes
+
+__all__ = ["Link", "Links"]
+
+_SECOND: Final = 1_000_000
+_MINUTE: Final = 60 * _SECOND
+_PRINCIPALS_MAX: Final = 65_536
+
+
+@dataclass(slots=True)
+class Link:
+    """One connection, from the first byte on."""
+
+    id: LinkId
+    peer: Principal
+    opened_at: Instant
+    due: Instant
+    """When the handshake is overdue, the peer has been silent for too long, or its right ends."""
+    is_ready: bool = False
+    heard_at: Instant | None = None
+    asked_at: Instant | None = None
+    """When a ping was sent, if nothing has been heard since."""
+    right_ends: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
+    pool: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    joined: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+    """The encryption key of this session, by the types that it has joined."""
+
+    def named(self) -> dict[str, object]:
+        """Return how log lines name the link."""
+        return {"link": int(self.id), "peer": str(self.peer)}
+
+    def record(self, now: Instant) -> dict[str, object]:
+        """Return what an operator may know about the link."""
+        open_s = (now - self.opened_at) // _SECOND
+        return {**self.named(), "types": len(self.joined), "open_s": open_s}
+
+
+class Links:
+    """Every connection of a key server."""
+
+    def __init__(
+        self,
+        settings: DomainSettings,
+        certificates: VerificationCache,
+        *,
+        instance: bytes,
+        credentials: list[bytes],
+    ) -> None:
+        """Begin with none; `instance` is new in every process, and members sign session keys for it."""
+        self._settings, self._certificates = settings, certificates
+        self.instance = instance
+        self._network = network_to_bytes(settings.network)
+        self._credentials = credentials
+        self._links: dict[LinkId, Link] = {}
+        # Microseconds of the minute that are left to a principal, and when that was worked out.
+        self._quota: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
+        self._pings = 0
+
+    def get(self, link: LinkId) -> Link | None:
+        """Return a link that is open."""
+        return self._links.get(link)
+
+    def pop(self, link: LinkId) -> Link | None:
+        """Forget a link."""
+        return self._links.pop(link, None)
+
+    def all(self) -> list[Link]:
+        """Return every link."""
+        return list(self._links.values())
+
+    def of(self, principal: Principal) -> Iterator[Link]:
+        """Yield the links of a principal that are ready."""
+        return (link for link in self._links.values() if link.peer == principal and link.is_ready)
+
+    def joined(self, type_id: bytes) -> list[Link]:
+        """Return the links that have joined a type."""
+        return [link for link in self._links.values() if type_id in link.joined]
+
+    # -------------------------------------------------------- handshake
+
+    def open(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+        """Take on a connection whose key is proved, and greet; refuse one too many."""
+        limits = self._settings.limits
+        waiting = sum(not link.is_ready for link in self._links.values())
+        if len(self._links) >= limits.links or waiting >= limits.links_before_welcome:
+            problem = KeyServerFull("this server has as many links as it may")
+            bye = encode(Bye(problem.code, problem.message))
+            return [Send(opened.link, bye), Close(opened.link, problem.code)]
+        due = _later(now, limits.handshake_s)
+        self._links[opened.link] = Link(opened.link, opened.peer, opened_at=now, due=due)
+        greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
+        return [Send(opened.link, encode(greeting))]
+
+    def said_hello(self, link: Link, message: Hello, now: Instant) -> list[Effect]:
+        """Welcome a peer that has the right to be part of this network."""
+        if message.version != PROTOCOL_VERSION or message.network != self._network:
+            raise OtherNetwork(f"this is a key server of network `{self._settings.network.name}`")
+        link.pool = tuple(certificate_from_bytes(one) for one in message.credentials)
+        self._decide(link, now)
+        link.is_ready, link.heard_at = True, now
+        link.due = self._next_due(link, now)
+        welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
+        return [welcome, Note("connected", link.named())]
+
+    def _decide(self, link: Link, now: Instant) -> None:
+        request = Request(link.peer, Action.CONNECT, self._settings.network)
+        evidence = gather_evidence(
+            request,
+            link.pool,
+            at=now,
+            cache=self._certificates,
+            constitutions=self._settings.constitutions,
+        )
+        decision = decide(request, evidence, NO_FACTS, now)
+        if not isinstance(decision, Permit):
+            raise decision.as_refusal()
+        ends = decision.stable.not_after
+        link.right_ends = Instant(INSTANT_MAX) if ends is None else ends
+
+    # -------------------------------------------------------- upkeep
+
+    def heard(self, link: Link, now: Instant) -> None:
+        """Take note that the peer is there."""
+        link.heard_at, link.asked_at = now, None
+
+    def spend(self, link: Link, now: Instant) -> None:
+        """Take one request off the principal's quota, or refuse it: each costs a signature check."""
+        price = max(1, _MINUTE // self._settings.limits.joins_per_minute)
+        left, since = self._quota.get(link.peer, (_MINUTE, now))
+        left = min(_MINUTE, left + max(0, now - since))
+        self._quota[link.peer] = (left - price if left >= price else left, now)
+        self._quota.move_to_end(link.peer)
+        if len(self._quota) > _PRINCIPALS_MAX:
+            self._quota.popitem(last=False)
+        if left < price:
+            raise TooManyJoins("too many requests in a minute: slow down")
+
+    def due(self, now: Instant) -> list[tuple[Link, MaiaError]]:
+        """Return the links that have to end, and why."""
+        ended: list[tuple[Link, MaiaError]] = []
+        for link in [one for one in self._links.values() if one.due <= now]:
+            try:
+                self._look(link, now)
+            except MaiaError as problem:
+                ended.append((link, problem))
+        return ended
+
+    def _look(self, link: Link, now: Instant) -> None:
+        if not link.is_ready:
+            raise HandshakeOverdue("the handshake took too long")
+        if link.right_ends < now:
+            self._decide(link, now)
+        if link.asked_at is not None and _later(link.asked_at, self._settings.lease_s) <= now:
+            raise MemberSilent("nothing was heard for a whole lease")
+        link.due = self._next_due(link, now)
+
+    def pings(self, now: Instant) -> list[Effect]:
+        """Ask those who have been silent whether they are there."""
+        effects: list[Effect] = []
+        for link in self._links.values():
+            silent = link.heard_at is not None and _later(link.heard_at, self._settings.lease_s) <= now
+            if link.is_ready and silent and link.asked_at is None:
+                link.asked_at = now
+                link.due = self._next_due(link, now)
+                self._pings += 1
+                effects.append(Send(link.id, encode(Ping(self._pings))))
+        return effects
+
+    def next_look(self) -> Instant | None:
+        """Return the next moment at which a link has to be looked at."""
+        return min((link.due for link in self._links.values()), default=None)
+
+    def _next_due(self, link: Link, now: Instant) -> Instant:
+        since = link.asked_at or link.heard_at or now
+        ends = Instant(min(INSTANT_MAX, link.right_ends + 1))
+        return min(max(_later(since, self._settings.lease_s), Instant(now + 1)), ends)
+
+
+def _later(now: Instant, seconds: int) -> Instant:
+    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))

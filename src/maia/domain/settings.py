@@ -1,0 +1,59 @@
+"""What is a key server told before it starts, and how much does it take on?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+from maia.domain.refusals import BadDomainSettings
+from maia.policy import BoundRule
+from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
+
+__all__ = ["DomainLimits", "DomainSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainLimits:
+    """The largest numbers that a key server accepts; beyond them it refuses and says so."""
+
+    links: int = 4096
+    """Connections at one time, those that have not said hello included."""
+    links_before_welcome: int = 512
+    """Connections at one time whose right to connect is not known yet."""
+    types: int = 1024
+    """Types whose key groups are run here."""
+    versions: int = 4096
+    """Versions of all types together."""
+    joins_per_minute: int = 600
+    """Requests of one principal, over all its links."""
+    handshake_s: int = 10
+    """How long a connection may take to prove its right to connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSettings:
+    """One key server of one network: where it listens, who it can show itself to be, how keys live."""
+
+    network: NetworkName
+    address: str
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    terms: KeyTerms = DEFAULT_TERMS
+    history: frozenset[bytes] = frozenset()
+    """Ids of the types whose old keys are kept, for pipelines that read the past."""
+    lease_s: int = 60
+    """How long a silent member is believed to be there."""
+    require_install: bool = True
+    """Whether the signer of a type must be allowed to install types on this network."""
+    limits: DomainLimits = field(default_factory=DomainLimits)
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no key server can keep."""
+        terms = self.terms
+        if self.lease_s < 1 or terms.refresh_s < 1:
+            raise BadDomainSettings("a lease and the time between refreshes last at least one second")
+        if min(terms.overdue_s, terms.drift_s, terms.back_dating_s) < 0:
+            raise BadDomainSettings("a drift is not negative")
+        if terms.back_dating_s > terms.drift_s:
+            raise BadDomainSettings("nothing may be dated back further than old keys are kept")
