@@ -1,0 +1,287 @@
+"""A manager and its members: what they promise, what they refuse, and what they keep to themselves."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from maia.sealing.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, BadMember, GroupFull
+from maia.sealing.lkh import LkhTree
+from maia.sealing.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_rekey
+from maia.sealing.tree_nodes import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
+from maia.sealing.tree_slots import Slots
+from maia.sealing.tree_store import (
+    BadTreeState,
+    member_from_bytes,
+    new_tree,
+    tree_from_bytes,
+    tree_to_bytes,
+)
+from support.key_trees import GROUP, counted_bytes, member_of, tree_of
+
+ANN, BOB, CEM, DEE = b"Ann", b"Bob", b"Cem", b"Dee"
+
+
+def entries(broadcast: bytes) -> int:
+    return len(read_rekey(broadcast).entries)
+
+
+def crowd(count: int) -> list[bytes]:
+    return [b"member %d" % number for number in range(count)]
+
+
+# ---------------------------------------------------------------- what a change costs
+
+
+def test_a_new_group_has_the_tree_that_no_coalition_beats():
+    assert isinstance(new_tree(group=GROUP, random=counted_bytes()), LkhTree)
+
+
+@pytest.mark.parametrize("height", [1, 4, 8, 12])
+def test_one_leave_or_join_costs_one_wrapped_secret_for_each_level(height):
+    tree = tree_of(*crowd(1 << height))
+    assert entries(tree.leave(b"member 1").broadcast) == height
+    assert entries(tree.join(b"member 1").broadcast) == height
+
+
+@pytest.mark.parametrize("height", [2, 4, 8])
+def test_the_papers_tree_costs_as_much(height):
+    tree = tree_of(*crowd(1 << height), scheme=Scheme.OFT)
+    assert entries(tree.leave(b"member 1").broadcast) == height
+    assert entries(tree.join(b"member 1").broadcast) == height + 1
+
+
+def test_a_refresh_costs_one_wrapped_secret_whatever_the_size():
+    assert entries(tree_of(*crowd(1000)).refresh().broadcast) == 1
+
+
+def test_a_founding_of_many_wraps_nothing_for_all_are_handed_paths():
+    for scheme in Scheme:
+        tree = new_tree(group=GROUP, random=counted_bytes(), scheme=scheme)
+        rekeyed = tree.rekey(joins=crowd(100))
+        assert entries(rekeyed.broadcast) == 0
+        assert len(rekeyed.welcomes) == 100
+
+
+def test_many_leaves_at_once_cost_less_than_one_by_one():
+    together, single = tree_of(*crowd(256)), tree_of(*crowd(256))
+    leaving = crowd(256)[100:120]
+    apart = sum(entries(single.leave(member).broadcast) for member in leaving)
+    assert entries(together.rekey(leaves=leaving).broadcast) < apart / 3
+
+
+def test_a_tree_that_lost_its_members_costs_what_a_small_one_costs():
+    everybody = crowd(1024)
+    tree = tree_of(*everybody)
+    staying = [everybody[pow(7, power, 1021)] for power in range(16)]  # scattered as if by chance
+    tree.rekey(leaves=[member for member in everybody if member not in staying])
+    costs = []
+    for member in staying:
+        costs.append(entries(tree.leave(member).broadcast))
+        tree.join(member)
+    assert max(costs) <= 10
+    assert sum(costs) / len(costs) <= 6
+
+
+# ---------------------------------------------------------------- where members sit
+
+
+def test_a_joiner_takes_the_lowest_free_slot():
+    tree = tree_of(ANN, BOB, CEM)
+    tree.leave(BOB)
+    assert tree.join(DEE).welcomes[DEE].slot == 1
+
+
+def test_slots_double_and_halve_with_the_members():
+    slots = Slots()
+    for member in crowd(33):
+        slots.place(member)
+    assert (slots.capacity, slots.height) == (64, 6)
+    for member in reversed(crowd(33)[8:]):
+        slots.vacate(member)
+        slots.shrink()
+    assert slots.capacity == 16
+    for member in reversed(crowd(8)[1:]):
+        slots.vacate(member)
+        slots.shrink()
+    assert (slots.capacity, len(slots)) == (2, 1)
+    assert [slots.place(member) for member in crowd(5)[1:]] == [1, 2, 3, 4]
+
+
+def test_a_slot_above_an_empty_half_keeps_the_tree_high():
+    slots = Slots.seating({0: ANN, 9: BOB})
+    slots.shrink()
+    assert slots.capacity == 16
+    assert sorted(slots.nodes()) == [0, 9, ancestor(0, 4)]
+
+
+def test_nodes_stand_above_the_slots_below_them():
+    node = ancestor(5, 2)
+    assert level_of(node) == 2
+    assert [slot for slot in range(16) if stands_above(node, slot)] == [4, 5, 6, 7]
+    assert stands_above(node, node)
+    assert not stands_above(5, node)
+    assert stands_above(ROOT, node)
+    assert not stands_above(node, ROOT)
+    assert named(ancestor(MEMBERS_MAX - 1, 0))
+    assert not named(ancestor(MEMBERS_MAX, 0))
+    assert not named(17 << 24)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("joins", "leaves", "sentence"),
+    [
+        ([ANN], [], "is in it already"),
+        ([], [DEE], "without being in it"),
+        ([DEE, DEE], [], "twice"),
+        ([], [ANN, ANN], "twice"),
+        ([b""], [], "1 to 255 bytes"),
+        ([b"x" * (MEMBER_BYTES_MAX + 1)], [], "1 to 255 bytes"),
+        ([DEE], [BOB, b"stranger"], "without being in it"),
+    ],
+)
+@pytest.mark.parametrize("scheme", Scheme)
+def test_a_change_that_makes_no_sense_changes_nothing(scheme, joins, leaves, sentence):
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    before = tree_to_bytes(tree)
+    with pytest.raises(BadMember, match=sentence):
+        tree.rekey(joins=joins, leaves=leaves)
+    assert tree_to_bytes(tree) == before
+
+
+def test_a_group_has_a_largest_size(monkeypatch):
+    monkeypatch.setattr("maia.sealing.key_tree.MEMBERS_MAX", 4)
+    tree = tree_of(ANN, BOB, CEM, DEE)
+    with pytest.raises(GroupFull, match="at most 4 members"):
+        tree.join(b"Eva")
+    tree.rekey(joins=[b"Eva"], leaves=[ANN])
+
+
+def test_a_group_has_a_name_of_bounded_length():
+    new_tree(group=b"g" * GROUP_BYTES_MAX, random=counted_bytes())
+    with pytest.raises(BadMember):
+        new_tree(group=b"g" * (GROUP_BYTES_MAX + 1), random=counted_bytes())
+
+
+def test_a_stranger_has_no_path():
+    with pytest.raises(BadMember, match="not in the group"):
+        tree_of(ANN).path(BOB)
+
+
+def test_a_path_is_for_one_group_and_one_kind_of_tree():
+    path = tree_of(ANN, BOB).path(ANN)
+    with pytest.raises(BadPath, match="does not lead to the secret of this group"):
+        member_from_bytes(path.to_bytes(), group=b"another")
+    oft = tree_of(ANN, BOB, scheme=Scheme.OFT).path(ANN)
+    with pytest.raises(BadPath, match="another kind of tree"):
+        type(member_of(tree_of(ANN), ANN))(group=GROUP, path=oft)
+
+
+def test_a_rekey_is_for_one_kind_of_tree():
+    member = member_of(tree_of(ANN, BOB), ANN)
+    with pytest.raises(BadRekey, match="another kind of tree"):
+        member.apply(tree_of(ANN, BOB, scheme=Scheme.OFT).refresh().broadcast)
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_a_wrong_confirmation_is_noticed_and_nothing_changes(scheme):
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    member = member_of(tree, ANN)
+    broadcast, before = bytearray(tree.leave(CEM).broadcast), member.to_bytes()
+    broadcast[26] ^= 1
+    with pytest.raises(PathNeeded, match="another secret than announced"):
+        member.apply(bytes(broadcast))
+    assert member.to_bytes() == before
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_one_who_left_cannot_follow_and_says_so(scheme):
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    member = member_of(tree, BOB)
+    with pytest.raises(PathNeeded):
+        member.apply(tree.leave(BOB).broadcast)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_a_tree_is_kept_whole_or_refused(scheme):
+    state = tree_to_bytes(tree_of(ANN, BOB, CEM, scheme=scheme))
+    assert tree_to_bytes(tree_from_bytes(state, group=GROUP, random=counted_bytes())) == state
+    broken = [state[:cut] for cut in range(len(state))]
+    broken += [state + b"\0", b"\2" + state[1:], state[:1] + b"\7" + state[2:]]
+    broken += [state[:-36], state[:42] + (2**31).to_bytes(4, "big") + state[46:]]
+    for data in broken:
+        with pytest.raises(BadTreeState):
+            tree_from_bytes(data, group=GROUP, random=counted_bytes())
+
+
+def seats(*members: tuple[int, bytes]) -> bytes:
+    """Return a state with these members, and the secrets of no node."""
+    head = b"\1\1" + bytes(8) + bytes(32) + len(members).to_bytes(4, "big") + bytes(4)
+    return head + b"".join(slot.to_bytes(4, "big") + bytes([len(m)]) + m for slot, m in members)
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ([(1, ANN), (0, BOB)], "out of order"),
+        ([(1, ANN), (1, BOB)], "twice"),
+        ([(0, ANN), (1, ANN)], "a member twice"),
+        ([(0, b"")], "that no tree has"),
+        ([(MEMBERS_MAX, ANN)], "that no tree has"),
+        ([(0, ANN)], "other nodes"),
+    ],
+)
+def test_a_state_with_members_out_of_place_is_refused(members, sentence):
+    with pytest.raises(BadTreeState, match=sentence):
+        tree_from_bytes(seats(*members), group=GROUP, random=counted_bytes())
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_a_member_is_kept_and_goes_on(scheme):
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    kept = member_from_bytes(member_of(tree, ANN).to_bytes(), group=GROUP)
+    assert kept.apply(tree.leave(BOB).broadcast) == tree.secret
+
+
+# ---------------------------------------------------------------- what stays quiet
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_no_text_shows_a_secret(scheme):
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    rekeyed = tree.leave(BOB)
+    member, path = member_of(tree, ANN), tree.path(ANN)
+    shown = " ".join(map(repr, (tree, member, path, rekeyed)))
+    secrets = [secret for _, secret in path.secrets] + [tree.secret.reveal()]
+    for secret in secrets:
+        assert secret.hex() not in shown
+        assert repr(secret)[2:-1] not in shown
+    assert repr(tree) == f"{type(tree).__name__}(members=2, version=2)"
+    assert repr(member) == f"{type(member).__name__}(slot=0, version=2)"
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_neither_side_can_be_pickled_or_copied(scheme):
+    tree = tree_of(ANN, scheme=scheme)
+    for thing in (tree, member_of(tree, ANN)):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(thing)
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            copy.copy(thing)
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_a_group_may_become_empty_and_begin_again(scheme):
+    tree = tree_of(ANN, BOB, scheme=scheme)
+    last = tree.rekey(leaves=[ANN, BOB])
+    assert (len(tree), entries(last.broadcast)) == (0, 0)
+    assert tree.refresh().secret != last.secret
+    assert tree.join(CEM).secret == member_of(tree, CEM).secret

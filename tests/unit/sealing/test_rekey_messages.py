@@ -1,0 +1,117 @@
+"""A rekey and a path have one form, and everything else is refused before it is believed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from maia.sealing.rekey import ENTRIES_MAX, BadPath, BadRekey, Scheme, read_path, read_rekey
+from maia.sealing.tree_nodes import ROOT, ancestor
+from maia.sealing.tree_store import member_from_bytes
+from support.key_trees import tree_of
+
+HEAD = "!BBQ16s16s12sII"
+
+
+def rekey(*, scheme=1, form=1, version=3, gone=(), entries=(), counts=None) -> bytes:
+    """Write a rekey by hand; an entry is a node and the node whose members open it."""
+    gone_count, count = counts or (len(gone), len(entries))
+    head = struct.pack(HEAD, form, scheme, version, bytes(16), bytes(16), bytes(12), gone_count, count)
+    return (
+        head
+        + b"".join(node.to_bytes(4, "big") for node in gone)
+        + b"".join(struct.pack("!II48s", node, under, bytes(48)) for node, under in entries)
+    )
+
+
+PARENT, GRANDPARENT = ancestor(0, 1), ancestor(0, 2)
+
+
+def test_a_rekey_written_by_hand_is_read():
+    read = read_rekey(rekey(gone=[PARENT], entries=[(GRANDPARENT, 0), (ROOT, GRANDPARENT)]))
+    assert (read.scheme, read.version, read.gone) == (Scheme.LKH, 3, (PARENT,))
+    assert [(entry.node, entry.under) for entry in read.entries] == [(GRANDPARENT, 0), (ROOT, GRANDPARENT)]
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (b"", "within its head"),
+        (rekey()[:-1], "within its head"),
+        (rekey() + b"\0", "another length"),
+        (rekey(entries=[(PARENT, 0)])[:-1], "another length"),
+        (rekey(form=2), "does not read"),
+        (rekey(scheme=0), "does not read"),
+        (rekey(scheme=3), "does not read"),
+        (rekey(version=0), "does not read"),
+        (rekey(version=2**63), "does not read"),
+        (rekey(counts=(0, ENTRIES_MAX + 1)), "beyond the limit"),
+        (rekey(counts=(2**32 - 1, 0)), "beyond the limit"),
+        (rekey(counts=(0, ENTRIES_MAX)), "another length"),
+        (rekey(gone=[PARENT, PARENT]), "twice or out of order"),
+        (rekey(gone=[GRANDPARENT, PARENT]), "twice or out of order"),
+        (rekey(gone=[0]), "vanished which no tree has"),
+        (rekey(gone=[ROOT]), "vanished which no tree has"),
+        (rekey(gone=[17 << 24]), "vanished which no tree has"),
+        (rekey(entries=[(PARENT, 0), (PARENT, 0)]), "twice or out of order"),
+        (rekey(entries=[(PARENT, 1), (PARENT, 0)]), "twice or out of order"),
+        (rekey(entries=[(GRANDPARENT, 0), (PARENT, 0)]), "twice or out of order"),
+        (rekey(entries=[(PARENT, 2)]), "do not stand above"),
+        (rekey(entries=[(0, PARENT)]), "do not stand above"),
+        (rekey(entries=[(ROOT, ROOT)]), "do not stand above"),
+        (rekey(entries=[(17 << 24, 0)]), "do not stand above"),
+        (rekey(entries=[(0, 0)]), "does not know"),
+        (rekey(scheme=2, entries=[(PARENT, PARENT)]), "does not know"),
+        (rekey(scheme=2, entries=[(ROOT, PARENT)]), "does not know"),
+    ],
+)
+def test_any_other_form_is_refused(message, sentence):
+    with pytest.raises(BadRekey, match=sentence):
+        read_rekey(message)
+
+
+def path(nodes, *, slot=0, form=1, scheme=1, version=1, count=None) -> bytes:
+    count = len(nodes) if count is None else count
+    head = struct.pack("!BBQ16sIB", form, scheme, version, bytes(16), slot, count)
+    return head + b"".join(struct.pack("!I32s", node, bytes(32)) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "within its head"),
+        (path([0])[:-1], "another length"),
+        (path([0]) + b"\0", "another length"),
+        (path([0], count=2), "another length"),
+        (path([0], form=0), "does not read"),
+        (path([0], scheme=9), "does not read"),
+        (path([0], version=2**63), "does not read"),
+        (path([1 << 16], slot=1 << 16), "does not read"),
+        (path([]), "begin at its member's leaf"),
+        (path([1, PARENT]), "begin at its member's leaf"),
+        (path([0, PARENT, PARENT]), "twice or out of order"),
+        (path([0, GRANDPARENT, PARENT]), "twice or out of order"),
+        (path([0, 1]), "does not stand above its member"),
+        (path([0, ancestor(2, 1)]), "does not stand above its member"),
+        (path([0, 17 << 24]), "does not stand above its member"),
+    ],
+)
+def test_any_other_path_is_refused(data, sentence):
+    with pytest.raises(BadPath, match=sentence):
+        read_path(data)
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_what_a_manager_writes_is_read_back(scheme):
+    tree = tree_of(b"Ann", b"Bob", b"Cem", scheme=scheme)
+    for broadcast in (tree.join(b"Dee").broadcast, tree.leave(b"Bob").broadcast, tree.refresh().broadcast):
+        assert read_rekey(broadcast).scheme is scheme
+    assert read_path(tree.path(b"Ann").to_bytes()) == tree.path(b"Ann")
+
+
+def test_a_path_of_no_root_is_refused():
+    with pytest.raises(BadPath, match="does not reach the root"):
+        member_from_bytes(path([0, PARENT]), group=b"")
+    with pytest.raises(BadPath, match="of its own for the root"):
+        member_from_bytes(path([0, ROOT], scheme=2), group=b"")
