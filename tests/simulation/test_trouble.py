@@ -28,7 +28,7 @@ def run(seed: int, trouble: Trouble, seconds: float = 2000):
 def test_there_is_trouble_of_every_kind():
     _network, maker = run(1, Trouble())
     kinds = {what.split()[0] for what in maker.made}
-    assert kinds == {"kill", "tear", "darken", "cut", "set", "slow"}
+    assert kinds == {"kill", "tear", "darken", "cut", "set", "slow", "put"}
 
 
 # 50011: a host that was to fail between two effects did so after the end.

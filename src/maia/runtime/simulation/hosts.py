@@ -86,6 +86,8 @@ class Host:
     wake_at: int | None = None
     """The earliest moment that the node has asked for."""
     wakes_asked: int = 0
+    asleep: list[Input] | None = None
+    """What happens to a node that does not run for a while, and waits for it; None while it runs."""
     effects_left: int | None = None
     """How many more effects are performed before the host fails, in the middle of a list if need be."""
     counts: Counter[str] = field(default_factory=Counter, repr=False)
@@ -99,7 +101,7 @@ class Host:
 
     def end(self, power: Power) -> None:
         """Lose whatever was not on the disk."""
-        self.node, self.wake_at, self.effects_left = None, None, None
+        self.node, self.wake_at, self.effects_left, self.asleep = None, None, None, None
         self.dials.clear()
         self.power = power
 

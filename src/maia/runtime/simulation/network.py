@@ -243,6 +243,20 @@ class SimulatedNetwork:
         node = host.begin(self.chance(f"node/{name}/{host.life}").randbytes)
         self._perform(host, node.start(host.clock(self._schedule.now)))
 
+    def put_to_sleep(self, name: str) -> None:
+        """Stop a host's process, not its machine: connections stand, and what arrives waits."""
+        host = self.host(name)
+        if host.node is not None and host.asleep is None:
+            self.trace.add(self._schedule.now, name, "Sleep", "")
+            host.asleep = []
+
+    def wake_up(self, name: str) -> None:
+        """Let a process go on: it looks at the clock before it reads what has arrived."""
+        host = self.host(name)
+        waiting, host.asleep = host.asleep or (), None
+        for happened in sorted(waiting, key=lambda happened: not isinstance(happened, Tick)):
+            self._happen(host, happened)
+
     def set_clock(self, name: str, *, skew_s: float) -> None:
         """Set a host's clock wrong, or right with 0."""
         host = self.host(name)
@@ -281,6 +295,9 @@ class SimulatedNetwork:
     def _happen(self, host: Host, happened: Input) -> None:
         """Tell a node what has happened, and do what it asks for."""
         if host.node is None:
+            return
+        if host.asleep is not None:
+            host.asleep.append(happened)
             return
         now = self._schedule.now
         self._write_down(host, happened)

@@ -2,8 +2,8 @@
 
 Tests that want trouble of every kind, in an order that nobody thought of, let
 the seed choose: hosts fail between any two effects, machines go dark, groups
-are cut off, clocks jump, lines slow down. Every fault is repaired after a
-while, and all of them when the trouble ends.
+are cut off, clocks jump, lines slow down, processes sleep. Every fault is
+repaired after a while, and all of them when the trouble ends.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Trouble:
     clocks: int = 1
     clock_skew_s: float = 5.0
     slow_lines: int = 1
+    sleeps: int = 1
+    """Processes that are stopped for a while, and go on."""
 
 
 class Troublemaker:
@@ -59,6 +61,7 @@ class Troublemaker:
             self._cut_off: trouble.partitions,
             self._set_clock: trouble.clocks,
             self._slow_down: trouble.slow_lines,
+            self._put_to_sleep: trouble.sleeps,
         }
         self._kinds = [kind for kind, weight in weights.items() for _ in range(weight)]
 
@@ -110,6 +113,7 @@ class Troublemaker:
 
     def _come_back(self, name: str) -> None:
         self._network.host(name).effects_left = None
+        self._network.wake_up(name)
         self._network.restart(name)
 
     def _kill(self, name: str) -> None:
@@ -132,6 +136,11 @@ class Troublemaker:
         most = self._trouble.clock_skew_s
         self.made.append(f"set clock of {name}")
         self._network.set_clock(name, skew_s=self._chance.uniform(-most, most))
+
+    def _put_to_sleep(self, name: str) -> None:
+        self.made.append(f"put to sleep {name}")
+        self._network.put_to_sleep(name)
+        self._repair(partial(self._network.wake_up, name))
 
     def _slow_down(self, name: str) -> None:
         other = self._chance.choice(self._names)

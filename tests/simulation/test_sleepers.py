@@ -1,0 +1,85 @@
+"""A broker that was stopped for longer than a lease blames nobody for what it did not hear."""
+
+from __future__ import annotations
+
+from maia.runtime.simulation import SimulatedNetwork
+from support.echo_nodes import add_echo
+from support.seeds import with_seeds
+from support.simulated_city import LEASE_S, City
+
+A_LITTLE_MORE_THAN_A_LEASE_S = LEASE_S + 1
+"""Peers and clients give a silent broker up after a third of a lease more than this, or later."""
+
+
+def sleep(city: City, name: str, seconds: float) -> None:
+    city.network.put_to_sleep(name)
+    city.network.run_for(seconds)
+    city.network.wake_up(name)
+
+
+@with_seeds(10)
+def test_who_renewed_meanwhile_keeps_what_stood(seed):
+    """What stood, whoever it was for, stands on: nothing ends and nobody is told so."""
+    city = City(seed, brokers=4)
+    city.populate()
+    city.settle()
+    city.network.notes.clear()
+    for name in city.brokers:
+        sleep(city, name, A_LITTLE_MORE_THAN_A_LEASE_S)
+        city.network.run_for(2 * LEASE_S)
+        assert city.network.host(name).counts["maia_ended_total"] == 0
+    city.settle()
+    city.probe()
+    assert not [note for _, note in city.network.notes if note.event == "bye"]
+
+
+@with_seeds(5)
+def test_who_fell_silent_meanwhile_is_forgotten_a_little_later(seed):
+    city = City(seed, brokers=3)
+    office = city.office("office", via=[0])
+    city.settle()
+    city.network.put_to_sleep(city.brokers[0])
+    city.network.put_to_sleep(office.name)
+    city.network.run_for(2 * LEASE_S)
+    city.network.wake_up(city.brokers[0])
+    city.network.run_for(LEASE_S)
+    assert city.network.host(city.brokers[0]).counts["maia_ended_total"] == 1
+
+
+@with_seeds(5)
+def test_however_long_brokers_sleep_everything_is_repaired(seed):
+    city = City(seed, brokers=5)
+    city.populate()
+    city.settle()
+    for name in city.brokers[:3]:
+        sleep(city, name, city.chance.uniform(LEASE_S, 6 * LEASE_S))
+    city.network.run_for(6 * LEASE_S)
+    city.settle()
+    city.probe()
+
+
+def test_a_sleeper_looks_at_the_clock_before_it_reads():
+    network = SimulatedNetwork(1)
+    add_echo(network, "a", dials=["b"])
+    add_echo(network, "b")
+    network.run_for(1)
+    network.put_to_sleep("a")
+    before = network.host("a").life
+    network.run_for(60)
+    assert network.host("a").asleep is not None
+    network.wake_up("a")
+    assert network.host("a").asleep is None
+    assert network.host("a").life == before
+
+
+def test_whoever_fails_in_its_sleep_wakes_up_with_nothing():
+    network = SimulatedNetwork(1)
+    add_echo(network, "a", dials=["b"])
+    add_echo(network, "b")
+    network.run_for(1)
+    network.put_to_sleep("a")
+    network.crash("a")
+    network.wake_up("a")
+    network.restart("a")
+    assert network.host("a").asleep is None
+    assert network.host("a").node is not None
