@@ -1,0 +1,186 @@
+"""Can a ciphertext be moved, shortened or weakened without being noticed?
+
+The dissertation's associated data never made it into its tags (section 7.5),
+so that a ciphertext could be moved to whatever shared its key. Here each
+attack is tried on what an intermediate broker holds: bytes, and no key.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+from msgspec.structs import replace
+
+from maia.errors import BrokenCredential, MaiaError
+from maia.sealing import BadSealedFrame, BrokenSeal, cut_frame, open_frame
+from maia.sealing.content import OpenColumn, OpenPart, plaintext_of
+from maia.types import SealingLevel
+from maia.wire.codec import decode, encode
+from maia.wire.messages import Column, Sealed, SealMark
+from support.forging import reseal
+from support.sealing import LEVELS, PLACE, PLATE, Publishing, keys, plates, read, sealer
+
+
+def _frames(level: SealingLevel = SealingLevel.ATTRIBUTE, rows: int = 3) -> tuple[Sealed, Sealed]:
+    publishing = Publishing(level=level)
+    return publishing.seal(plates(rows)), publishing.seal(plates(rows))
+
+
+def test_a_ciphertext_is_refused_under_another_attribute():
+    """A46: the plate's ciphertext as the place, and the other way round."""
+    frame, _ = _frames()
+    plate, place, seen = frame.columns
+    moved = [replace(place, uid=PLATE), replace(plate, uid=PLACE), seen]
+    with pytest.raises(BrokenSeal):
+        open_frame(replace(frame, columns=moved), keys())
+
+
+def test_even_attributes_that_share_a_key_by_mistake_do_not_share_ciphertexts():
+    """A46: the uid is bound by itself, and not by the key alone."""
+    frame, _ = _frames()
+    careless = keys()
+    one = careless.cipher(PLATE, frame.origin.instance)
+    careless._ciphers[frame.origin.instance][PLACE] = one
+    plate, _place, seen = frame.columns
+    with pytest.raises(BrokenSeal):
+        open_frame(replace(frame, columns=[plate, replace(plate, uid=PLACE), seen]), careless)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_ciphertext_is_refused_in_another_frame(level):
+    """A46: a column of an earlier event in the place of a later one, of the same stream and epoch."""
+    earlier, later = _frames(level)
+    mixed = replace(later, columns=[earlier.columns[0], *later.columns[1:]])
+    with pytest.raises(BrokenSeal):
+        open_frame(mixed, keys())
+
+
+CHANGES = {
+    "type": {"type_id": sha256(b"another type").digest()},
+    "publisher": {"publisher": sealer(seed=b"x").principal.key},
+    "signer": {"signer": Publishing().about(1).publisher.key},
+    "stream": {"stream": b"another stream.."},
+    "sequence": {"sequence": 99},
+    "moment": {"published_at": 1},
+    "epoch": {"epoch": 2},
+    "rows": {"rows": 2},
+    "row numbers": {"kept": [0, 1, 3]},
+    "instance": {"origin": SealMark(b"0" * 16, 1), "sealed_by": SealMark(b"0" * 16, 1)},
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_frame_is_refused_as_one_of_another(changed, level):
+    """A46: type, epoch, publisher, stream, number, moment, rows: each is bound into every seal."""
+    frame, _ = _frames(level)
+    elsewhere = replace(frame, **CHANGES[changed])
+    # A reader with every key there is, who even believes that all types and epochs share one.
+    reader = keys()
+    reader.type_id, reader.epoch = elsewhere.type_id, elsewhere.epoch
+    with pytest.raises(BrokenCredential):
+        open_frame(elsewhere, reader)
+
+
+def test_a_frame_of_one_level_is_refused_at_the_other():
+    """A46: sealed as a whole is not sealed by attribute, whatever the uid says."""
+    whole, _ = _frames(SealingLevel.EVENT)
+    by_attribute, _ = _frames(SealingLevel.ATTRIBUTE)
+    for frame, level in ((whole, 2), (by_attribute, 1)):
+        with pytest.raises(BadSealedFrame):
+            open_frame(replace(frame, level=level), keys())
+    renamed = replace(whole, level=2, columns=[replace(whole.columns[0], uid=PLATE)])
+    with pytest.raises(BrokenSeal):
+        open_frame(renamed, keys())
+
+
+def test_blocks_of_a_cut_frame_cannot_be_renamed():
+    """A46: what is left of a frame is bound to the blocks that are left."""
+    opened = open_frame(Publishing().seal(plates(600)), keys())
+    cut = cut_frame(opened, [0, 200], sealer=sealer(seed=b"cutter"), keys=keys())
+    assert cut.blocks == [0, 1]
+    with pytest.raises(BrokenSeal):
+        open_frame(replace(cut, blocks=[0, 2]), keys())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_shorter_ciphertext_is_refused(level):
+    """A47: cut at any byte, down to nothing at all."""
+    frame, _ = _frames(level, rows=1)
+    first, *others = frame.columns
+    for length in range(len(first.sealed)):
+        shorter = replace(frame, columns=[replace(first, sealed=first.sealed[:length]), *others])
+        with pytest.raises(BrokenSeal):
+            open_frame(shorter, keys())
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 8, 12, 15])
+def test_no_shorter_tag_is_accepted(length):
+    """A47: there is one length of tag; a sealer who agrees to less is not understood."""
+    frame, _ = _frames(rows=1)
+    first, *others = frame.columns
+    ciphertext, tag = first.sealed[:-16], first.sealed[-16:]
+    for sealed in (ciphertext + tag[:length], ciphertext + tag[:length].ljust(16, b"\0")):
+        weaker = replace(frame, columns=[replace(first, sealed=sealed), *others])
+        with pytest.raises(BrokenSeal):
+            open_frame(weaker, keys())
+
+
+def test_an_empty_ciphertext_is_no_message():
+    """A47: a column without even a tag is refused before anybody looks for a key."""
+    frame, _ = _frames(rows=1)
+    empty = replace(frame, columns=[replace(frame.columns[0], sealed=b"")])
+    with pytest.raises(MaiaError):
+        encode(empty)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_byte_counts(level):
+    """A46, A47: a frame with any one byte altered on the way is refused by a reader with all keys."""
+    honest = encode(_frames(level, rows=1)[0])
+    for at in range(len(honest)):
+        with pytest.raises(MaiaError):
+            _received(honest[:at] + bytes([honest[at] ^ 1]) + honest[at + 1 :])
+
+
+def _received(data: bytes) -> None:
+    message = decode(data)
+    if not isinstance(message, Sealed):
+        raise MaiaError("another message")
+    read(message, keys(message.epoch, type_id=message.type_id))
+
+
+@pytest.mark.parametrize(
+    "plaintext",
+    [
+        b"",
+        b"\0\0\0",
+        bytes(64),
+        b"\0\0\0\x02\x01\x91" + bytes(57) + b"\1",
+        b"\xff\xff\xff\xff" + bytes(60),
+        b"\0\0\0\x02\x07\x91".ljust(64, b"\0"),
+        b"\0\0\0\x02\x01\x92".ljust(64, b"\0"),
+        b"\0\0\0\x02\x01\x91".ljust(128, b"\0"),
+        b"\0\0\0\x40\x01\x91".ljust(64, b"\0"),
+    ],
+)
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_a_key_holder_sealed_in_no_known_form_is_refused(plaintext, level):
+    """A47: content without length, with other padding, of an unknown kind or of other rows."""
+    frame, _ = _frames(level, rows=1)
+    first, *others = frame.columns
+    forged = reseal(frame, first.uid, plaintext)
+    with pytest.raises(BrokenCredential):
+        open_frame(replace(frame, columns=[replace(first, sealed=forged), *others]), keys())
+
+
+def test_the_forger_of_these_tests_can_seal():
+    """A reader with the key seals what a reader opens, so that the refusals above mean something."""
+    frame, _ = _frames(rows=1)
+    column = Column(PLATE, 1, b"\x91\xa1x")
+    forged = reseal(frame, PLATE, plaintext_of(OpenPart(PLATE, [OpenColumn(column)])))
+    opened = open_frame(
+        replace(frame, columns=[replace(frame.columns[0], sealed=forged), *frame.columns[1:]]), keys()
+    )
+    assert opened.columns[0] == column

@@ -1,0 +1,17 @@
+"""What somebody can do who holds every key of a group, and no signing key: the insider of A49 and A51."""
+
+from __future__ import annotations
+
+from maia.sealing import EpochKeys
+from maia.sealing.associated import associated, description, frame_binding, nonce
+from maia.wire.messages import Sealed
+from support.sealing import keys
+
+
+def reseal(frame: Sealed, uid: str, plaintext: bytes, member: EpochKeys | None = None) -> bytes:
+    """Return a ciphertext that opens to `plaintext` in the place of one column of `frame`."""
+    member = member or keys(frame.epoch, type_id=frame.type_id)
+    cipher = member.cipher(uid or None, frame.sealed_by.instance)
+    assert cipher is not None
+    binding = frame_binding(description(frame), frame.sealed_by, frame.blocks)
+    return cipher.encrypt(nonce(frame.sealed_by), plaintext, associated(binding, uid))
