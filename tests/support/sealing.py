@@ -69,16 +69,15 @@ def sealer(key: SigningKey = BROKER, seed: bytes = b"process", *, process: int =
     return Sealer(key, random=numbered(seed), process_id=lambda: process)
 
 
-def plates(rows: int) -> Frame:
-    """Return sightings that differ in every row, with a null here and there."""
+def plates(rows: int, first: int = 0) -> Frame:
+    """Return sightings that differ in every row, with a null here and there, counted from `first`."""
+    numbers = range(first, first + rows)
     return Frame(
         rows,
         {
-            PLATE: Column(Kind.STRING, tuple(f"AE{row:05d}" + "x" * (row % 40) for row in range(rows))),
-            PLACE: Column(
-                Kind.STRING, tuple(None if row % 7 == 3 else f"Victoria {row}" for row in range(rows))
-            ),
-            SEEN: Column(Kind.TIMESTAMP, tuple(Instant(NOON + row) for row in range(rows))),
+            PLATE: Column(Kind.STRING, tuple(f"AE{row:05d}" + "x" * (row % 40) for row in numbers)),
+            PLACE: Column(Kind.STRING, tuple(None if row % 7 == 3 else f"Victoria {row}" for row in numbers)),
+            SEEN: Column(Kind.TIMESTAMP, tuple(Instant(NOON + row) for row in numbers)),
         },
     )
 
