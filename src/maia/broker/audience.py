@@ -82,6 +82,12 @@ class ViewClass:
             self.read = row_reader(self.routed)
         return self.read
 
+    @property
+    def asks(self) -> frozenset[AttributeUid]:
+        """Return the attributes that decide what this class sees."""
+        restrictions = (attributes_of(window.admits) for window in self.view.windows)
+        return attributes_of(self.view.interest).union(attributes_of(self.routed), *restrictions)
+
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)
@@ -139,10 +145,19 @@ class Audience:
         self.matches.remove(key)
         return True
 
-    def deliver(self, transit: Transit) -> Iterator[Effect]:
-        """Yield a frame's deliveries: one screening and one serialisation for a class."""
+    def deliver(
+        self, transit: Transit, *, missing: frozenset[AttributeUid] = frozenset()
+    ) -> Iterator[Effect]:
+        """Yield a frame's deliveries: one screening and one serialisation for a class.
+
+        `missing` are attributes of a sealed frame that this broker cannot
+        read. They look as if they were null; a class that asks about one of
+        them, in its filter or in what restricts it, gets nothing of the frame.
+        """
         for key, rows in self._matched(transit.frame).items():
             view_class = self.classes[key]
+            if missing and not missing.isdisjoint(view_class.asks):
+                continue
             seen = view_class.screened(transit, rows)
             if seen is not None:
                 yield from _deliveries(transit, seen, view_class.members)

@@ -18,6 +18,7 @@ from maia.broker.renewing import price_of_renewal, renew_all
 from maia.broker.replicating import hear_replica, hear_sealed_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.sealed_interests import hear_sealed_interest, hear_sealed_offer
+from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sessions import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
@@ -44,9 +45,11 @@ from maia.wire.messages import (
     RenewAll,
     Replica,
     Resync,
+    Sealed,
     SealedInterest,
     SealedOffer,
     SealedReplica,
+    SealedWithPlaintext,
     Subscribe,
     TypeQuery,
     TypeReply,
@@ -137,6 +140,8 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,
+    Sealed: carry_sealed,
+    SealedWithPlaintext: carry_sealed_with_plaintext,
     FindClosest: tell_closest,
     Nodes: hear_nodes,
     Announce: hear_announce,

@@ -16,6 +16,7 @@ from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
+from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys
 from maia.broker.peers import dial_failed, leave, start
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
@@ -59,9 +60,14 @@ class Broker:
         *,
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] = _NOTHING_KEPT,
+        process_id: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Make a broker that holds `key`; `kept` is what `Keep` stored before."""
-        self._state: BrokerState = new_state(key, settings, random)
+        """Make a broker that holds `key`; `kept` is what `Keep` stored before.
+
+        `process_id` changes where a process is forked: a child never seals
+        under its parent's keys.
+        """
+        self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         self._kept = dict(kept)
 
     def start(self, now: Instant) -> list[Effect]:
@@ -69,14 +75,19 @@ class Broker:
         state, kept = self._state, self._kept
         self._kept = {}
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
-        return self._finished([started, *reload_kept(state, kept, now), *start(state, now)], now)
+        reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
+        return self._finished([started, *reloaded, *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
         effects = look_at_what_is_due(self._state, now)
         match happened:
-            case Received(link=link, data=data):
-                effects += self._received(self._state.links.get(link), data, now)
+            case Received(link=link, data=data) if link in self._state.links:
+                effects += self._received(self._state.links[link], data, now)
+            case _ if self._is_of_key_manager(happened):
+                effects += keys_handled(self._state, happened, now)
+            case Received():
+                pass  # it was on its way when the link ended
             case LinkOpened():
                 effects += open_link(self._state, happened, now)
             case LinkClosed(link=link):
@@ -101,13 +112,24 @@ class Broker:
         """Leave: say goodbye on every link, and keep what helps the next start."""
         state = self._state
         state.is_draining = True
-        effects = [*leave(state, now), *keep_what_changed(state)]
+        effects = [*leave(state, now), *leave_managers(state), *keep_what_changed(state)]
         for link in list(state.links.values()):
             effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
         return self._finished(effects, now)
 
-    def _received(self, link: Link | None, data: bytes, now: Instant) -> list[Effect]:
-        if link is None or link.stage is Stage.CLOSING:
+    def _is_of_key_manager(self, happened: Input) -> bool:
+        """Say whether something happened on the way to a key manager, which the key member looks after."""
+        member = self._state.keys.member
+        match happened:
+            case Received(link=link) | LinkClosed(link=link):
+                return member.owns(link)
+            case LinkOpened(dialled=str(address)) | DialFailed(address=address):
+                return member.dials(address)
+            case _:
+                return False
+
+    def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
+        if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         link.heard_at, link.silent_rounds = now, 0
         try:

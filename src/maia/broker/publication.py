@@ -1,16 +1,17 @@
 """The publication path: from a publisher's frame to the frames that leave this broker.
 
-Read it from top to bottom: the right, the type, the View, then everybody who
-may have a part of it. What comes from another broker joins half way, where
-only identifiers and interests are left.
+Read it from top to bottom: the right, the type, the View, the seal if the type
+has one, then everybody who may have a part of it. What comes from another
+broker joins half way, where only identifiers and interests are left.
 """
 
 from __future__ import annotations
 
 from maia.broker.audience import Audience
-from maia.broker.refusals import FrameTooLarge
+from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooLongAgo
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
+from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState
@@ -31,17 +32,31 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     advertisement = link.advertisement(message.ref)
     if not state.edge.holds(advertisement.right, now):
         return _publish_on_another_right(state, link, message, now)
+    type_id = advertisement.right.event_type.type_id
+    sealing = state.types.sealing(type_id)
+    if sealing is not None and waits_to_be_sealed(state, link, message, type_id, now):
+        return []
     frame = _read(state, message, advertisement)
     if _is_repeated(advertisement, message):
         return [_published(link, message, refused=0)]
     shaped = advertisement.shaper.shape(frame)
-    sent = _sent(state, _as_transit(link, message, advertisement, shaped)) if shaped.frame.rows else []
+    if not shaped.frame.rows:
+        return [_published(link, message, refused=shaped.refused)]
+    transit = _as_transit(link, message, advertisement, shaped)
+    try:
+        sent = _sent(state, transit) if sealing is None else send_sealed(state, transit, sealing, now)
+    except PublishedTooLongAgo as problem:
+        late = Count("maia_frames_refused_total", labels={"code": problem.code})
+        return [late, _published(link, message, refused=message.rows)]
     counted = Count("maia_rows_published_total", shaped.frame.rows)
     return [*sent, _published(link, message, refused=shaped.refused), counted]
 
 
 def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> list[Effect]:
     """Take a frame from another broker to everybody else who may have a part of it."""
+    if state.types.sealing(message.type_id) is not None:
+        # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
+        return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
     try:
         transit = from_carried(message, state.types.kinds(message.type_id))
     except TransitKindMismatch as problem:

@@ -14,16 +14,20 @@ __all__ = [
     "ClientsOnly",
     "FrameTooLarge",
     "HandshakeTooSlow",
+    "KeysAwaited",
     "LeaseEnded",
     "LinkNotNeeded",
     "NotProved",
     "OutOfTurn",
     "PeerSilent",
+    "PublishedTooLongAgo",
     "PlainOfSealed",
     "RefTaken",
     "SealOutdated",
     "SealTooNew",
+    "SealedTooWeakly",
     "Shutdown",
+    "SignerNotEntitled",
     "TooManyEntries",
     "TooManyLinks",
     "TooManyRequests",
@@ -69,6 +73,24 @@ class NotProved(Refusal):
     """An interest or offer of another broker does not rest on a request that proves it."""
 
     code = "REFUSED-NOT-PROVED"
+
+
+class SealedTooWeakly(Refusal):
+    """A frame is sealed at a lower level than its type asks for."""
+
+    code = "SEALING-TOO-WEAK"
+
+
+class SignerNotEntitled(Refusal):
+    """A sealed frame was signed by somebody who may not publish what is in it."""
+
+    code = "SEALING-SIGNER-NOT-ENTITLED"
+
+
+class PublishedTooLongAgo(Refusal):
+    """A frame's moment of publication does not fit the keys that are in use: it is late, or dated back."""
+
+    code = "SEALING-PUBLISHED-AT"
 
 
 class UnknownRef(BadInput):
@@ -129,6 +151,12 @@ class StandsOtherwise(Unavailable):
     """A client renewed everything on its link, and what stands there is something else."""
 
     code = "UNAVAILABLE-STANDS-OTHERWISE"
+
+
+class KeysAwaited(Unavailable):
+    """A frame of a sealed type waited for keys that this broker does not have yet."""
+
+    code = "UNAVAILABLE-KEYS-AWAITED"
 
 
 class HandshakeTooSlow(Unavailable):

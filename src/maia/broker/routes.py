@@ -30,7 +30,7 @@ from maia.routing.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.wire.effects import LinkId
 
-__all__ = ["Neighbour", "Routes", "memory_limits", "new_routes", "unseen_part"]
+__all__ = ["Neighbour", "Routes", "has_unseen_rows", "memory_limits", "new_routes", "unseen_part"]
 
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
@@ -156,6 +156,14 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
 def memory_limits(limits: BrokerLimits) -> MemoryLimits:
     """Return how much of the publications that were here is remembered."""
     return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
+
+
+def has_unseen_rows(
+    routes: Routes, publisher: bytes, stream: bytes, sequence: int, numbers: Sequence[int]
+) -> bool:
+    """Say whether a row of a frame was not here before, and remember nothing; no numbers mean all rows."""
+    asked = row_set(numbers) if numbers else ALL_ROWS
+    return routes.seen.unseen_rows(publisher, stream, sequence, asked) != 0
 
 
 def unseen_part(routes: Routes, transit: Transit) -> Transit | None:

@@ -47,6 +47,11 @@ class BrokerLimits:
     """Publishers' streams whose numbers are remembered to recognise duplicates."""
     numbers_per_stream: int = 256
     """Frames of one stream that may arrive out of order and are still recognised."""
+    frames_waiting_per_type: int = 1024
+    """Frames of one sealed type that wait for a key."""
+    bytes_waiting_per_type: int = 16 << 20
+    wait_for_keys_s: int = 10
+    """How long a frame waits for its key, or for the certificates of its signer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,14 @@ class BrokerSettings:
     address: str
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     seeds: tuple[str, ...] = ()
+    key_managers: tuple[str, ...] = ()
+    """Where managers of keys may be found, beside the addresses that definitions name."""
     lease_s: int = 60
     skew_s: int = 30
     verify_in_transit: float = 1.0
     """The fraction of interests and offers from other brokers whose proof is verified here (C9)."""
+    share_plaintext: bool = True
+    """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext (K4)."""
     require_install: bool = True
     """Whether the signer of a type must be allowed to install types on this network."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)

@@ -8,20 +8,23 @@ a clock or a socket.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from maia.broker.audience import Audience
 from maia.broker.deadlines import Deadlines
 from maia.broker.edge import Edge
+from maia.broker.key_desk import KeyDesk
 from maia.broker.known_types import KnownTypes
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
 from maia.broker.sealed_state import SealedInterests
+from maia.broker.seals import Seals
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
+from maia.broker.writers import Writers
 from maia.credentials import Principal, SigningKey, VerificationCache, certificate_to_bytes
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
@@ -61,6 +64,9 @@ class BrokerState:
     requests: ReplayJournal
     quota: RequestQuota
     routes: Routes
+    keys: KeyDesk
+    seals: Seals
+    writers: Writers
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
@@ -93,9 +99,19 @@ EVERY_LINK: Final = LinkId(-1)
 """In place of a link: all of them."""
 
 
-def new_state(key: SigningKey, settings: BrokerSettings, random: Callable[[int], bytes]) -> BrokerState:
-    """Return the state of a broker that has not started."""
+def new_state(
+    key: SigningKey,
+    settings: BrokerSettings,
+    *,
+    random: Callable[[int], bytes],
+    process_id: Callable[[], int],
+    kept: Mapping[str, bytes],
+) -> BrokerState:
+    """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
+    edge, types = Edge(settings, certificates), KnownTypes(settings, certificates)
+    keys = KeyDesk(key, settings, types=types, random=random, kept=kept, cache=certificates)
+    seals = Seals(key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of)
     return BrokerState(
         key=key,
         settings=settings,
@@ -104,11 +120,15 @@ def new_state(key: SigningKey, settings: BrokerSettings, random: Callable[[int],
         network=network_to_bytes(settings.network),
         own_credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
         certificates=certificates,
-        edge=Edge(settings, certificates),
-        types=KnownTypes(settings, certificates),
+        edge=edge,
+        types=types,
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
         routes=new_routes(key.principal, settings),
+        keys=keys,
+        seals=seals,
+        writers=Writers(edge),
+        sealed=SealedInterests(ring_of=keys.ring_of),
     )
 
 

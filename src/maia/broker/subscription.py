@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from maia.broker.audience import class_key
 from maia.broker.edge import refusal_effects
+from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.refusals import LeaseEnded, RefTaken
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
@@ -50,7 +51,7 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) 
     event_type, handed_over = _event_type(state, asked, message, now)
     before = _renewed(link.subscriptions.get(message.id), event_type)
     right = _decided(state, link, asked, event_type, message, now)
-    state.to_keep += state.types.remember(handed_over)
+    met = _met(state, event_type, handed_over, now)
     entry = Subscription(
         ref=message.id,
         link=link.id,
@@ -59,7 +60,9 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) 
         lease_ends=seconds_after(now, state.settings.lease_s),
         proof=message.request,
     )
-    return [*_place_subscription(state, link, entry, before, now), _accepted(link, message.id, right)]
+    lacking = note_missing_keys(state, right, now) if before is None else []
+    placed = _place_subscription(state, link, entry, before, now)
+    return [*met, *placed, *lacking, _accepted(link, message.id, right)]
 
 
 def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:
@@ -69,7 +72,7 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
     event_type, handed_over = _event_type(state, asked, message, now)
     before = _renewed(link.advertisements.get(message.id), event_type)
     right = _decided(state, link, asked, event_type, message, now)
-    state.to_keep += state.types.remember(handed_over)
+    met = _met(state, event_type, handed_over, now)
     entry = Advertisement(
         ref=message.id,
         link=link.id,
@@ -80,7 +83,8 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
-    return [*_place_advertisement(state, link, entry, before, now), _accepted(link, message.id, right)]
+    placed = _place_advertisement(state, link, entry, before, now)
+    return [*met, *placed, _accepted(link, message.id, right)]
 
 
 def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, now: Instant) -> list[Effect]:
@@ -139,6 +143,15 @@ def _decided(
     """Ask the kernel, for the principal of this link alone, with what it has shown."""
     request = Request(link.peer, asked.action, asked.event_type, event_type, asked.filter)
     return state.edge.decide(request, state.edge.pool(message.credentials, link.shown), now)
+
+
+def _met(
+    state: BrokerState, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], now: Instant
+) -> list[Effect]:
+    """Remember the versions behind a request that was permitted, and look for the keys that they need."""
+    new = state.types.remember(handed_over)
+    state.to_keep += new
+    return type_met(state, event_type.type_id, new, now)
 
 
 def _accepted(link: Link, ref: int, right: Right) -> Effect:

@@ -20,7 +20,7 @@ from maia.types import TransitKindMismatch
 from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
 from maia.wire.messages import Carried, Column
 
-__all__ = ["BadCut", "Transit", "from_carried"]
+__all__ = ["BadCut", "Transit", "check_kinds", "from_carried", "written_as"]
 
 
 class BadCut(ProtocolViolation):
@@ -91,7 +91,7 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
     if kept and (len(kept) != message.rows or any(b <= a for a, b in pairwise(kept))):
         raise BadCut("the rows that were kept are not numbered in their order")
     frame = columns_to_frame(message.columns, message.rows)
-    _check_kinds(frame, kinds)
+    check_kinds(frame, kinds)
     return Transit(
         message.type_id,
         principal_from_bytes(message.publisher),
@@ -109,7 +109,8 @@ def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:
     return {AttributeUid(column.uid): column for column in columns}
 
 
-def _check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
+def check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
+    """Refuse a column of another kind than its uid has in the versions known here."""
     # Other versions may have attributes that are not known here; those pass untouched.
     for uid, column in frame.columns.items():
         if kinds.get(uid, column.kind) is not column.kind:

@@ -10,6 +10,7 @@ from typing import Final
 
 from maia.broker.closing import close_link
 from maia.broker.keeping import keep_what_changed
+from maia.broker.key_glue import look_at_keys, next_look_at_keys
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
@@ -78,8 +79,8 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
     routes.is_stirred = False
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
-    wanted = routes.next_look(now)
-    at = max(state.keep_at if wanted is None else min(wanted, state.keep_at), just_after(now))
+    wishes = (routes.next_look(now), next_look_at_keys(state, now), state.keep_at)
+    at = max(min(wish for wish in wishes if wish is not None), just_after(now))
     asked = routes.look_at
     if asked is None or at < asked or asked <= now:
         routes.look_at = at
@@ -107,7 +108,7 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
 
 
 def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
-    effects = look_at_routing(state, now)
+    effects = [*look_at_routing(state, now), *look_at_keys(state, now)]
     if state.keep_at is not None and state.keep_at <= now:
         state.keep_at = None
         effects += keep_what_changed(state)

@@ -68,21 +68,30 @@ class WaitingFrames(Generic[_Frame]):
         """Return how many frames wait."""
         return sum(len(queue.frames) for queue in self._queues.values())
 
+    def types(self) -> tuple[bytes, ...]:
+        """Return the types of which frames wait."""
+        return tuple(self._queues)
+
     def holds(self, type_id: bytes, stream: Hashable) -> bool:
         """Say whether a frame of this stream waits: a later one must not overtake it."""
         queue = self._queues.get(type_id)
         return queue is not None and stream in queue.streams
 
-    def put(self, type_id: bytes, stream: Hashable, frame: _Frame, *, size: int, now: Instant) -> bool:
+    def until(self, now: Instant) -> Instant:
+        """Return until when a frame waits that begins to wait now."""
+        return Instant(now + self._limits.wait_s * _SECOND)
+
+    def put(self, type_id: bytes, stream: Hashable, frame: _Frame, *, size: int, until: Instant) -> bool:
         """Let a frame wait; say whether there was room."""
         queue = self._queues.get(type_id)
         if queue is None:
             if len(self._queues) >= self._limits.types:
                 return False
-            queue = self._queues[type_id] = _Queue()
+            queue = _Queue()
         if len(queue.frames) >= self._limits.frames or queue.size + size > self._limits.size_bytes:
             return False
-        queue.put(Instant(now + self._limits.wait_s * _SECOND), stream, size, frame)
+        self._queues[type_id] = queue
+        queue.put(until, stream, size, frame)
         return True
 
     def take(self, type_id: bytes) -> list[_Frame]:

@@ -61,7 +61,7 @@ async def run_broker(
     if host_and_port(settings.address)[1] == 0:
         settings = replace(settings, address=bound)
     with listening:
-        broker = Broker(key, settings, random=os.urandom, kept=kept)
+        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid)
         runner = NodeRunner(broker, key, store=store, limits=limits, records=records, clock=clock)
         async with runner.running():
             runner.perform(broker.start(clock()))

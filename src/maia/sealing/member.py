@@ -98,6 +98,7 @@ KEPT_HEAD: Final = "keys/"
 
 _SECOND: Final = 1_000_000
 _WRITERS_ASKED_MAX: Final = 1024
+_LEAVING: Final = "UNAVAILABLE-SHUTDOWN"
 
 
 class NotTheManager(ProtocolViolation):
@@ -243,7 +244,11 @@ class KeyMember:
         return {
             "managers": {str(one.principal): one.stage.value for one in self._managers.values()},
             "types": {
-                one.type_id.hex(): {"epoch": one.keys.ring.newest, "groups": len(one.keys.groups)}
+                one.type_id.hex(): {
+                    "epoch": one.keys.ring.newest,
+                    "groups": len(one.keys.groups),
+                    "is_asking": one.asked is not None,
+                }
                 for one in self._types.values()
             },
         }
@@ -274,6 +279,21 @@ class KeyMember:
         known.keys.ring.wipe()
         manager = self._managers[known.sealing.manager]
         return self._finished(self._say(manager, LeaveGroups(type_id)), now)
+
+    def leave(self) -> list[Effect]:
+        """Say goodbye to every manager, as before the process ends; all keys are destroyed."""
+        effects: list[Effect] = []
+        for link in self._links:
+            effects += [
+                Send(link, encode(Bye(_LEAVING, "this member is being stopped"))),
+                Close(link, _LEAVING),
+            ]
+        for known in self._types.values():
+            known.keys.ring.wipe()
+        self._links.clear()
+        self._types.clear()
+        self._managers.clear()
+        return effects
 
     def credentials_changed(self, credentials: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Show other certificates from now on, as before old ones expire."""
@@ -448,6 +468,7 @@ class KeyMember:
         if known is None:
             return []
         known.asked = None
+        self._managers[known.sealing.manager].failures = 0
         known.failures += 1
         known.due = min(self._again(known.failures, now), self._next_chance(known, now))
         self._notices.append(KeysRefused(known.type_id, message.code, message.message))

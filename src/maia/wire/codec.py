@@ -26,6 +26,8 @@ from maia.wire.messages import (
     Failed,
     Message,
     Published,
+    Sealed,
+    SealedWithPlaintext,
     Welcome,
 )
 
@@ -79,7 +81,7 @@ def encode(message: Message) -> bytes:
     return data
 
 
-def encode_known(message: Carried | Deliver | Published) -> bytes:
+def encode_known(message: Carried | Deliver | Published | Sealed | SealedWithPlaintext) -> bytes:
     """Return the bytes of a message all of whose parts were read from messages or counted here.
 
     These go out with every frame, and cannot hold what `decode` would refuse;

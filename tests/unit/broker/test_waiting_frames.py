@@ -23,8 +23,8 @@ def waiting(**limits: int) -> WaitingFrames[str]:
 def test_frames_come_out_in_their_order_and_once() -> None:
     frames = waiting()
     for name in "abc":
-        assert frames.put(ONE, "s", name, size=1, now=NOW)
-    frames.put(OTHER, "s", "x", size=1, now=NOW)
+        assert frames.put(ONE, "s", name, size=1, until=later(10))
+    frames.put(OTHER, "s", "x", size=1, until=later(10))
     assert frames.take(ONE) == ["a", "b", "c"]
     assert frames.take(ONE) == []
     assert len(frames) == 1
@@ -32,28 +32,29 @@ def test_frames_come_out_in_their_order_and_once() -> None:
 
 def test_there_is_room_for_so_many_frames_of_a_type() -> None:
     frames = waiting(frames=2)
-    assert [frames.put(ONE, "s", "f", size=1, now=NOW) for _ in range(3)] == [True, True, False]
-    assert frames.put(OTHER, "s", "f", size=1, now=NOW)
+    assert [frames.put(ONE, "s", "f", size=1, until=later(10)) for _ in range(3)] == [True, True, False]
+    assert frames.put(OTHER, "s", "f", size=1, until=later(10))
 
 
 def test_there_is_room_for_so_many_bytes_of_a_type() -> None:
     frames = waiting(size_bytes=10)
-    assert [frames.put(ONE, "s", "f", size=5, now=NOW) for _ in range(3)] == [True, True, False]
+    assert [frames.put(ONE, "s", "f", size=5, until=later(10)) for _ in range(3)] == [True, True, False]
     frames.take(ONE)
-    assert frames.put(ONE, "s", "f", size=10, now=NOW)
-    assert not frames.put(OTHER, "s", "f", size=11, now=NOW)
+    assert frames.put(ONE, "s", "f", size=10, until=later(10))
+    assert not frames.put(OTHER, "s", "f", size=11, until=later(10))
+    assert frames.next_due() == later(10)
 
 
 def test_there_is_room_for_so_many_types() -> None:
     frames = waiting(types=1)
-    assert frames.put(ONE, "s", "f", size=1, now=NOW)
-    assert not frames.put(OTHER, "s", "f", size=1, now=NOW)
+    assert frames.put(ONE, "s", "f", size=1, until=later(10))
+    assert not frames.put(OTHER, "s", "f", size=1, until=later(10))
 
 
 def test_nobody_waits_longer_than_its_time() -> None:
     frames = waiting(wait_s=10)
-    frames.put(ONE, "s", "early", size=1, now=NOW)
-    frames.put(ONE, "s", "late", size=1, now=later(5))
+    frames.put(ONE, "s", "early", size=1, until=later(10))
+    frames.put(ONE, "s", "late", size=1, until=later(15))
     assert frames.next_due() == later(10)
     assert frames.take_overdue(later(9.999)) == []
     assert frames.take_overdue(later(10)) == ["early"]
@@ -64,8 +65,8 @@ def test_nobody_waits_longer_than_its_time() -> None:
 
 def test_a_stream_is_known_to_wait_until_its_last_frame_is_out() -> None:
     frames = waiting(wait_s=10)
-    frames.put(ONE, "s", "a", size=1, now=NOW)
-    frames.put(ONE, "s", "b", size=1, now=later(1))
+    frames.put(ONE, "s", "a", size=1, until=later(10))
+    frames.put(ONE, "s", "b", size=1, until=later(11))
     assert frames.holds(ONE, "s")
     assert not frames.holds(ONE, "other")
     assert not frames.holds(OTHER, "s")
@@ -84,7 +85,7 @@ def test_what_went_in_comes_out_exactly_once(steps: list[tuple[bytes, int, int]]
         came_out += frames.take_overdue(at)
         if size == 3:
             came_out += frames.take(type_id)
-        elif frames.put(type_id, "s", number, size=size, now=at):
+        elif frames.put(type_id, "s", number, size=size, until=frames.until(at)):
             went_in.append(number)
     came_out += frames.take(ONE) + frames.take(OTHER)
     assert sorted(came_out) == went_in

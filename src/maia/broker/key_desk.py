@@ -1,0 +1,95 @@
+"""Of which types does this broker hold keys, and how does it come by those it lacks?
+
+The broker's key member talks to key managers; this keeps it busy with the
+right types. Keys are asked for where the broker's own certificates open a
+group, and nowhere else. Questions that a flood of frames could cause are
+asked no more than once in a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from maia.broker.known_types import KnownTypes
+from maia.broker.settings import BrokerSettings
+from maia.credentials import Principal, SigningKey, VerificationCache
+from maia.events import Instant
+from maia.sealing.key_ring import KeyRing
+from maia.sealing.member import KeyMember
+from maia.sealing.member_settings import MemberSettings
+from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, Standing, standing
+from maia.wire.effects import Effect, WakeAt
+
+__all__ = ["KeyDesk", "without_alarms"]
+
+_SECOND: Final = 1_000_000
+
+
+class KeyDesk:
+    """The key member of one broker, and what it was asked to look after."""
+
+    __slots__ = ("_asked_at", "_cache", "_found", "_key", "_settings", "_types", "member", "refused")
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: BrokerSettings,
+        *,
+        types: KnownTypes,
+        random: Callable[[int], bytes],
+        kept: Mapping[str, bytes],
+        cache: VerificationCache,
+    ) -> None:
+        """Begin with no type needed."""
+        self._key, self._settings, self._types, self._cache = key, settings, types, cache
+        told = MemberSettings(
+            network=settings.network,
+            credentials=settings.credentials,
+            addresses=settings.key_managers,
+            bounds=settings.bounds,
+            constitutions=settings.constitutions,
+        )
+        self.member = KeyMember(key, told, random=random, kept=kept, cache=cache)
+        self.refused: set[bytes] = set()
+        """Types whose manager has said no: nothing of them waits for a key."""
+        self._found: dict[bytes, tuple[Standing, int]] = {}
+        self._asked_at: dict[bytes, Instant] = {}
+
+    def ring_of(self, type_id: bytes) -> KeyRing | None:
+        """Return the keys of a type; None if this broker has none and expects none."""
+        return None if type_id in self.refused else self.member.ring(type_id)
+
+    def look_for(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Ask for the keys of a sealed type, if this broker's certificates open any of its groups.
+
+        The usual answer, that nothing has changed, costs a look into a dictionary.
+        """
+        sealing, versions = self._types.sealing(type_id), self._types.versions(type_id)
+        known = self._found.get(type_id)
+        if sealing is None or (
+            known is not None and known[0].since <= now <= known[0].until and known[1] == len(versions)
+        ):
+            return []
+        claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
+        bounds, constitutions = self._settings.bounds, self._settings.constitutions
+        found = standing(claim, Grounds(sealing.level, bounds, constitutions, self._cache), now)
+        self._found[type_id] = (found, len(versions))
+        return without_alarms(self.member.need(claim.versions, now)) if found.groups else []
+
+    def ask_for_epoch(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Ask the manager what was missed: something is sealed in an epoch that is not known here."""
+        asked = self._asked_at.get(type_id)
+        if asked is not None and asked <= now < asked + _SECOND:
+            return []
+        self._asked_at[type_id] = now
+        return without_alarms(self.member.missing(type_id, now))
+
+    def ask_for_writer(self, type_id: bytes, signer: Principal, now: Instant) -> list[Effect]:
+        """Ask the manager with which certificates somebody signs."""
+        return without_alarms(self.member.ask_writer(type_id, signer, now))
+
+
+def without_alarms(effects: Iterable[Effect]) -> list[Effect]:
+    """Return effects without wishes to be woken: the broker has one alarm clock for everything."""
+    return [effect for effect in effects if not isinstance(effect, WakeAt)]

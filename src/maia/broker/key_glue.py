@@ -1,0 +1,139 @@
+"""What follows when keys come, change, are refused or do not come?
+
+Interests are sealed and opened anew, frames that waited are taken on again in
+their order, and publishers who waited in vain are told so. Whatever happens
+on a link to a key manager is the key member's; the broker only listens for
+what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from maia.broker.closing import close_link
+from maia.broker.dispatch import answer
+from maia.broker.key_desk import without_alarms
+from maia.broker.refusals import KeysAwaited
+from maia.broker.resealing import keys_changed
+from maia.broker.sealed_publication import pass_on_overdue, take_on_again
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.subscription import end_advertisement
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.sealing.member import KeysChanged, KeysRefused, WriterTold
+from maia.wire.effects import Effect, Input, LinkId, Note, Tick
+from maia.wire.messages import Publish
+
+__all__ = ["keys_handled", "leave_managers", "look_at_keys", "look_for_keys", "next_look_at_keys"]
+
+_LOOK_AGAIN_S: Final = 0.25
+"""How often it is asked whether an epoch that was announced has begun, while frames wait for it."""
+
+
+def keys_handled(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
+    """Let the key member take an input on, and do what follows from it."""
+    effects = without_alarms(state.keys.member.handle(happened, now))
+    state.routes.is_stirred = True
+    return [*effects, *_noticed(state, now)]
+
+
+def look_for_keys(state: BrokerState, types: Iterable[bytes], now: Instant) -> list[Effect]:
+    """Look for the keys of types that are known from before; of sealed ones only sealed things are said."""
+    effects: list[Effect] = []
+    for type_id in types:
+        if state.types.sealing(type_id) is not None:
+            effects += [*state.keys.look_for(type_id, now), *keys_changed(state, type_id, now)]
+    state.routes.is_stirred = True
+    return effects
+
+
+def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
+    """Do what is due by itself: the key member's business, and frames that waited long enough."""
+    effects: list[Effect] = []
+    member = state.keys.member.next_look()
+    if member is not None and member <= now:
+        effects += keys_handled(state, Tick(), now)
+    for type_id in state.seals.publishing.types():
+        effects += _published_again(state, type_id, now)
+    return [*effects, *pass_on_overdue(state, now), *_give_up_publishing(state, now)]
+
+
+def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
+    """Return when there is something to do about keys."""
+    again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
+    moments = (state.keys.member.next_look(), state.seals.next_due(), again)
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def leave_managers(state: BrokerState) -> list[Effect]:
+    """Say goodbye to the key managers, and forget their keys."""
+    return state.keys.member.leave()
+
+
+# ------------------------------------------------------------ what the key member has noticed
+
+
+def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
+    effects: list[Effect] = []
+    for notice in state.keys.member.take_notices():
+        match notice:
+            case KeysChanged(type_id=type_id):
+                state.keys.refused.discard(type_id)
+                effects += [*keys_changed(state, type_id, now), *_tried_again(state, type_id, now)]
+            case KeysRefused(type_id=type_id, code=code):
+                state.keys.refused.add(type_id)
+                effects += [*_refused(state, type_id, code, now), *_tried_again(state, type_id, now)]
+            case WriterTold(type_id=type_id, principal=principal):
+                told = state.keys.member.writer(type_id, principal)
+                state.writers.learn(type_id, principal, told or ())
+                effects += _tried_again(state, type_id, now)
+    return effects
+
+
+def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
+    waited = state.seals.carrying.take(type_id)
+    carried = [effect for arrived in waited for effect in take_on_again(state, arrived, now)]
+    return [*carried, *_published_again(state, type_id, now)]
+
+
+def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    if not state.seals.has_begun(type_id, now):
+        return []
+    waited = state.seals.publishing.take(type_id)
+    return [effect for link, message in waited for effect in _answered(state, link, message, now)]
+
+
+def _answered(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+    link = state.links.get(number)
+    if link is None or not link.is_ready:
+        return []  # its publisher is gone, and sends it again elsewhere
+    try:
+        return answer(state, link, message, now)
+    except MaiaError as problem:
+        return close_link(state, link, problem, now)
+
+
+# ------------------------------------------------------------ keys that do not come
+
+
+def _refused(state: BrokerState, type_id: bytes, code: str, now: Instant) -> list[Effect]:
+    told = [Note("keys-not-granted", {"type": type_id.hex(), "code": code})]
+    waited = state.seals.publishing.take(type_id)
+    return [*told, *(effect for link, message in waited for effect in _not_taken(state, link, message, now))]
+
+
+def _give_up_publishing(state: BrokerState, now: Instant) -> list[Effect]:
+    waited = state.seals.publishing.take_overdue(now)
+    return [effect for link, message in waited for effect in _not_taken(state, link, message, now)]
+
+
+def _not_taken(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+    """Tell a publisher that its frame was not taken on: nothing of a sealed type leaves in the clear."""
+    link = state.links.get(number)
+    entry = None if link is None else link.advertisements.get(message.ref)
+    if link is None or entry is None:
+        return []
+    problem = KeysAwaited("this broker does not have the keys of this sealed type")
+    return end_advertisement(state, link, entry, now, problem)

@@ -1,0 +1,101 @@
+"""In which form does a sealed frame leave for each neighbour?
+
+As it is; or cut to the blocks in which somebody behind the neighbour wants a
+row, where this broker could open all of it; and with the plaintext of exactly
+those attributes beside it that the neighbour may read anyway (K4). Neighbours
+that get the same get the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from maia.broker.sealed_transit import SealedTransit
+from maia.broker.shared_plaintext import share_of
+from maia.broker.state import BrokerState
+from maia.broker.transit import Transit
+from maia.events import AttributeUid, Instant
+from maia.routing.hops import LOCAL, book_key_of_sealed
+from maia.sealing import OpenedFrame, contents, cut_frame
+from maia.sealing.blocks import all_blocks, blocks_with
+from maia.wire.codec import encode_known
+from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
+
+__all__ = ["forward_sealed"]
+
+_Form: TypeAlias = tuple[tuple[int, ...], frozenset[str]]
+"""The blocks that are left, none for all of them; and the uids whose plaintext goes along."""
+
+_WITH_PLAINTEXT_MAX: Final = 4 << 20
+"""Bytes of ciphertext up to which plaintext goes along: a longer frame might not fit into one message."""
+
+
+def forward_sealed(
+    state: BrokerState,
+    part: Transit,
+    missing: frozenset[AttributeUid],
+    sealed: Callable[[], SealedTransit],
+    *,
+    source: LinkId | None,
+    now: Instant,
+) -> list[Effect]:
+    """Send a frame to each neighbour behind which a row of it may be wanted.
+
+    `sealed` is asked for the sealed form if there is such a neighbour: a frame
+    that goes nowhere is not sealed.
+    """
+    routes = state.routes
+    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+    key = book_key_of_sealed(part.type_id)
+    wanted = routes.book.targets_of_frame(key, came_from, part.frame, missing)
+    targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
+    if not targets:
+        return []
+    opened, ready = sealed().opened, dict[_Form, bytes]()
+    effects: list[Effect] = []
+    for link, rows in targets:
+        form = _form_for(state, opened, link, rows, now)
+        if form not in ready:
+            ready[form] = encode_known(_written(state, opened, form, rows))
+        effects.append(Send(link, ready[form]))
+    return effects
+
+
+def _form_for(state: BrokerState, opened: OpenedFrame, link: LinkId, rows: list[int], now: Instant) -> _Form:
+    """Return the blocks to cut a frame to (none: it stays whole), and the uids whose plaintext goes along."""
+    left = _blocks_to_cut_to(opened, rows)
+    return (left, frozenset()) if left else ((), _shared(state, opened, link, now))
+
+
+def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:
+    frame = opened.frame
+    here = frame.blocks or all_blocks(frame.rows)
+    if not opened.is_whole or len(rows) == opened.rows or len(here) <= 1:
+        return ()
+    left = blocks_with(rows, blocks=frame.blocks, rows=frame.rows)
+    return tuple(left) if len(left) < len(here) else ()
+
+
+def _shared(state: BrokerState, opened: OpenedFrame, link: LinkId, now: Instant) -> frozenset[str]:
+    frame = opened.frame
+    sealing = state.types.sealing(frame.type_id)
+    if sealing is None or not opened.parts or not state.settings.share_plaintext:
+        return frozenset()
+    if sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX:
+        return frozenset()
+    return share_of(state, state.links[link], frame.type_id, sealing, now).intersection(opened.parts)
+
+
+def _written(
+    state: BrokerState, opened: OpenedFrame, form: _Form, rows: list[int]
+) -> Sealed | SealedWithPlaintext:
+    frame, (left, shared) = opened.frame, form
+    if left:
+        keys = state.seals.keys(frame.type_id, frame.epoch)
+        return frame if keys is None else cut_frame(opened, rows, sealer=state.seals.sealer, keys=keys)
+    if not shared:
+        return frame
+    along = [OpenContent(uid, content) for uid, content in contents(opened, shared).items()]
+    return SealedWithPlaintext(frame, along)

@@ -1,0 +1,275 @@
+"""The sealed part of the publication path: seal what leaves, open what arrives as far as keys go.
+
+A publisher's frame is sealed and signed once there is somebody to send it to.
+A frame from a neighbour is opened as far as this broker's keys go, proved if
+somebody here is to have it (A49), matched on what was opened, and passed on
+sealed as it came. A frame whose key or signer is not known yet waits, within
+limits. A broker without keys passes frames on by their type and reads none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.broker.refusals import (
+    FrameTooLarge,
+    KeysAwaited,
+    PublishedTooLongAgo,
+    SealedTooWeakly,
+    SealTooNew,
+    SignerNotEntitled,
+)
+from maia.broker.routes import has_unseen_rows, unseen_part
+from maia.broker.sealed_forwarding import forward_sealed
+from maia.broker.sealed_transit import SealedTransit, sealed_transit
+from maia.broker.seals import Arrived
+from maia.broker.sessions import Link
+from maia.broker.state import BrokerState
+from maia.broker.transit import Transit
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Instant
+from maia.sealing import (
+    EpochKeys,
+    KeyMissing,
+    OpenedFrame,
+    Publication,
+    closed_frame,
+    open_frame,
+    open_with_cache,
+    verify_frame,
+)
+from maia.sealing.content import LEVEL_NUMBERS
+from maia.sealing.opening import drafted_frame
+from maia.types import Sealing, SealingLevel
+from maia.wire.effects import Count, Effect
+from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
+
+__all__ = [
+    "carry_sealed",
+    "carry_sealed_with_plaintext",
+    "pass_on_overdue",
+    "send_sealed",
+    "take_on_again",
+    "waits_to_be_sealed",
+]
+
+_SEALED_BYTES_MAX: Final = 12 << 20
+"""A sealed frame is longer than what is in it, and has to fit into a message all the same."""
+_EPOCHS_AHEAD_MAX: Final = 16
+"""How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
+
+
+# ------------------------------------------------------------ this broker's publishers
+
+
+def waits_to_be_sealed(
+    state: BrokerState, link: Link, message: Publish, type_id: bytes, now: Instant
+) -> bool:
+    """Say whether a publisher's frame has to wait for a key to seal it with; if so, it does from now on."""
+    waiting, stream = state.seals.publishing, (link.id, message.ref)
+    if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
+        return False
+    size = 256 + sum(len(column.data) for column in message.columns)
+    if not waiting.put(type_id, stream, (link.id, message), size=size, until=waiting.until(now)):
+        raise KeysAwaited("the keys of this sealed type are not here yet, and too many frames wait for them")
+    state.routes.is_stirred = True
+    return True
+
+
+def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> list[Effect]:
+    """Give a publisher's frame to local subscribers as it is, and to other brokers sealed and signed."""
+    keys = _keys_to_seal_with(state, transit, sealing, now)
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
+        return [Count("maia_duplicates_total")]
+    here = _delivered(state, unseen, frozenset())
+    there = forward_sealed(
+        state,
+        unseen,
+        frozenset(),
+        lambda: _sealed(state, unseen, keys, sealing.level),
+        source=None,
+        now=now,
+    )
+    return [*here, *there]
+
+
+def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
+    """Return keys for all of a frame; refuse a frame that could not be sealed, or that nobody would open."""
+    keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
+    if keys is None:
+        raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
+    by_attribute = sealing.level is SealingLevel.ATTRIBUTE
+    wanted: list[AttributeUid | None] = [*transit.frame.columns] if by_attribute else [None]
+    for uid in wanted:
+        if not state.seals.has_key(transit.type_id, uid, keys.epoch):
+            raise KeyMissing(f"this broker does not hold the key of attribute `{uid or '*'}`")
+    if sum(len(column.data) for column in transit.columns()) > _SEALED_BYTES_MAX:
+        raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
+    return keys
+
+
+def _sealed(state: BrokerState, transit: Transit, keys: EpochKeys, level: SealingLevel) -> SealedTransit:
+    about = Publication(
+        transit.publisher,
+        transit.stream,
+        transit.sequence,
+        transit.published_at,
+        transit.frame.rows,
+        transit.kept,
+    )
+    sealer, values = state.seals.sealer, transit.frame.columns
+    draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
+    (frame,) = sealer.sign([draft])
+    return SealedTransit(drafted_frame(frame, draft), transit, frozenset())
+
+
+# ------------------------------------------------------------ other brokers
+
+
+def carry_sealed(state: BrokerState, link: Link, message: Sealed, now: Instant) -> list[Effect]:
+    """Take a sealed frame from another broker to everybody else who may have a part of it."""
+    return _carried(state, link, message, [], now)
+
+
+def carry_sealed_with_plaintext(
+    state: BrokerState, link: Link, message: SealedWithPlaintext, now: Instant
+) -> list[Effect]:
+    """Take on a sealed frame whose sender spares this broker the opening."""
+    return _carried(state, link, message.frame, message.contents, now)
+
+
+def _carried(
+    state: BrokerState, link: Link, frame: Sealed, contents: list[OpenContent], now: Instant
+) -> list[Effect]:
+    numbers = closed_frame(frame).row_numbers  # a frame that contradicts itself ends the link
+    sealing = state.types.sealing(frame.type_id)
+    if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+        return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
+    if not has_unseen_rows(state.routes, frame.publisher, frame.stream, frame.sequence, numbers):
+        return [Count("maia_duplicates_total")]
+    arrived = Arrived(frame, contents, link.id, state.seals.carrying.until(now))
+    if state.seals.carrying.holds(frame.type_id, arrived.stream):
+        return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
+    return take_on_again(state, arrived, now)
+
+
+def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Open a frame, prove it if somebody here is to have it, and pass it on; or let it wait."""
+    frame = arrived.frame
+    ring = state.seals.ring_of(frame.type_id)
+    if ring is None:
+        return _passed_on_unread(state, arrived, now)
+    keys = state.seals.keys(frame.type_id, frame.epoch)
+    if keys is None:
+        return _of_unknown_epoch(state, arrived, ring.newest, now)
+    if not ring.opens(frame.epoch, Instant(frame.published_at), now):
+        return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
+    try:
+        return _read(state, arrived, keys, now)
+    except MaiaError as problem:
+        # Whoever passed it on may not be able to read it, so the frame ends here and the link does not.
+        return _refused(problem)
+
+
+def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -> list[Effect]:
+    opened, counted = _opened(arrived, keys)
+    if not opened.parts:
+        return _passed_on_unread(state, arrived, now)
+    sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id))
+    if arrived.frame.type_id in state.audiences and not _is_proved(state, sealed, keys, now):
+        return [*counted, *_waits(state, arrived, now)]
+    unseen = unseen_part(state.routes, sealed.part)
+    if unseen is None:
+        return [*counted, Count("maia_duplicates_total")]
+    here = _delivered(state, unseen, sealed.missing)
+    there = forward_sealed(state, sealed.part, sealed.missing, lambda: sealed, source=arrived.source, now=now)
+    return [*counted, *here, *there]
+
+
+def _opened(arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
+    """Open a frame by what came along, where that is what was sealed, and by its keys otherwise (A51)."""
+    if not arrived.contents:
+        return open_frame(arrived.frame, keys), []
+    cached = {one.uid: one.content for one in arrived.contents}
+    opened, lies = open_with_cache(arrived.frame, cached, keys)
+    return opened, [Count("maia_plaintext_dropped_total", len(lies))] if lies else []
+
+
+def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:
+    """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
+    signer = verify_frame(sealed.opened, keys, state.seals.checks).signer
+    if signer == state.principal:
+        state.writers.learn(sealed.type_id, signer, state.settings.credentials)
+    uids = sealed.missing.union(sealed.part.frame.columns)
+    answer = state.writers.may_write(signer, state.types.versions(sealed.type_id), uids, now)
+    if answer is False:
+        raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
+    return answer is not None
+
+
+def _delivered(state: BrokerState, part: Transit, missing: frozenset[AttributeUid]) -> list[Effect]:
+    """Deliver to local subscribers what could be opened, unless a later frame of the stream was."""
+    audience = state.audiences.get(part.type_id)
+    if audience is None:
+        return []
+    if not state.routes.order.is_next(part.publisher.key, part.stream, part.sequence):
+        return [Count("maia_late_frames_total")]
+    return list(audience.deliver(part, missing=missing))
+
+
+def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Pass a frame on by its type alone; nobody here gets any of it."""
+    try:
+        sealed = sealed_transit(closed_frame(arrived.frame), {})
+    except MaiaError as problem:
+        return _refused(problem)
+    if unseen_part(state.routes, sealed.part) is None:
+        return [Count("maia_duplicates_total")]
+    missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
+    sent = forward_sealed(state, sealed.part, missing, lambda: sealed, source=arrived.source, now=now)
+    return [Count("maia_frames_unread_total"), *sent]
+
+
+def _refused(problem: MaiaError) -> list[Effect]:
+    return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+
+
+# ------------------------------------------------------------ waiting
+
+
+def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, now: Instant) -> list[Effect]:
+    """Let a frame wait for an epoch that is to come; one before this broker's time is not for it to read."""
+    epoch = arrived.frame.epoch
+    if newest is not None and epoch < newest:
+        return _passed_on_unread(state, arrived, now)
+    if newest is not None and epoch > newest + _EPOCHS_AHEAD_MAX:
+        return _refused(SealTooNew("a frame is of an epoch too far ahead"))
+    return _waits(state, arrived, now)
+
+
+def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
+    frame = arrived.frame
+    has_room = arrived.until > now and state.seals.carrying.put(
+        frame.type_id, arrived.stream, arrived, size=arrived.size, until=arrived.until
+    )
+    if not has_room:
+        return _passed_on_unread(state, arrived, now)
+    state.routes.is_stirred = True
+    return [Count("maia_frames_waiting_total"), *_asked_for(state, frame, now)]
+
+
+def _asked_for(state: BrokerState, frame: Sealed, now: Instant) -> list[Effect]:
+    """Ask the key manager for whatever a frame waits for, not more often than it can answer."""
+    signer = Principal(frame.signer)
+    if state.seals.keys(frame.type_id, frame.epoch) is None:
+        return state.keys.ask_for_epoch(frame.type_id, now)
+    return state.keys.ask_for_writer(frame.type_id, signer, now)
+
+
+def pass_on_overdue(state: BrokerState, now: Instant) -> list[Effect]:
+    """Pass on unread what has waited in vain: others may have the keys."""
+    overdue = state.seals.carrying.take_overdue(now)
+    return [effect for arrived in overdue for effect in _passed_on_unread(state, arrived, now)]

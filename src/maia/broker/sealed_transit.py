@@ -1,0 +1,61 @@
+"""What does a sealed publication look like inside a broker?
+
+It is the sealed frame as it travels, and beside it whatever this broker could
+open: a frame of the opened columns, in which the others are missing. Routing
+and local subscribers see the opened part alone. A broker without any key
+holds the sealed frame and an empty part, and decodes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from maia.broker.transit import Transit, check_kinds, written_as
+from maia.credentials import principal_from_bytes
+from maia.events import AttributeUid, Kind
+from maia.sealing import OpenedFrame
+from maia.wire.columns import columns_to_frame
+
+__all__ = ["SealedTransit", "sealed_transit"]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedTransit:
+    """One sealed frame on its way: `part` has the rows that are here and the columns that were opened."""
+
+    opened: OpenedFrame
+    part: Transit
+    missing: frozenset[AttributeUid]
+    """Attributes that the frame has, or may have, and that could not be opened."""
+
+    @property
+    def type_id(self) -> bytes:
+        """Return the type by which the frame is routed."""
+        return self.opened.frame.type_id
+
+
+def sealed_transit(opened: OpenedFrame, kinds: Mapping[AttributeUid, Kind]) -> SealedTransit:
+    """Read what was opened, every value checked; `kinds` are those of the uids that are known here."""
+    frame = opened.frame
+    part = columns_to_frame(opened.columns, opened.rows)
+    check_kinds(part, kinds)
+    transit = Transit(
+        frame.type_id,
+        principal_from_bytes(frame.publisher),
+        frame.stream,
+        frame.sequence,
+        frame.published_at,
+        part,
+        opened.row_numbers,
+        written_as(opened.columns),
+    )
+    return SealedTransit(opened, transit, _missing(opened, kinds))
+
+
+def _missing(opened: OpenedFrame, kinds: Collection[AttributeUid]) -> frozenset[AttributeUid]:
+    if opened.is_whole:
+        return frozenset()
+    closed = [column.uid for column in opened.frame.columns if column.uid not in opened.parts]
+    # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
+    return frozenset(kinds) if closed == [""] else frozenset(map(AttributeUid, closed))

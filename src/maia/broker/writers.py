@@ -1,0 +1,120 @@
+"""May whoever signed this frame publish what is in it?
+
+A reader holds the key that content is sealed with, and could seal anything
+with it (A49). An edge therefore delivers a frame only if its signer, which is
+the publisher's broker, has the right to publish every attribute in it. The
+key manager hands over the signer's certificates; the decision is made here,
+by the same kernel as every other, and made again when it may have changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.broker.edge import Edge
+from maia.broker.sessions import Right
+from maia.credentials import Action, Principal, SignedCertificate
+from maia.events import AttributeUid, Instant
+from maia.policy import PolicyRefusal, Request
+from maia.policy.view import shows
+from maia.types import VerifiedType
+
+__all__ = ["Writers"]
+
+_WRITERS_MAX: Final = 4096
+_SECOND: Final = 1_000_000
+_REFUSED_FOR_US: Final = _SECOND
+"""How long a refusal is remembered: a flood of forgeries must not cost a decision each."""
+_ASKED_FOR_US: Final = 5 * _SECOND
+"""How long an answer is waited for before the question is asked again."""
+
+
+@dataclass(slots=True)
+class _Writer:
+    """What is known of one signer of one type."""
+
+    pool: tuple[SignedCertificate, ...] | None = field(default=None, repr=False)
+    """Its certificates; None while nobody has told them."""
+    asked_at: Instant | None = None
+    rights: list[Right] = field(default_factory=list, repr=False)
+    writes: frozenset[AttributeUid] = frozenset()
+    refused_until: int = 0
+
+
+class Writers:
+    """The signers of sealed frames, by type and principal."""
+
+    __slots__ = ("_edge", "_known")
+
+    def __init__(self, edge: Edge) -> None:
+        """Begin with nobody known."""
+        self._edge = edge
+        self._known: OrderedDict[tuple[bytes, Principal], _Writer] = OrderedDict()
+
+    def learn(self, type_id: bytes, principal: Principal, pool: tuple[SignedCertificate, ...]) -> None:
+        """Take note of a signer's certificates, as its key manager told them or as it showed them itself."""
+        writer = self._writer(type_id, principal)
+        if writer.pool is None or {one.id for one in writer.pool} != {one.id for one in pool}:
+            writer.pool, writer.rights, writer.refused_until = pool, [], 0
+
+    def is_to_be_asked_about(self, type_id: bytes, principal: Principal, now: Instant) -> bool:
+        """Say whether the key manager should be asked for a signer's certificates, and take note of that."""
+        writer = self._writer(type_id, principal)
+        if writer.asked_at is not None and writer.asked_at <= now < writer.asked_at + _ASKED_FOR_US:
+            return False
+        writer.asked_at = now
+        return True
+
+    def may_write(
+        self,
+        principal: Principal,
+        versions: tuple[VerifiedType, ...],
+        uids: frozenset[AttributeUid],
+        now: Instant,
+    ) -> bool | None:
+        """Say whether a signer may publish these attributes at this moment; None if it is not known.
+
+        Attributes that no version known here has are delivered to nobody, and
+        so nobody asks about them.
+        """
+        if not versions:
+            return False
+        writer = self._writer(versions[0].type_id, principal)
+        if writer.pool is None:
+            return None
+        if now < writer.refused_until:
+            return False
+        if not writer.rights or not all(self._edge.holds(right, now) for right in writer.rights):
+            self._decide(writer, principal, versions, now)
+        known = {uid for version in versions for uid in version.kinds}
+        if writer.rights and uids & known <= writer.writes:
+            return True
+        if not writer.rights:
+            writer.refused_until = now + _REFUSED_FOR_US
+        return False
+
+    def _decide(
+        self, writer: _Writer, principal: Principal, versions: tuple[VerifiedType, ...], now: Instant
+    ) -> None:
+        """Ask the kernel for every version; what one of them lets the signer write, it may write."""
+        writer.rights, writes = [], set[AttributeUid]()
+        for version in versions:
+            request = Request(principal, Action.PUBLISH, version.name, version)
+            try:
+                right = self._edge.decide(request, writer.pool or (), now)
+            except PolicyRefusal:
+                continue
+            writer.rights.append(right)
+            writes |= {uid for uid in version.kinds if any(shows(one, uid) for one in right.view.windows)}
+        writer.writes = frozenset(writes)
+
+    def _writer(self, type_id: bytes, principal: Principal) -> _Writer:
+        known = self._known.get((type_id, principal))
+        if known is None:
+            known = self._known[type_id, principal] = _Writer()
+            if len(self._known) > _WRITERS_MAX:
+                self._known.popitem(last=False)
+        self._known.move_to_end((type_id, principal))
+        return known
