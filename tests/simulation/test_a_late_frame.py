@@ -1,0 +1,71 @@
+"""A frame that was held up and comes after a later one is not shown: order per publisher is kept."""
+
+from __future__ import annotations
+
+from maia.client.entries import EntryStage
+from maia.events import Instant
+from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
+from maia.runtime.simulation import Weather
+from maia.wire.codec import decode
+from maia.wire.effects import Close, Effect, Input, Received
+from maia.wire.messages import Deliver
+from support.seeds import with_seeds
+from support.simulated_city import City, Office
+
+HELD_UP_S = 60
+
+
+class Overheard:
+    """A client, and the numbers of the frames that a broker delivered to it."""
+
+    def __init__(self, client) -> None:
+        self._client = client
+        self.delivered: list[int] = []
+
+    def start(self, now: Instant) -> list[Effect]:
+        return self._client.start(now)
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Received) and isinstance(message := decode(happened.data), Deliver):
+            self.delivered.append(message.sequence)
+        return self._client.handle(happened, now)
+
+
+def move_on(city: City, office: Office) -> None:
+    """Let an office lose its broker and go to the next one."""
+    link = office.client.session.link
+    city.network.act(office.name, lambda _now: [Close(link, "TEST")])
+    city.network.run_until(lambda: office.client.session.link not in (None, link), at_most=20)
+    city.network.run_until(lambda: office.entry.stage is EntryStage.STANDS, at_most=5)
+    city.network.run_for(1)
+
+
+def rendezvous(city: City) -> int:
+    """Return the number of the broker at which the type's interests and offers meet."""
+    point = node_id_of_type(city.known.event_type.type_id)
+    stands = [node_id_of_key(city.key(name).principal.key) for name in city.brokers]
+    return min(range(len(stands)), key=lambda number: closeness(stands[number], point))
+
+
+@with_seeds(5)
+def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed):
+    """G2: the first frame is on a slow line when the office moves, hears the second, and moves back."""
+    city = City(seed, brokers=3, lease_s=600)
+    far, near = (1, 2) if rendezvous(city) == 2 else (2, 1)
+    camera = city.camera("camera", "Soho", via=[0])
+    office = city.office("office", via=[far, near])
+    city.settle()
+    overheard = city.network.host(office.name).node = Overheard(office.client)
+    for number in (0, near):
+        slow = Weather(least_s=HELD_UP_S)
+        city.network.set_weather(slow, between=(city.brokers[number], city.brokers[far]))
+    city.sees(camera)
+    city.network.run_for(1)
+    move_on(city, office)
+    (second,) = city.sees(camera)
+    city.network.run_for(1)
+    assert office.seen == [second]
+    move_on(city, office)
+    city.network.run_for(2 * HELD_UP_S)
+    assert overheard.delivered[:2] == [1, 0]  # the first one came, and came too late
+    assert office.seen == [second]
