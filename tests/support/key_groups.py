@@ -167,7 +167,7 @@ class _Wire:
 
 
 Weather = Callable[[Message, str, bool], int]
-"""How many copies of a message arrive: of the message, the member's name, and whether it goes to the server."""
+"""How many copies of a message arrive: the message, the member's name, whether it goes to the server."""
 
 
 class KeyNet:

@@ -10,6 +10,7 @@ an answer to that peer, or in the end of its link, and never leave `handle`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
@@ -21,7 +22,8 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.domain.definitions import KEPT_DEFINITION, Definitions
+from maia.domain.definitions import Definitions
+from maia.domain.distrust import kept_eviction, kept_readmission, kept_revocations, read_distrusted
 from maia.domain.links import Link, Links
 from maia.domain.refusals import (
     KeyServerFull,
@@ -36,7 +38,7 @@ from maia.events import Instant
 from maia.sealing.at_rest import AtRest
 from maia.sealing.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.group_manager import Delivery, GroupManager, NewEpoch, Outcome, ShutOut
+from maia.sealing.group_manager import Delivery, Distrusted, GroupManager, NewEpoch, Outcome, ShutOut
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import pack, parcel_info
 from maia.sealing.manager_store import ManagerStore
@@ -80,7 +82,7 @@ from maia.wire.messages import (
 
 __all__ = ["KeyServer"]
 
-_KEPT_REVOKED: Final = "revoked/"
+_TYPE: Final = re.compile(r"[0-9a-f]{64}(?=/)")
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 
 
@@ -109,7 +111,7 @@ class KeyServer:
             instance=random(16),
             credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
         )
-        self._revoked: set[bytes] = set()
+        self._distrusted = Distrusted()
         self._counters: Counter[str] = Counter()
         self._changes: dict[str, bytes | None] = {}
         self._is_draining = False
@@ -120,10 +122,8 @@ class KeyServer:
         """Verify what was kept and go on from there."""
         kept, self._kept = self._kept, {}
         dropped = self._definitions.reload(kept, now)
-        self._revoked = {
-            bytes.fromhex(name.removeprefix(_KEPT_REVOKED)) for name in kept if name.startswith(_KEPT_REVOKED)
-        }
-        types = {name.partition("/")[0] for name in kept} - {KEPT_DEFINITION[:-1], _KEPT_REVOKED[:-1]}
+        self._distrusted = read_distrusted(kept)
+        types = {found[0] for name in kept if (found := _TYPE.match(name)) is not None}
         for type_id in sorted(bytes.fromhex(one) for one in types):
             dropped += self._restore(type_id, kept, now)
         notes: list[Effect] = [Note("kept-dropped", {"name": name, "code": "unreadable"}) for name in dropped]
@@ -168,7 +168,8 @@ class KeyServer:
             "types": len(self._groups),
             "versions": len(self._definitions),
             "groups": {type_id.hex(): manager.status() for type_id, manager in self._groups.items()},
-            "revoked": len(self._revoked),
+            "evicted": len(self._distrusted.evicted),
+            "revoked": len(self._distrusted.revoked),
             "counters": dict(self._counters),
         }
 
@@ -176,17 +177,21 @@ class KeyServer:
 
     def evict(self, principal: Principal, now: Instant) -> list[Effect]:
         """Put a principal out of every group at once, and keep it out."""
+        self._distrusted.evicted.add(principal)
+        self._changes |= kept_eviction(principal)
         return self._everywhere(lambda manager: manager.evict(principal, now), now)
 
     def readmit(self, principal: Principal, now: Instant) -> list[Effect]:
-        """Let a principal in again that was put out."""
-        return self._everywhere(lambda manager: manager.readmit(principal, now), now)
+        """Let a principal in again that was put out, as soon as it asks; its right counts from now on."""
+        if self._distrusted.readmit(principal, now):
+            self._changes |= kept_readmission(principal, now)
+        return self._finished([], now)
 
     def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Effect]:
         """Believe these certificates, named by their ids, no more."""
         ids = frozenset(certificates)
-        self._revoked |= ids
-        self._changes |= {f"{_KEPT_REVOKED}{one.hex()}": b"" for one in ids}
+        self._distrusted.revoked |= ids
+        self._changes |= kept_revocations(ids)
         return self._everywhere(lambda manager: manager.revoke(ids, now), now)
 
     def _everywhere(self, change: Callable[[GroupManager], list[Outcome]], now: Instant) -> list[Effect]:
@@ -296,7 +301,7 @@ class KeyServer:
         return Grounds(level, settings.bounds, settings.constitutions, self._certificates)
 
     def _new_manager(self, type_id: bytes, grounds: Grounds) -> GroupManager:
-        manager = GroupManager(
+        return GroupManager(
             type_id,
             self._key,
             grounds,
@@ -304,9 +309,8 @@ class KeyServer:
             store=ManagerStore(type_id, self._at_rest),
             terms=self._settings.terms,
             keeps_history=type_id in self._settings.history,
+            distrusted=self._distrusted,
         )
-        manager.distrust(self._revoked)
-        return manager
 
     def _head(self, data: bytes | None) -> SignedEpoch | None:
         if data is None:

@@ -37,6 +37,7 @@ from maia.types import VerifiedType
 
 __all__ = [
     "Delivery",
+    "Distrusted",
     "GroupManager",
     "GroupsForked",
     "MembersFull",
@@ -115,10 +116,29 @@ class _Member:
     is_here: bool = False
 
 
+@dataclass(slots=True)
+class Distrusted:
+    """Whom and what the domain believes no more, whatever certificates say."""
+
+    evicted: set[Principal] = field(default_factory=set)
+    readmitted: dict[Principal, Instant] = field(default_factory=dict)
+    """Who was let in again, and since when: its right counts from that moment on."""
+    revoked: set[bytes] = field(default_factory=set)
+    """The ids of certificates."""
+
+    def readmit(self, principal: Principal, now: Instant) -> bool:
+        """Trust somebody again; say whether it was distrusted."""
+        was_evicted = principal in self.evicted
+        if was_evicted:
+            self.evicted.discard(principal)
+            self.readmitted[principal] = now
+        return was_evicted
+
+
 class GroupManager:
     """The key groups of one type. `changes` of the store must be safe before an outcome is told."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every one is named at the call
         self,
         type_id: bytes,
         key: SigningKey,
@@ -128,8 +148,9 @@ class GroupManager:
         store: ManagerStore,
         terms: KeyTerms = DEFAULT_TERMS,
         keeps_history: bool = False,
+        distrusted: Distrusted | None = None,
     ) -> None:
-        """Begin the groups of a type, of which `key` is the manager."""
+        """Begin the groups of a type, of which `key` is the manager; what is distrusted may be shared."""
         self.type_id, self.grounds, self.terms = type_id, grounds, terms
         self.keeps_history = keeps_history
         self.store = store
@@ -139,9 +160,7 @@ class GroupManager:
         self._groups: dict[GroupId, KeyGroup] = {}
         self._members: dict[Principal, _Member] = {}
         self._looks = _Looks()
-        self._evicted: dict[Principal, Instant] = {}
-        self._readmitted: dict[Principal, Instant] = {}
-        self._revoked: set[bytes] = set()
+        self._distrusted = Distrusted() if distrusted is None else distrusted
 
     # -------------------------------------------------------- asking
 
@@ -195,7 +214,6 @@ class GroupManager:
             "groups": len(self._groups),
             "members": len(self._members),
             "members_here": sum(member.is_here for member in self._members.values()),
-            "evicted": len(self._evicted),
             "history": self.keeps_history,
         }
 
@@ -204,7 +222,7 @@ class GroupManager:
     def join(self, claim: Claim, head: SignedEpoch | None, now: Instant) -> list[Outcome]:
         """Let somebody in, or tell it again what it may hold; raise if nothing is open to it."""
         self._check_head(head)
-        if claim.principal in self._evicted:
+        if claim.principal in self._distrusted.evicted:
             raise NoGroupOpen("you were put out of the key groups of this type")
         claim = self._merged(claim, now)
         history = RightHistory(claim, self.grounds, now)
@@ -233,9 +251,8 @@ class GroupManager:
         return []
 
     def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
-        """Put somebody out at once, whatever its certificates say, until it is let in again."""
-        self._evicted[principal] = now
-        self.store.keep_evicted(principal, now)
+        """Put somebody out at once, whatever its certificates say, until it is trusted again."""
+        self._distrusted.evicted.add(principal)
         due: dict[GroupId, Refresh] = {}
         member = self._members.pop(principal, None)
         self.store.keep_member(principal, None, ())
@@ -246,22 +263,10 @@ class GroupManager:
         shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True, is_out=True)]
         return [*shut, *self._refreshed(due, now)]
 
-    def readmit(self, principal: Principal, now: Instant) -> list[Outcome]:
-        """Let somebody in again who was put out; its right counts from now on."""
-        if self._evicted.pop(principal, None) is not None:
-            self._readmitted[principal] = now
-            self.store.keep_evicted(principal, None)
-            self.store.keep_readmitted(principal, now)
-        return []
-
-    def distrust(self, certificates: Iterable[bytes]) -> None:
-        """Believe these certificates no more, before anybody has joined."""
-        self._revoked |= frozenset(certificates)
-
     def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Outcome]:
         """Believe these certificates no more; whoever stood on them alone is put out at once."""
-        new = frozenset(certificates) - self._revoked
-        self._revoked |= new
+        new = frozenset(certificates)
+        self._distrusted.revoked |= new
         touched = [one for one in self._members.values() if any(s.id in new for s in one.claim.pool)]
         for member in touched:
             member.claim = self._merged(member.claim, now)
@@ -355,7 +360,7 @@ class GroupManager:
     def _held_since(
         self, history: RightHistory, principal: Principal, group: GroupId, moment: Instant
     ) -> bool:
-        let_in_again = self._readmitted.get(principal)
+        let_in_again = self._distrusted.readmitted.get(principal)
         if let_in_again is not None and let_in_again > moment:
             return False
         return history.held_since(group, moment)
@@ -366,7 +371,11 @@ class GroupManager:
         # What has ended still tells since when a right was held; after the drift nobody asks.
         ended = now - self.terms.drift_s * _SECOND
         before = [] if known is None else [one for one in known.claim.pool if not _has_ended(one, ended)]
-        pool = {signed.id: signed for signed in (*claim.pool, *before) if signed.id not in self._revoked}
+        pool = {
+            signed.id: signed
+            for signed in (*claim.pool, *before)
+            if signed.id not in self._distrusted.revoked
+        }
         versions = {one.id: one for one in (*claim.versions, *(known.claim.versions if known else ()))}
         return Claim(
             claim.principal, tuple(versions.values())[:VERSIONS_MAX], tuple(pool.values())[:_POOL_MAX]
@@ -508,7 +517,6 @@ class GroupManager:
             group = self._groups[group_id] = KeyGroup(group_id, self._random)
             # A secret that cannot be read back is gone; the one before it must not take its place.
             group.issued = issued if issued[-1].epoch == newest.get(group_id) else []
-        self._evicted, self._readmitted = dict(kept.evicted), dict(kept.readmitted)
         for record in kept.members:
             known = tuple(versions[one] for one in record.versions if one in versions)
             claim = Claim(record.principal, known, record.pool)

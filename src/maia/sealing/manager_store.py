@@ -4,11 +4,9 @@
     TYPE/secret/UID/NUMBER   the secret that was new in it: sealed at rest
     TYPE/history/UID/NUMBER  the same after its time, where history is kept: sealed at rest
     TYPE/member/KEY          who holds newest secrets, and the certificates it showed
-    TYPE/evicted/KEY         who was put out, and since when
-    TYPE/readmitted/KEY      who was let in again, and since when
 
 Changes are collected here and made safe before anybody is told of them, so a
-crash never takes an epoch or an eviction back (A82). Key trees are not kept:
+crash never takes an epoch back (A82). Key trees are not kept:
 members that come back are taken into a new one.
 """
 
@@ -30,7 +28,7 @@ from maia.credentials import (
     principal_from_bytes,
 )
 from maia.errors import BadInput, MaiaError
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.events import AttributeUid, Instant
 from maia.sealing.at_rest import AtRest
 from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
 from maia.sealing.groups import GroupId
@@ -68,8 +66,6 @@ class KeptGroups:
     epochs: tuple[SignedEpoch, ...]
     secrets: Mapping[GroupId, list[Issued]] = field(repr=False)
     members: tuple[KeptMember, ...]
-    evicted: Mapping[Principal, Instant]
-    readmitted: Mapping[Principal, Instant]
     dropped: tuple[str, ...]
 
 
@@ -88,7 +84,6 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
 _MEMBER: Final = msgspec.msgpack.Decoder(_Member)
 _SECRET: Final = msgspec.msgpack.Decoder(_Secret)
-_MOMENT: Final = msgspec.msgpack.Decoder(Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)])
 
 
 class ManagerStore:
@@ -139,24 +134,12 @@ class ManagerStore:
         versions = [version.id for version in claim.versions]
         self.changes[name] = _ENCODER.encode(_Member([group.uid for group in held], pool, versions))
 
-    def keep_evicted(self, principal: Principal, since: Instant | None) -> None:
-        """Keep that somebody was put out; None when it is let in again."""
-        self._keep_moment("evicted", principal, since)
-
-    def keep_readmitted(self, principal: Principal, since: Instant) -> None:
-        """Keep that somebody was let in again."""
-        self._keep_moment("readmitted", principal, since)
-
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return what a group shared in an epoch whose time is over, if that is kept."""
         for (kept_group, first), (until, secret) in self._history.items():
             if kept_group == group and first <= epoch and (until is None or epoch < until):
                 return Handed(group, first, until, secret)
         return None
-
-    def _keep_moment(self, what: str, principal: Principal, since: Instant | None) -> None:
-        name = self._name(what, principal.key.hex())
-        self.changes[name] = None if since is None else _ENCODER.encode(int(since))
 
     def _sealed(self, name: str, issued: Issued) -> bytes:
         replaced_at = None if issued.replaced_at is None else int(issued.replaced_at)
@@ -199,8 +182,6 @@ class ManagerStore:
             tuple(epochs),
             {group: _in_order(some, epochs) for group, some in secrets.items()},
             tuple(each("member", self._read_member)),
-            dict(each("evicted", _read_moment)),
-            dict(each("readmitted", _read_moment)),
             tuple(dropped),
         )
 
@@ -222,11 +203,6 @@ class ManagerStore:
             tuple(certificate_from_bytes(one) for one in found.pool),
             tuple(found.versions),
         )
-
-
-def _read_moment(_name: str, parts: list[str], data: bytes) -> tuple[Principal, Instant]:
-    (key,) = parts
-    return principal_from_bytes(bytes.fromhex(key)), Instant(_MOMENT.decode(data))
 
 
 def _in_order(issued: list[Issued], epochs: list[SignedEpoch]) -> list[Issued]:
