@@ -87,14 +87,13 @@ class EpochKeys:
         return known
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
-        of_instance = self._ciphers.setdefault(instance, {})
-        of_instance.pop(uid, None)
+        self._ciphers.get(instance, {}).pop(uid, None)
         secret = self._lookup(uid)
         if secret is None or secret.wiped:
             return None
         group = b"type" if uid is None else b"attribute/" + uid.encode()
         made = Cipher(secret, (self.type_id, group, b"%d" % self.epoch, instance))
-        of_instance[uid] = made
+        self._ciphers.setdefault(instance, {})[uid] = made
         while len(self._ciphers) > INSTANCES_MAX:
             del self._ciphers[next(iter(self._ciphers))]
         return made

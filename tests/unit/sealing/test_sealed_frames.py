@@ -1,0 +1,221 @@
+"""Sealed frames: who opens what, what a cut leaves, and what is refused before any key is asked for."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from maia.sealing import (
+    BATCH_MAX,
+    BadBatch,
+    BadSealedFrame,
+    BrokenSeal,
+    EpochKeys,
+    NothingWanted,
+    SignatureChecks,
+    closed_frame,
+    cut_frame,
+    open_frame,
+    verify_frame,
+)
+from maia.sealing.blocks import all_blocks, block_rows, blocks_in
+from maia.sealing.ciphers import INSTANCES_MAX, BadEpochKeys
+from maia.sealing.frame_proof import SIGNATURES_REMEMBERED
+from maia.types import SealingLevel
+from maia.wire.columns import frame_to_columns
+from support.sealing import (
+    BROKER,
+    LEVELS,
+    PLACE,
+    PLATE,
+    TYPE_ID,
+    Publishing,
+    content,
+    keys,
+    plates,
+    read,
+    sealer,
+    secret,
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks", "rows_each"),
+    [
+        (1, 1, 1),
+        (255, 1, 255),
+        (256, 2, 128),
+        (257, 3, 128),
+        (2048, 16, 128),
+        (2049, 16, 129),
+        (65_536, 16, 4096),
+    ],
+)
+def test_the_number_of_rows_decides_how_a_frame_is_divided(rows, blocks, rows_each):
+    assert (blocks_in(rows), block_rows(rows)) == (blocks, rows_each)
+    assert len(all_blocks(rows)) == (blocks if blocks > 1 else 0)
+
+
+def test_the_billing_office_opens_the_plate_and_not_the_place():
+    proved = read(Publishing().seal(plates(5)), keys(only=[PLATE]))
+    assert [one.uid for one in proved.opened.columns] == ["plate"]
+    assert not proved.opened.is_whole
+    assert proved.signer == BROKER.principal
+
+
+def test_an_event_sealed_as_a_whole_is_opened_as_a_whole():
+    frame = Publishing(level=SealingLevel.EVENT).seal(plates(5))
+    assert content(read(frame, keys(only=[None])).opened) == plates(5)
+    assert read(frame, keys(only=[PLATE])).opened.columns == []
+
+
+def test_only_some_attributes_may_be_opened():
+    opened = open_frame(Publishing().seal(plates(5)), keys(), only=[PLACE])
+    assert [one.uid for one in opened.columns] == ["place"]
+
+
+def test_somebody_without_any_key_still_knows_who_signed():
+    proved = verify_frame(closed_frame(Publishing().seal(plates(5))), None, SignatureChecks())
+    assert proved.signer == BROKER.principal
+    assert proved.opened.columns == []
+
+
+def test_row_numbers_of_the_publishers_frame_survive_sealing_and_cutting():
+    kept = [row * 2 + 1 for row in range(300)]
+    opened = read(Publishing().seal(plates(300), kept)).opened
+    assert opened.row_numbers == kept
+    cut = cut_frame(opened, [299], sealer=sealer(seed=b"cutter"), keys=keys())
+    assert read(cut).opened.row_numbers == kept[256:]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_frame_that_is_wanted_everywhere_goes_on_as_it_is(level):
+    frame = Publishing(level=level).seal(plates(300))
+    opened = open_frame(frame, keys())
+    assert cut_frame(opened, [0, 150, 299], sealer=sealer(), keys=keys()) is frame
+
+
+def test_a_frame_that_was_not_opened_entirely_goes_on_as_it_is():
+    frame = Publishing().seal(plates(300))
+    opened = open_frame(frame, keys(only=[PLATE]))
+    assert cut_frame(opened, [0], sealer=sealer(), keys=keys(only=[PLATE])) is frame
+
+
+def test_a_small_frame_is_never_cut():
+    frame = Publishing().seal(plates(255))
+    assert cut_frame(open_frame(frame, keys()), [0], sealer=sealer(), keys=keys()) is frame
+
+
+@pytest.mark.parametrize("wanted", [[], [-1], [300]])
+def test_a_cut_to_nothing_or_to_rows_that_are_not_there_is_refused(wanted):
+    opened = open_frame(Publishing().seal(plates(300)), keys())
+    with pytest.raises(NothingWanted):
+        cut_frame(opened, wanted, sealer=sealer(), keys=keys())
+
+
+def test_cutting_takes_no_mark_when_there_is_nothing_to_cut():
+    by = sealer()
+    opened = open_frame(Publishing().seal(plates(2)), keys())
+    cut_frame(opened, [0], sealer=by, keys=keys())
+    assert by.next_mark().counter == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kept": [0]},
+        {"kept": [1, 0, 2]},
+        {"kept": [0, 0, 1]},
+        {"blocks": [0]},
+        {"columns": []},
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused_without_a_key(fields):
+    frame = Publishing(level=SealingLevel.EVENT).seal(plates(3))
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(frame, **fields))
+
+
+def test_an_attribute_stands_once():
+    frame = Publishing().seal(plates(1))
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(frame, columns=[frame.columns[0], frame.columns[0]]))
+
+
+def test_a_commitment_has_the_length_that_its_frame_needs():
+    frame = Publishing().seal(plates(300))
+    longer = replace(frame.columns[0], commitment=bytes(64))
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(frame, columns=[longer, *frame.columns[1:]]))
+
+
+def test_keys_of_another_type_or_epoch_open_nothing():
+    frame = Publishing().seal(plates(1))
+    for other in (keys(2), keys(type_id=bytes(32))):
+        with pytest.raises(BrokenSeal):
+            open_frame(frame, other)
+
+
+@pytest.mark.parametrize(("type_id", "epoch"), [(b"short", 1), (TYPE_ID, -1)])
+def test_keys_belong_to_a_type_and_an_epoch(type_id, epoch):
+    with pytest.raises(BadEpochKeys):
+        EpochKeys(type_id, epoch, lambda _uid: None)
+
+
+def test_a_key_that_arrives_later_is_used_from_then_on():
+    held = {}
+    member = EpochKeys(TYPE_ID, 1, held.get)
+    frame = Publishing().seal(plates(1))
+    assert open_frame(frame, member).columns == []
+    held[PLATE] = secret(TYPE_ID, PLATE, 1)
+    assert [one.uid for one in open_frame(frame, member).columns] == ["plate"]
+
+
+def test_derived_keys_are_kept_for_so_many_processes_only():
+    member = keys()
+    for number in range(INSTANCES_MAX + 10):
+        member.cipher(PLATE, number.to_bytes(16, "big"))
+    assert len(member._ciphers) == INSTANCES_MAX
+    member.forget()
+    assert not member._ciphers
+
+
+def test_instances_that_somebody_makes_up_fill_no_memory():
+    member = keys(only=[])
+    for number in range(INSTANCES_MAX + 10):
+        assert member.cipher(PLATE, number.to_bytes(16, "big")) is None
+    assert len(member._ciphers) <= INSTANCES_MAX
+
+
+def test_good_signatures_are_remembered_up_to_a_number():
+    checks, publishing = SignatureChecks(), Publishing()
+    checks._good.update({(b"", b"", b"%d" % number): None for number in range(SIGNATURES_REMEMBERED)})
+    verify_frame(closed_frame(publishing.seal(plates(1))), None, checks)
+    assert len(checks._good) == SIGNATURES_REMEMBERED
+
+
+@pytest.mark.parametrize("count", [0, BATCH_MAX + 1])
+def test_one_signature_covers_a_bounded_number_of_frames(count):
+    publishing = Publishing()
+    draft = publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
+    with pytest.raises(BadBatch):
+        publishing.by.sign([draft] * count)
+
+
+def test_as_many_frames_as_a_signature_may_cover_are_provable():
+    publishing = Publishing()
+    drafts = [
+        publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
+        for _ in range(BATCH_MAX)
+    ]
+    signed = publishing.by.sign(drafts)
+    assert {len(frame.path) for frame in signed} == {8}
+    assert all(read(frame).signer == BROKER.principal for frame in signed[::17])
+
+
+def test_values_need_not_be_known_to_seal_columns():
+    frame, publishing = plates(300), Publishing()
+    sealed = publishing.by.seal(
+        frame_to_columns(frame), publishing.about(300), keys=keys(), level=SealingLevel.ATTRIBUTE
+    )
+    assert content(read(sealed).opened) == frame
