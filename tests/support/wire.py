@@ -91,7 +91,7 @@ def _of_type(hint: Any, meta: msgspec.Meta | None = None) -> st.SearchStrategy[A
         assert meta is not None, "an integer without bounds can be anything"
         return st.integers(meta.ge, meta.le) | st.sampled_from((meta.ge, meta.le))
     if hint is bytes:
-        least, most = (meta.min_length or 0, meta.max_length) if meta else (0, 100)
+        least, most = (meta.min_length or 0, meta.max_length or 100) if meta else (0, 100)
         return st.binary(min_size=least, max_size=min(most, 100))
     if hint is str:
         return _texts(meta)
