@@ -87,8 +87,13 @@ class Rekeyed:
 
     version: int
     broadcast: bytes
-    secret: Secret
     welcomes: Mapping[bytes, MemberPath] = field(repr=False)
+    root: bytes = field(repr=False)
+
+    @property
+    def secret(self) -> Secret:
+        """Return what the members share from this change on."""
+        return Secret.from_bytes(self.root)
 
 
 class KeyTree(ABC):
@@ -161,7 +166,7 @@ class KeyTree(ABC):
         self._adopt(self._version + 1, root)
         broadcast = message.finish(gone=gone, previous=previous, confirmation=self._confirmation)
         welcomes = {member: self.path(member) for member in joining}
-        return Rekeyed(self._version, broadcast, self.secret, welcomes)
+        return Rekeyed(self._version, broadcast, welcomes, root)
 
     def path(self, member: bytes) -> MemberPath:
         """Return what `member` holds of the tree now: for a joiner, or for one that missed a message."""

@@ -65,7 +65,7 @@ class LkhTree(KeyTree):
         """Renew one place with changes below it. It is a node if members sit on both sides of it."""
         node, left, right = ancestor(index << level, level), 2 * index, 2 * index + 1
         one, other = touched.get(left, _SAME), touched.get(right, _SAME)
-        taken = self._slots.counts(level - 1)
+        taken = self._slots.counts[level - 1]
         if not (taken[left] and taken[right]):
             if self._secrets.pop(node, None) is not None:
                 gone.append(node)
@@ -85,29 +85,28 @@ class LkhTree(KeyTree):
     ) -> _Below:
         """Renew the places above the only one with changes. Most changes are this loop alone."""
         slots, secrets, (state, path_secret) = self._slots, self._secrets, below
-        for lower in range(level, slots.height):
-            own, beside, taken = index, index ^ 1, slots.counts(lower)
+        add, step = message.add, node_secrets.step
+        for lower, taken in enumerate(slots.counts[level:-1], level):
+            own, beside = index, index ^ 1
             index >>= 1
             node = lower + 1 << 24 | index
             if not (taken[own] and taken[beside]):
                 if secrets.pop(node, None) is not None:
                     gone.append(node)
                 state = state if taken[own] else _UNTOUCHED
-            elif state == _UNTOUCHED:
-                path_secret = self._random(NODE_SECRET_BYTES)
+                continue
+            if state == _UNTOUCHED:
+                path_secret, state = self._random(NODE_SECRET_BYTES), _RENEWED
                 self._tell(node, path_secret, [slots.top(lower, own), slots.top(lower, beside)], message)
-                secrets[node], path_secret = node_secrets.step(path_secret)
-                state = _RENEWED
             else:
                 under = lower << 24 | beside
                 key = secrets.get(under)
                 if key is None:
                     under = slots.top(lower, beside)
                     key = secrets[under]
-                message.add(node, under, key, path_secret)
-                secrets[node], path_secret = node_secrets.step(path_secret)
-                state = _RENEWED
-        return state, path_secret
+                add(node, under, key, path_secret)
+            secrets[node], path_secret = step(path_secret)
+        return (state and _RENEWED), path_secret
 
     def _tell(self, node: int, path_secret: bytes, unders: list[int], message: RekeyWriter) -> None:
         for under in sorted(unders):

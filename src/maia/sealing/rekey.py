@@ -150,8 +150,7 @@ class RekeyWriter:
     def add(self, node: int, under: int, key: bytes, content: bytes) -> None:
         """Send `content`, which belongs to `node`, to everybody below `under`, who know `key`."""
         pair = _PAIR.pack(node, under)
-        self._parts.append(pair)
-        self._parts.append(node_secrets.wrap(key, self._nonce, content, self._bound_to + pair))
+        self._parts += pair, node_secrets.wrap(key, self._nonce, content, self._bound_to + pair)
 
     def finish(self, *, gone: Iterable[int], previous: bytes, confirmation: bytes) -> bytes:
         """Return the message."""

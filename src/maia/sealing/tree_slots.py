@@ -85,9 +85,10 @@ class Slots:
             self._free = [slot for slot in self._free if slot < self.capacity]
             heapify(self._free)
 
-    def counts(self, level: int) -> Sequence[int]:
-        """Return how many members sit below each place of `level`."""
-        return self._counts[level]
+    @property
+    def counts(self) -> Sequence[Sequence[int]]:
+        """Return how many members sit below each place, level by level."""
+        return self._counts
 
     def taken(self, level: int, index: int) -> bool:
         """Say whether anybody sits below this place, be there a node or not."""
