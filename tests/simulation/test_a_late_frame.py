@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from maia.client.entries import EntryStage
-from maia.events import Instant
 from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
 from maia.runtime.simulation import Weather
-from maia.wire.codec import decode
-from maia.wire.effects import Close, Effect, Input, Received
-from maia.wire.messages import Deliver
+from maia.wire.effects import Close
+from support.overheard import overhear
 from support.seeds import with_seeds
 from support.simulated_city import City, Office
 
 HELD_UP_S = 60
-
-
-class Overheard:
-    """A client, and the numbers of the frames that a broker delivered to it."""
-
-    def __init__(self, client) -> None:
-        self._client = client
-        self.delivered: list[int] = []
-
-    def start(self, now: Instant) -> list[Effect]:
-        return self._client.start(now)
-
-    def handle(self, happened: Input, now: Instant) -> list[Effect]:
-        if isinstance(happened, Received) and isinstance(message := decode(happened.data), Deliver):
-            self.delivered.append(message.sequence)
-        return self._client.handle(happened, now)
 
 
 def move_on(city: City, office: Office) -> None:
@@ -55,7 +37,7 @@ def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed
     camera = city.camera("camera", "Soho", via=[0])
     office = city.office("office", via=[far, near])
     city.settle()
-    overheard = city.network.host(office.name).node = Overheard(office.client)
+    overheard = overhear(city, office)
     for number in (0, near):
         slow = Weather(least_s=HELD_UP_S)
         city.network.set_weather(slow, between=(city.brokers[number], city.brokers[far]))

@@ -1,0 +1,51 @@
+"""Brokers that crashed may send a publication again; the application hears it once.
+
+A broker keeps its memory of publications once in a lease. Here every broker
+loses all of it, and the publisher sends again what was not answered for. What
+remembers is the subscriber's session, which outlives its brokers.
+"""
+
+from __future__ import annotations
+
+from maia.broker.keeping import KEPT_PUBLICATIONS
+from maia.runtime.simulation import Chaos
+from maia.wire.codec import decode
+from maia.wire.messages import Published
+from support.overheard import overhear
+from support.seeds import with_seeds
+from support.simulated_city import LEASE_S, City
+
+
+def forget_and_restart(city: City, name: str) -> None:
+    """Start a broker that remembers no publication."""
+    city.network.host(name).disk.pop(KEPT_PUBLICATIONS, None)
+    city.network.restart(name)
+
+
+@with_seeds(5)
+def test_what_every_broker_forgot_is_delivered_again_and_shown_once(seed):
+    city = City(seed, brokers=3)
+    camera = city.camera("camera", "Soho", via=[0])
+    office = city.office("office", via=[1])
+    city.settle()
+    overheard = overhear(city, office)
+    no_answers = Chaos(drop=1.0, concerns=lambda data: isinstance(decode(data), Published))
+    city.network.set_chaos(no_answers, among=[camera.name, city.brokers[0]])
+    moments = [moment for _ in range(3) for moment in city.sees(camera)]
+    city.network.run_until(lambda: office.seen == moments, at_most=5)
+    assert len(camera.entry.under_way) == 3
+    city.network.set_chaos()
+    city.network.put_to_sleep(camera.name)
+    for name in city.brokers:
+        city.network.crash(name)
+    for name in city.brokers:
+        forget_and_restart(city, name)
+    city.network.run_until(lambda: office.stands, at_most=60)
+    city.network.run_for(6 * LEASE_S)
+    city.network.wake_up(camera.name)
+    city.settle()
+    later = city.sees(camera, 2)
+    city.network.run_for(5)
+    assert overheard.delivered[:3] == [0, 1, 2]
+    assert set(overheard.delivered[3:]) & {0, 1, 2}  # so the brokers did forget
+    assert office.seen == [*moments, *later]
