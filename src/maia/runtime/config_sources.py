@@ -68,15 +68,17 @@ def from_file(path: Path, known: Collection[str]) -> dict[str, Said]:
     return said
 
 
-def from_environment(variables: Mapping[str, str], known: Collection[str]) -> dict[str, Said]:
-    """Read every variable with our prefix; a misspelt one is refused, not ignored."""
-    by_variable = {PREFIX + name.replace(".", "_").upper(): name for name in known}
+def from_environment(
+    variables: Mapping[str, str], known: Collection[str], *, prefix: str = PREFIX
+) -> dict[str, Said]:
+    """Read every variable that begins with the prefix; a misspelt one is refused, not ignored."""
+    by_variable = {prefix + name.replace(".", "_").upper(): name for name in known}
     said: dict[str, Said] = {}
     for variable, value in sorted(variables.items()):
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(prefix):
             continue
         if variable not in by_variable:
-            wrong = variable.removeprefix(PREFIX).lower()
+            wrong = variable.removeprefix(prefix).lower()
             raise BadConfig(f"the environment: `{variable[:64]}` is not a setting; {_nearest(wrong, known)}")
         said[by_variable[variable]] = Said(
             value, f"the environment variable `{variable}`", Path(), is_text=True
