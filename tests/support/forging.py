@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.sealing import EpochKeys
-from maia.sealing.associated import associated, description, frame_binding, nonce
+from maia.sealing.associated import description, frame_binding, nonce
 from maia.wire.messages import Sealed
 from support.sealing import keys
 
@@ -14,4 +14,4 @@ def reseal(frame: Sealed, uid: str, plaintext: bytes, member: EpochKeys | None =
     cipher = member.cipher(uid or None, frame.sealed_by.instance)
     assert cipher is not None
     binding = frame_binding(description(frame), frame.sealed_by, frame.blocks)
-    return cipher.encrypt(nonce(frame.sealed_by), plaintext, associated(binding, uid))
+    return cipher.encrypt(nonce(frame.sealed_by), plaintext, binding + uid.encode())

@@ -14,7 +14,7 @@ from typing import Final
 
 from maia.wire.messages import Sealed, SealMark
 
-__all__ = ["NONCE_BYTES", "associated", "description", "frame_binding", "nonce"]
+__all__ = ["NONCE_BYTES", "description", "frame_binding", "nonce"]
 
 NONCE_BYTES: Final = 12
 
@@ -44,13 +44,11 @@ def description(frame: Sealed) -> bytes:
 
 
 def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
-    """Return what all columns of a frame are bound to: its description, who sealed it, and what is left."""
+    """Return what all columns of a frame are bound to: its description, who sealed it, and what is left.
+
+    Each column is bound to this and to its own uid, which stands behind it, and nothing can follow that.
+    """
     return described + _MARK.pack(sealed_by.instance, sealed_by.counter, len(blocks)) + bytes(blocks)
-
-
-def associated(binding: bytes, uid: str) -> bytes:
-    """Return what one column is bound to; the uid stands last, and nothing can follow it."""
-    return binding + uid.encode()
 
 
 def nonce(mark: SealMark) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from maia.errors import BrokenCredential
-from maia.events import Value
+from maia.events import BadAttribute, Value, attribute_uid
 from maia.sealing.blocks import all_blocks, array_header, pack_lengths, row_lengths, unpack_lengths
 from maia.types import SealingLevel
 from maia.wire.columns import decode_column, kind_from_number
@@ -29,6 +29,7 @@ __all__ = [
     "OpenPart",
     "column_to_seal",
     "content_of",
+    "is_uid",
     "leaves_of",
     "parts_of",
     "plaintext_of",
@@ -88,11 +89,26 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, rows: int) ->
     return OpenColumn(column, row_lengths(column.data, kind, values, rows))
 
 
+@lru_cache(maxsize=8192)
+def is_uid(text: str) -> bool:
+    """Say whether a text can be the uid of an attribute."""
+    try:
+        attribute_uid(text)
+    except BadAttribute:
+        return False
+    return True
+
+
 # ------------------------------------------------------------ writing and reading
 
 
 def plaintext_of(part: OpenPart) -> bytes:
     """Return what is sealed: the content, with its length in front and zeros behind."""
+    if part.uid and not (one := part.columns[0]).lengths:
+        # What most small frames consist of, without the detours.
+        kind, data = _KIND_BYTES[one.column.kind], one.column.data
+        length = len(data) + 1
+        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, data, _padding(length)))
     content = _pieces_of(part)
     length = sum([len(piece) for piece in content])
     return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, _padding(length)))
@@ -124,6 +140,8 @@ def read_content(uid: str, content: bytes, *, blocks: int, rows: int) -> OpenPar
         raise BadContent("what was sealed is no list of columns") from problem
     if _ENCODER.encode(found) != content or len({uid for uid, _ in found}) != len(found):
         raise BadContent("sealed columns are not written in their one form")
+    if not all(is_uid(uid) for uid, _ in found):
+        raise BadContent("a sealed column belongs to no attribute")
     return OpenPart(
         uid, [_read_column(uid, each, 0, len(each), blocks=blocks, rows=rows) for uid, each in found]
     )
@@ -165,21 +183,22 @@ def _padding(length: int) -> bytes:
 # ------------------------------------------------------------ what is said about each block
 
 
-def leaves_of(part: OpenPart, salting: bytes, *, blocks: Sequence[int], rows: int) -> list[bytes]:
+def leaves_of(
+    part: OpenPart, salt: bytes, counter: bytes, *, blocks: Sequence[int], start: int
+) -> list[bytes]:
     """Return the hash of each block that is here.
 
-    `salting` is of one length for all. `blocks` are their numbers, empty if
-    the frame was signed as one block, and `rows` counts the rows that are here.
+    `salt` and `counter` are of one length each. `blocks` are their numbers, empty if
+    the frame was signed as one block, and `start` is where the rows of a column begin.
     """
-    start = len(array_header(rows))
     if len(part.columns) != 1:
-        return _leaves_of_several(part.columns, salting, blocks or (0,), start)
+        return _leaves_of_several(part.columns, salt + counter, blocks or (0,), start)
     one = part.columns[0]
     data, head = one.column.data, _head(one.column.uid, one.column.kind)
     if not blocks:
         span = (len(data) - start).to_bytes(_LENGTH_BYTES, "big")
-        return [sha256(b"".join((salting, _BLOCK_NUMBERS[0], head, span, data[start:]))).digest()]
-    leaves = []
+        return [sha256(b"".join((salt, counter, _BLOCK_NUMBERS[0], head, span, data[start:]))).digest()]
+    salting, leaves = salt + counter, []
     for block, length in zip(blocks, one.lengths, strict=True):
         span = length.to_bytes(_LENGTH_BYTES, "big")
         rows_of_it = data[start : start + length]

@@ -15,13 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from maia.errors import BadInput
-from maia.sealing.associated import associated, frame_binding, nonce
+from maia.sealing.associated import frame_binding, nonce
 from maia.sealing.blocks import all_blocks, array_header, blocks_with, rows_of_blocks
 from maia.sealing.ciphers import EpochKeys
 from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, leaves_of, parts_of, plaintext_of
 from maia.sealing.frame_proof import BadFrameProof, commitment_of
 from maia.sealing.opening import OpenedFrame
-from maia.sealing.sealer import Sealer, cipher_for, salting
+from maia.sealing.sealer import Sealer, cipher_for, counter_bytes
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 __all__ = ["NothingWanted", "cut_frame"]
@@ -55,9 +55,9 @@ def _leaves(opened: OpenedFrame, column: SealedColumn, keys: EpochKeys) -> bytes
     frame, part = opened.frame, opened.parts[column.uid]
     if frame.blocks:
         return column.commitment
-    cipher = cipher_for(keys, column.uid, frame.origin)
-    blocks = all_blocks(frame.rows)
-    leaves = leaves_of(part, salting(cipher, frame.origin), blocks=blocks, rows=frame.rows)
+    salt, counter = cipher_for(keys, column.uid, frame.origin).salt, counter_bytes(frame.origin)
+    start = len(array_header(frame.rows))
+    leaves = leaves_of(part, salt, counter, blocks=all_blocks(frame.rows), start=start)
     if commitment_of(leaves) != column.commitment:
         raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
     return b"".join(leaves)
@@ -82,6 +82,6 @@ def _sealed_again(
     sealed = []
     for part in parts_of(columns, level=_LEVELS[frame.level]):
         cipher = cipher_for(keys, part.uid, mark)
-        ciphertext = cipher.encrypt(number, plaintext_of(part), associated(binding, part.uid))
+        ciphertext = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
         sealed.append(SealedColumn(part.uid, ciphertext, said[part.uid]))
     return replace(frame, sealed_by=mark, blocks=left, columns=sealed)

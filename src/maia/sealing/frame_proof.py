@@ -17,6 +17,7 @@ was cut to some blocks carries the leaves of all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -30,7 +31,6 @@ __all__ = [
     "BadFrameProof",
     "SignatureChecks",
     "batch_of",
-    "columns_as_signed",
     "commitment_of",
     "frame_root",
 ]
@@ -44,7 +44,6 @@ _LEAVES: Final = b"maia/1/leaves\x00"
 _ROOT: Final = b"maia/1/frame-root\x00"
 _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
-_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(1024)]
 
 
 class BadFrameProof(BrokenCredential):
@@ -63,20 +62,20 @@ def commitment_of_leaves(joined: bytes) -> bytes:
     return sha256(_LEAVES + joined).digest()
 
 
-def frame_root(described: bytes, columns: Iterable[tuple[str, bytes]]) -> bytes:
+def frame_root(described: bytes, columns: Iterable[SealedColumn]) -> bytes:
     """Return the hash of a whole frame from its description and each column's uid and commitment."""
-    # All lengths are fixed but those of uids, which say theirs.
-    parts = [_NUMBERS[len(uid)] + uid.encode() + commitment for uid, commitment in columns]
-    return sha256(b"".join([_ROOT, described, *parts])).digest()
+    parts = [_ROOT, described]
+    for column in columns:
+        # All lengths are fixed but those of uids, which say theirs.
+        said = column.commitment
+        parts += (_named(column.uid), said if len(said) == HASH_BYTES else commitment_of_leaves(said))
+    return sha256(b"".join(parts)).digest()
 
 
-def columns_as_signed(columns: Iterable[SealedColumn]) -> list[tuple[str, bytes]]:
-    """Return each column's uid and the one hash that was signed for it."""
-    return [(column.uid, _as_signed(column.commitment)) for column in columns]
-
-
-def _as_signed(commitment: bytes) -> bytes:
-    return commitment if len(commitment) == HASH_BYTES else commitment_of_leaves(commitment)
+@lru_cache(maxsize=8192)
+def _named(uid: str) -> bytes:
+    name = uid.encode()
+    return len(name).to_bytes(2, "big") + name
 
 
 # ------------------------------------------------------------ several frames under one signature

@@ -12,26 +12,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import InitVar, dataclass, field
 from itertools import chain, pairwise
-from typing import Final, NoReturn, final
+from typing import Final, NoReturn, cast, final
 
 from cryptography.exceptions import InvalidTag
 
 from maia.credentials import Principal
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid
-from maia.sealing.associated import associated, description, frame_binding, nonce
-from maia.sealing.blocks import all_blocks, blocks_in, rows_of_block
+from maia.sealing.associated import description, frame_binding, nonce
+from maia.sealing.blocks import all_blocks, array_header, blocks_in, rows_of_block
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, leaves_of, read_plaintext
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, is_uid, leaves_of, read_plaintext
 from maia.sealing.frame_proof import (
     HASH_BYTES,
     BadFrameProof,
     SignatureChecks,
-    columns_as_signed,
     commitment_of,
     frame_root,
 )
-from maia.sealing.sealer import Draft, cipher_for, salting
+from maia.sealing.sealer import Draft, cipher_for, counter_bytes
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn
@@ -155,11 +154,11 @@ def open_frame(
         uid = column.uid
         if only is not None and uid and uid not in only:
             continue
-        cipher = keys.cipher(AttributeUid(uid) or None, instance)
+        cipher = keys.cipher(cast("AttributeUid", uid) or None, instance)  # checked with the shape
         if cipher is None:
             continue
         try:
-            plaintext = cipher.decrypt(number, column.sealed, associated(binding, uid))
+            plaintext = cipher.decrypt(number, column.sealed, binding + uid.encode())
         except InvalidTag:
             raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
         parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
@@ -189,32 +188,41 @@ def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureC
         _check_commitments(opened, keys)
     elif opened.parts:
         raise BadFrameProof("what was opened cannot be proved without the keys that opened it")
-    signer = checks.check(frame, frame_root(opened.described, columns_as_signed(frame.columns)))
+    signer = checks.check(frame, frame_root(opened.described, frame.columns))
     return VerifiedFrame(opened, signer, _SEAL)
 
 
 def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
+    said = SaidBySigner(opened.frame, keys)
     for column in opened.frame.columns:
         part = opened.parts.get(column.uid)
         if part is not None and column.uid not in opened.committed:
-            check_commitment(opened.frame, column, part, keys)
+            said.check(column, part)
 
 
-def check_commitment(frame: Sealed, column: SealedColumn, part: OpenPart, keys: EpochKeys) -> None:
-    """Refuse content of which the frame's signer said something else, even to itself."""
-    cipher = cipher_for(keys, column.uid, frame.origin)
-    blocks = frame.blocks or all_blocks(frame.rows)
-    rows = rows_here(frame) if frame.blocks else frame.rows
-    leaves = leaves_of(part, salting(cipher, frame.origin), blocks=blocks, rows=rows)
-    if not frame.blocks:
-        said = column.commitment == commitment_of(leaves)
-    else:
-        said = all(
-            column.commitment[at * HASH_BYTES : (at + 1) * HASH_BYTES] == leaf
-            for at, leaf in zip(frame.blocks, leaves, strict=True)
-        )
-    if not said:
-        raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
+class SaidBySigner:
+    """What the signer of a frame said of its content, for those who hold the keys to compare."""
+
+    __slots__ = ("_blocks", "_counter", "_frame", "_keys", "_start")
+
+    def __init__(self, frame: Sealed, keys: EpochKeys) -> None:
+        """Look once at what all columns share."""
+        self._frame, self._keys = frame, keys
+        self._blocks = frame.blocks or all_blocks(frame.rows)
+        self._start = len(array_header(rows_here(frame)))
+        self._counter = counter_bytes(frame.origin)
+
+    def check(self, column: SealedColumn, part: OpenPart) -> None:
+        """Refuse content of which the signer said something else."""
+        salt = cipher_for(self._keys, column.uid, self._frame.origin).salt
+        leaves = leaves_of(part, salt, self._counter, blocks=self._blocks, start=self._start)
+        said = column.commitment
+        if self._frame.blocks:
+            holds = leaves == [said[at * HASH_BYTES : (at + 1) * HASH_BYTES] for at in self._frame.blocks]
+        else:
+            holds = said == commitment_of(leaves)
+        if not holds:
+            raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
 
 
 # ------------------------------------------------------------ the shape of a frame
@@ -228,8 +236,10 @@ def _check_shape(frame: Sealed) -> None:
     uids = [column.uid for column in frame.columns]
     if (uids != [""]) if frame.level == _EVENT else ("" in uids or len(set(uids)) != len(uids)):
         raise BadSealedFrame("the columns of a sealed frame do not fit its level")
+    if frame.level != _EVENT and not all(map(is_uid, uids)):
+        raise BadSealedFrame("a column of a sealed frame belongs to no attribute")
     expected = HASH_BYTES * (blocks_in(frame.rows) if frame.blocks else 1)
-    if any(len(column.commitment) != expected for column in frame.columns):
+    if {len(column.commitment) for column in frame.columns} - {expected}:
         raise BadSealedFrame("what is said of a column does not fit the blocks of its frame")
 
 

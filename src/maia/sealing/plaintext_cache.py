@@ -15,7 +15,7 @@ from maia.errors import BrokenCredential
 from maia.events import AttributeUid
 from maia.sealing.ciphers import EpochKeys
 from maia.sealing.content import OpenPart, content_of, read_content
-from maia.sealing.opening import OpenedFrame, blocks_and_rows_here, check_commitment, closed_frame, open_frame
+from maia.sealing.opening import OpenedFrame, SaidBySigner, blocks_and_rows_here, closed_frame, open_frame
 from maia.wire.messages import Sealed, SealedColumn
 
 __all__ = ["contents", "open_with_cache"]
@@ -58,7 +58,7 @@ def _believed(frame: Sealed, column: SealedColumn, content: bytes, keys: EpochKe
     blocks, rows = blocks_and_rows_here(frame)
     try:
         part = read_content(column.uid, content, blocks=blocks, rows=rows)
-        check_commitment(frame, column, part, keys)
+        SaidBySigner(frame, keys).check(column, part)
     except BrokenCredential:
         return None
     return part

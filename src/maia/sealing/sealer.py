@@ -17,18 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
 from msgspec.structs import replace
 
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Column, Value
-from maia.sealing.associated import associated, description, frame_binding, nonce
-from maia.sealing.blocks import all_blocks
+from maia.sealing.associated import description, frame_binding, nonce
+from maia.sealing.blocks import all_blocks, array_header
 from maia.sealing.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, column_to_seal, leaves_of, parts_of, plaintext_of
-from maia.sealing.frame_proof import BATCH_MAX, batch_of, columns_as_signed, commitment_of, frame_root
+from maia.sealing.content import (
+    LEVEL_NUMBERS,
+    OpenColumn,
+    OpenPart,
+    column_to_seal,
+    leaves_of,
+    parts_of,
+    plaintext_of,
+)
+from maia.sealing.frame_proof import BATCH_MAX, batch_of, commitment_of, frame_root
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn, SealMark
@@ -39,6 +47,7 @@ COUNTER_MAX: Final = (1 << 48) - 1
 """Seals of one instance: far fewer than AES-GCM bears under one key."""
 
 NOT_SIGNED: Final = bytes(64)
+_COUNTER_BYTES: Final = 8
 
 
 class KeyMissing(Unavailable):
@@ -141,22 +150,27 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
-        rows = about.rows
-        opened = [column_to_seal(one, _values(values, one.uid), rows) for one in columns]
-        parts = parts_of(opened, level=level)
+        parts = parts_of(_opened(columns, about.rows, values), level=level)
         mark = self.next_mark()
         frame = _skeleton(about, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
-        binding, number, blocks = frame_binding(described, mark, []), nonce(mark), all_blocks(rows)
-        for part in parts:
-            cipher = cipher_for(keys, part.uid, mark)
-            said = self._said(part, salting(cipher, mark), blocks, rows)
-            sealed = cipher.encrypt(number, plaintext_of(part), associated(binding, part.uid))
-            frame.columns.append(SealedColumn(part.uid, sealed, said))
-        return Draft(frame, frame_root(described, columns_as_signed(frame.columns)), parts)
+        binding, number = frame_binding(described, mark, []), nonce(mark)
+        ciphers = [cipher_for(keys, part.uid, mark) for part in parts]
+        said = self._said(parts, ciphers, mark, rows=about.rows)
+        for part, cipher, commitment in zip(parts, ciphers, said, strict=True):
+            sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
+            frame.columns.append(SealedColumn(part.uid, sealed, commitment))
+        return Draft(frame, frame_root(described, frame.columns), parts)
 
-    def _said(self, part: OpenPart, salt: bytes, blocks: Sequence[int], rows: int) -> bytes:
-        return commitment_of(leaves_of(part, salt, blocks=blocks, rows=rows))
+    def _said(
+        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, *, rows: int
+    ) -> list[bytes]:
+        """Return what is said of each part, and will be signed."""
+        counter, blocks, start = counter_bytes(mark), all_blocks(rows), len(array_header(rows))
+        return [
+            commitment_of(leaves_of(part, cipher.salt, counter, blocks=blocks, start=start))
+            for part, cipher in zip(parts, ciphers, strict=True)
+        ]
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
@@ -180,15 +194,24 @@ class Sealer:
 
 def cipher_for(keys: EpochKeys, uid: str, mark: SealMark) -> Cipher:
     """Return the cipher under a mark for what has this uid (empty: all attributes); refuse to do without."""
-    cipher = keys.cipher(AttributeUid(uid) or None, mark.instance)
+    # A uid from a message: whether it is one was checked, or is about to be.
+    cipher = keys.cipher(cast("AttributeUid", uid) or None, mark.instance)
     if cipher is None:
         raise KeyMissing(f"the key of attribute `{uid or '*'}` is not held in epoch `{keys.epoch}`")
     return cipher
 
 
-def salting(cipher: Cipher, origin: SealMark) -> bytes:
-    """Return what leaves are salted with: the readers' key of the signing process, and its counter."""
-    return cipher.salt + origin.counter.to_bytes(8, "big")
+def counter_bytes(origin: SealMark) -> bytes:
+    """Return what tells the leaves of one frame from those of the next."""
+    return origin.counter.to_bytes(_COUNTER_BYTES, "big")
+
+
+def _opened(
+    columns: Sequence[WireColumn], rows: int, values: Mapping[AttributeUid, Column] | None
+) -> list[OpenColumn]:
+    if not all_blocks(rows):
+        return [OpenColumn(one) for one in columns]
+    return [column_to_seal(one, _values(values, one.uid), rows) for one in columns]
 
 
 def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[Value] | None:
