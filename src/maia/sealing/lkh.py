@@ -123,8 +123,9 @@ class LkhTree(KeyTree):
         return root
 
     def _held_at(self, slot: int) -> tuple[tuple[int, bytes], ...]:
-        nodes = (slot, *self._slots.nodes_above(slot))
-        return (*((node, self._secrets[node]) for node in nodes), (ROOT, self._root))
+        secrets = self._secrets
+        above = [(node, secrets[node]) for node in self._slots.nodes_above(slot)]
+        return ((slot, secrets[slot]), *above, (ROOT, self._root))
 
 
 class LkhMember(TreeMember):

@@ -110,11 +110,10 @@ class Slots:
             index = 2 * index if self._counts[lower][2 * index] else 2 * index + 1
         return index
 
-    def nodes_above(self, slot: int) -> Iterator[int]:
-        """Yield the nodes above the leaf of `slot`, from the lowest; the root is not among them."""
-        for level in range(1, self.height + 1):
-            if self._counts[level - 1][(slot >> level - 1) ^ 1]:
-                yield ancestor(slot, level)
+    def nodes_above(self, slot: int) -> list[int]:
+        """Return the nodes above the leaf of `slot`, from the lowest; the root is not among them."""
+        beside = enumerate(self._counts[:-1])
+        return [ancestor(slot, level + 1) for level, counts in beside if counts[slot >> level ^ 1]]
 
     def nodes(self) -> Iterator[int]:
         """Yield every node but the root: the leaves, and what stands above two of them or more."""
