@@ -15,7 +15,20 @@ from typing import Final
 
 import typer
 
-from maia.cli import benchmarks, broker, cert, demo, explain, filters, key, publish, status, subscribe, types
+from maia.cli import (
+    benchmarks,
+    broker,
+    cert,
+    demo,
+    domain,
+    explain,
+    filters,
+    key,
+    publish,
+    status,
+    subscribe,
+    types,
+)
 from maia.cli.output import fail
 from maia.errors import MaiaError
 
@@ -36,6 +49,7 @@ app.add_typer(key.app, name="key")
 app.add_typer(cert.app, name="cert")
 app.add_typer(types.app, name="type")
 app.add_typer(filters.app, name="filter")
+app.add_typer(domain.app, name="domain")
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
 app.command(name="publish", epilog=publish.EXAMPLES)(publish.publish)

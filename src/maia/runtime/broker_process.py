@@ -7,16 +7,14 @@ port, and both close in order when the process is told to stop.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from maia.errors import MaiaError, Unavailable
 from maia.runtime.broker_server import RunningBroker, run_broker
+from maia.runtime.data_folder import DataFolderInUse, one_of, own_folder
 from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
 from maia.runtime.preparation import PreparedBroker
@@ -28,7 +26,6 @@ from maia.runtime.telemetry import Telemetry
 __all__ = ["DataFolderInUse", "Listening", "serve"]
 
 _KEPT: Final = "kept"
-_LOCK: Final = "lock"
 _GAUGES: Final = (
     "clients",
     "peers",
@@ -38,12 +35,6 @@ _GAUGES: Final = (
     "subscriptions",
     "advertisements",
 )
-
-
-class DataFolderInUse(Unavailable):
-    """Another broker runs with this data folder."""
-
-    code = "UNAVAILABLE-DATA-FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +64,7 @@ async def serve(prepared: PreparedBroker, telemetry: Telemetry, ready: Callable[
                 with watched(lambda: (len(connections), connections.ended)):
                     await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
-        raise _first(group) from group
+        raise one_of(group) from group
 
 
 async def _answer_until_stopped(
@@ -134,21 +125,5 @@ def _own(data: Path | None) -> Iterator[Store]:
     if data is None:
         yield MemoryStore()
         return
-    descriptor = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataFolderInUse(f"another broker runs with the data folder `{data}`") from None
+    with own_folder(data):
         yield FolderStore(data / _KEPT)
-    finally:
-        os.close(descriptor)
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """Return one of ours out of a task group's errors: the operator mends one thing at a time."""
-    for one in group.exceptions:
-        problem = _first(one) if isinstance(one, ExceptionGroup) else one
-        if isinstance(problem, MaiaError | OSError):
-            return problem
-    return group

@@ -1,0 +1,171 @@
+"""`maia domain`: run the key groups of a domain's types, or look at those that run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maia.cli.inputs import AsJson
+from maia.cli.key import open_key
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from maia.runtime.domain_config import PreparedDomain
+    from maia.runtime.domain_process import DomainListening
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Run the key server of a domain, which hands out the keys of its sealed types.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command(
+    epilog="Examples: maia domain serve --config domain.toml; maia domain serve -c domain.toml --check; "
+    "maia domain serve --key pito-keys.key --network 'UK Police Network' --coordinator pito.pub "
+    "--credentials certs --listen 127.0.0.1:7500 --data pito-keys-data"
+)
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_DOMAIN_… win over it.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The server's signing key file.")] = None,
+    network: Annotated[str | None, typer.Option(help="The network's name.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
+    ] = None,
+    credentials: Annotated[
+        list[str] | None, typer.Option(help="Certificates: files, or folders of *.cert. May be repeated.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="A folder for epochs and sealed keys.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(help="A *.type file of a type whose old keys are kept. May be repeated."),
+    ] = None,
+    refresh_s: Annotated[
+        str | None, typer.Option("--refresh-s", help="Seconds between periodic refreshes.")
+    ] = None,
+    drift_s: Annotated[
+        str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="auto, json or text.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a key server until Ctrl-C or SIGTERM; one line says when it is ready."""
+    from maia.runtime.clock import system_now
+    from maia.runtime.domain_config import prepare_domain, read_domain_config
+
+    flags: dict[str, object] = {
+        "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
+        "data": data, "listen": listen, "status": status, "history": history, "refresh_s": refresh_s,
+        "drift_s": drift_s, "log_format": log_format, "log_level": log_level,
+    }  # fmt: skip
+    settings = read_domain_config(config, flags=flags, environment=os.environ)
+    prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
+    if check:
+        _answer_checked(prepared, as_json=as_json)
+        return
+    _run(prepared, as_json=as_json)
+
+
+@app.command(
+    name="status",
+    epilog="Examples: maia domain status --data pito-keys-data; maia domain status -c domain.toml --json",
+)
+def show_status(
+    data: Annotated[Path | None, typer.Option(help="The key server's data folder.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The server's configuration, which names the folder."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the types, epochs and members of a key server that runs on this machine."""
+    from maia.runtime.domain_config import read_domain_config
+    from maia.runtime.status_client import fetch_status
+    from maia.runtime.status_endpoint import read_door
+
+    if data is None and config is None and "MAIA_DOMAIN_DATA" in os.environ:
+        data = Path(os.environ["MAIA_DOMAIN_DATA"])
+    if data is None and config is None:
+        raise typer.BadParameter("say --data FOLDER or --config FILE")
+    folder = data or read_domain_config(config, flags={}, environment=os.environ).data
+    found = fetch_status(read_door(folder))
+    answer(_lines(found), found, as_json=as_json)
+
+
+def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
+    import asyncio
+
+    from maia.runtime.domain_process import serve_domain
+    from maia.runtime.telemetry import Telemetry
+
+    config = prepared.config
+    telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
+
+    def ready(listening: DomainListening) -> None:
+        lines = [f"listening on {listening.address} as {listening.principal}"]
+        record = {
+            "listening": listening.address,
+            "principal": listening.principal,
+            "status": listening.status,
+        }
+        answer(lines, record, as_json=as_json)
+
+    asyncio.run(serve_domain(prepared, telemetry, ready))
+
+
+def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
+    config, until = prepared.config, prepared.may_connect_until
+    shown_until = "unbounded" if until is None else str(until)
+    lines = [
+        f"key server   {prepared.key.principal}",
+        f"network      {prepared.network.name} of {prepared.network.owner}",
+        f"may connect  until {shown_until}",
+        f"credentials  {len(prepared.credentials)} certificates",
+        f"listen       {config.listen}",
+        f"refresh      every {config.refresh_s} s; old keys open for {config.drift_s} s",
+        f"history      kept for {len(prepared.history)} types",
+        f"data         {config.data}",
+        "checked      the key server can run with this configuration",
+    ]
+    record = {
+        "principal": str(prepared.key.principal), "network": prepared.network.name,
+        "coordinator": str(prepared.network.owner), "until": shown_until, "listen": config.listen,
+        "credentials": len(prepared.credentials), "refresh_s": config.refresh_s, "drift_s": config.drift_s,
+        "history": len(prepared.history), "data": str(config.data), "checked": True,
+    }  # fmt: skip
+    answer(lines, record, as_json=as_json)
+
+
+def _lines(found: Mapping[str, object]) -> list[str]:
+    named = ("principal", "network", "address", "members", "links_waiting", "types", "versions", "evicted",
+             "revoked")  # fmt: skip
+    lines = [f"{name.replace('_', ' '):<20} {found[name]}" for name in named if name in found]
+    groups = found.get("groups")
+    for type_id, record in groups.items() if isinstance(groups, dict) else ():
+        if isinstance(record, dict):
+            lines.append(
+                f"{'type ' + str(type_id)[:12]:<20} epoch {record.get('epoch')} since {record.get('since')}, "
+                f"{record.get('groups')} groups, {record.get('members_here')} of "
+                f"{record.get('members')} members here"
+            )
+    return lines

@@ -1,0 +1,210 @@
+"""How shall this key server run?
+
+    maia domain serve --config domain.toml         a file,
+    MAIA_DOMAIN_LISTEN=127.0.0.1:7500              the environment,
+    maia domain serve --listen 127.0.0.1:7500      and flags, the last word of the three.
+
+Everything is checked before the server opens a port. An error names the file,
+the line and the key, and a setting that nobody knows is an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, TypeVar
+
+from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey
+from maia.domain import DomainLimits, DomainSettings
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
+from maia.runtime import config_readers as readers
+from maia.runtime.config_sources import BadConfig, from_environment, from_file, from_flags
+from maia.runtime.input_files import read_certificates, read_definition, read_owner
+from maia.sealing.key_ring import KeyTerms
+from maia.types import type_id
+
+__all__ = [
+    "DOMAIN_PREFIX",
+    "DOMAIN_SETTINGS",
+    "DomainConfig",
+    "PreparedDomain",
+    "prepare_domain",
+    "read_domain_config",
+]
+
+DOMAIN_PREFIX: Final = "MAIA_DOMAIN_"
+
+_Read = TypeVar("_Read")
+_TERMS: Final = KeyTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class DomainConfig:
+    """One key server's settings as the operator wrote them: words and paths, nothing opened yet."""
+
+    key: Path
+    """The server's own signing key; type definitions name its principal as their manager."""
+    network: str
+    """The name of the network that this server is a part of."""
+    coordinator: str
+    """Who owns the network: a key, a .pub file or quorum:…."""
+    credentials: tuple[Path, ...]
+    """Certificates: files, and folders of *.cert."""
+    data: Path
+    """A folder for epochs, sealed keys and evictions; a key server cannot run without one."""
+    listen: str = "127.0.0.1:7500"
+    """Where to listen; port 0 takes a free one."""
+    status: str | None = "127.0.0.1:0"
+    """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    history: tuple[Path, ...] = ()
+    """*.type files of the types whose old keys are kept, for pipelines that read the past."""
+    refresh_s: int = _TERMS.refresh_s
+    """How often keys are refreshed even if nobody comes or goes."""
+    overdue_s: int = _TERMS.overdue_s
+    """For how long publishers go on sealing after a refresh is overdue."""
+    drift_s: int = _TERMS.drift_s
+    """For how long old keys still open what was sealed before a refresh."""
+    back_dating_s: int = _TERMS.back_dating_s
+    """By how much a publication's moment may lie outside its epoch."""
+    lease_s: int = 60
+    """How long a silent member is believed to be there."""
+    require_install: bool = True
+    """Whether a type's signer must be allowed to install types on the network."""
+    log_format: str = "auto"
+    log_level: str = "info"
+    limits: DomainLimits = field(default_factory=DomainLimits)
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Where each setting was said, by its name."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDomain:
+    """Everything that a key server needs, opened and checked; only `prepare_domain` makes one."""
+
+    config: DomainConfig
+    key: SigningKey = field(repr=False)
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    history: frozenset[bytes]
+    may_connect_until: Instant | None
+
+    def settings(self, address: str) -> DomainSettings:
+        """Return what the server is told, once it is known where it listens."""
+        config = self.config
+        terms = KeyTerms(config.refresh_s, config.overdue_s, config.drift_s, config.back_dating_s)
+        return DomainSettings(
+            self.network,
+            address,
+            self.credentials,
+            terms=terms,
+            history=self.history,
+            lease_s=config.lease_s,
+            require_install=config.require_install,
+            limits=config.limits,
+        )
+
+
+def read_domain_config(
+    file: Path | None, *, flags: Mapping[str, object], environment: Mapping[str, str]
+) -> DomainConfig:
+    """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
+    said = {} if file is None else from_file(file, DOMAIN_SETTINGS)
+    said |= from_environment(environment, DOMAIN_SETTINGS, prefix=DOMAIN_PREFIX) | from_flags(flags)
+    for name in ("key", "network", "coordinator", "credentials", "data"):
+        if name not in said:
+            where = "the options" if file is None else f"`{file}`"
+            raise BadConfig(f"{where}: `{name}` is missing; a key server cannot run without it")
+    # object: each reader checks one setting, and the table below pairs it with its field.
+    values: dict[str, object] = {name: DOMAIN_SETTINGS[name](one, name) for name, one in said.items()}
+    limits = {name.removeprefix("limits."): values.pop(name) for name in list(values) if "." in name}
+    origins = {name: one.origin for name, one in said.items()}
+    return DomainConfig(**values, limits=DomainLimits(**limits), origins=origins)  # type: ignore[arg-type]  # by the table
+
+
+def prepare_domain(
+    config: DomainConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]
+) -> PreparedDomain:
+    """Open and check whatever the configuration names; raise at the first thing that is wrong."""
+    key = _opened(config, "key", lambda: open_key(config.key))
+    owner = _opened(config, "coordinator", lambda: read_owner(config.coordinator))
+    network = _opened(config, "network", lambda: NetworkName(owner, config.network))
+    credentials = tuple(_opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    names = _opened(
+        config, "history", lambda: [read_definition(one).definition.name for one in config.history]
+    )
+    history = frozenset(type_id(name.owner, name.name) for name in names)
+    until = _right_to_connect(config, key, network, credentials, now)
+    _check_folder(config)
+    prepared = PreparedDomain(config, key, network, credentials, history, until)
+    _opened(config, "drift_s", lambda: prepared.settings(config.listen))
+    return prepared
+
+
+def _opened(config: DomainConfig, name: str, read: Callable[[], _Read]) -> _Read:
+    try:
+        return read()
+    except MaiaError as problem:
+        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
+
+
+def _right_to_connect(
+    config: DomainConfig,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: tuple[SignedCertificate, ...],
+    now: Instant,
+) -> Instant | None:
+    """Ask the kernel what every member will ask: may this key be part of the network?"""
+    request = Request(key.principal, Action.CONNECT, network)
+    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
+    if isinstance(decision, Denial):
+        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
+        raise config.wrong(
+            "credentials",
+            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
+        )
+    return decision.until
+
+
+def _check_folder(config: DomainConfig) -> None:
+    """Make the data folder if need be; it must be this user's own."""
+    import os
+    import stat
+
+    folder = config.data
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as problem:
+        raise config.wrong("data", f"cannot be used: {problem.strerror}: `{folder}`") from problem
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise config.wrong("data", f"can be changed by others: `{folder}`; make it 0700 and your own")
+
+
+DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
+    "key": readers.path,
+    "network": readers.text,
+    "coordinator": readers.principal_word,
+    "credentials": readers.paths,
+    "data": readers.path,
+    "listen": readers.address,
+    "status": readers.loopback,
+    "history": readers.paths,
+    "refresh_s": readers.whole(1),
+    "overdue_s": readers.whole(0),
+    "drift_s": readers.whole(0),
+    "back_dating_s": readers.whole(0),
+    "lease_s": readers.whole(1),
+    "require_install": readers.yes_or_no,
+    "log_format": readers.one_of(readers.LOG_FORMATS),
+    "log_level": readers.one_of(readers.LOG_LEVELS),
+    **{f"limits.{one.name}": readers.whole(1) for one in fields(DomainLimits)},
+}
+"""Every setting by its name, with the reader that checks it."""
