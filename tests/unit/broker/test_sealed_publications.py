@@ -1,0 +1,248 @@
+"""From a publisher's frame to a sealed one, and from there to whoever may read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.broker import BrokerLimits
+from maia.events import Instant, frame_of
+from maia.predicates import Comparison, Exists, Not, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
+from support.broker import NOW, SECOND, sighting
+from support.sealed_net import EVERYTHING, state_of
+from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
+from support.types import version
+
+LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_frame_crosses_a_broker_that_cannot_read_it(level):
+    net, _, middle, _ = the_three(level)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"), sighting("AE05 XYZ"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC", "AE05 XYZ"]
+    assert camera.last(Published) == Published(1, 0, 0)
+    heard = net.heard_by(middle)
+    assert net.frames(to=middle)
+    for secret in (b"LC04 ABC", b"AE05 XYZ", b"Victoria"):
+        assert secret not in heard
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_of_a_sealed_type_is_carried_in_clear(level):
+    net, _, _, _ = the_three(level)
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting())
+    assert not [message for message in net.frames() if isinstance(message, Carried)]
+
+
+def test_a_frame_keeps_its_publisher_stream_number_and_moment():
+    net, _, _, _ = the_three()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting())
+    camera.publish(1, sighting())
+    delivered = office.all_heard(Deliver)
+    assert [(one.publisher, one.stream, one.sequence, one.published_at) for one in delivered] == [
+        (camera.principal.key, camera.stream, number, int(NOW)) for number in (0, 1)
+    ]
+
+
+def test_local_subscribers_get_a_frame_without_its_being_sealed():
+    net = PublishingNet()
+    net.entitle("CCS broker", READ, WRITE)
+    net.hold(net.broker(), *EVERYTHING)
+    camera, billing = net.client("camera at Victoria"), net.client("billing office")
+    billing.subscribe()
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["LC04 ABC"]
+    assert not net.frames()
+
+
+def test_a_frame_that_was_taken_on_is_not_delivered_twice():
+    net, _, _, _ = the_three()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting(), sequence=5)
+    camera.publish(1, sighting(), sequence=5)
+    assert len(office.events()) == 1
+
+
+# ---------------------------------------------------------------- whatever version a publisher speaks
+
+
+def test_a_publisher_of_an_older_plaintext_version_is_sealed_all_the_same():
+    """A29: the strongest version that the broker has met decides, not the publisher's."""
+    net = PublishingNet()
+    pito = net.story.keys["PITO"]
+    plain = net.plain.definition
+    later = next_version(
+        plain, (), version=version(1), sealing=Sealing(SealingLevel.ATTRIBUTE, pito.principal)
+    )
+    definitions = [definition_to_bytes(net.plain), definition_to_bytes(sign_definition(later, pito))]
+    net.story = replace(net.story, definition=net.plain)
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    ccs, _, met = net.three()
+    camera, office = net.client("camera at Victoria"), net.client("CCS", "Met broker")
+    # Both speak version 0. The broker has met version 1 through somebody else.
+    helper = net.client("billing office")
+    helper.subscribe(definitions=definitions, event_type=later.name)
+    net.hold(ccs, *EVERYTHING)
+    net.hold(met, *EVERYTHING)
+    reader = net.client("CCS", "Met broker")
+    reader.subscribe(definitions=definitions, event_type=later.name)
+    office.subscribe()
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert all(isinstance(message, Sealed | SealedWithPlaintext) for message in net.frames())
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+
+
+# ---------------------------------------------------------------- keys that are missing
+
+
+def test_an_attribute_whose_key_is_missing_is_null():
+    net, _, _, met = the_three(met=(None, NUMBERPLATE, TIMESTAMP))
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert [set(event) for event in office.events()] == [{NUMBERPLATE, TIMESTAMP}]
+    (noted,) = met.noted("keys-missing")
+    assert noted["attributes"] == [LOCATION]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Comparison(LOCATION, Operator.EQ, "Victoria"),
+        Comparison(LOCATION, Operator.NE, "Victoria"),
+        Not(Exists(LOCATION)),
+        Exists(LOCATION),
+    ],
+)
+def test_whoever_asks_about_an_attribute_that_its_broker_cannot_read_gets_nothing(asked):
+    """A hidden value is not an absent one: `not exists` must not let an event pass."""
+    net, _, _, _ = the_three(met=(None, NUMBERPLATE, TIMESTAMP))
+    camera, office = camera_and_reader(net, filter=asked)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert office.events() == []
+
+
+def test_a_publisher_waits_for_the_keys_and_nothing_leaves_in_clear():
+    net, ccs, _, _ = the_three()
+    camera, office = camera_and_reader(net)
+    ring = state_of(ccs).seals.ring_of(net.type_id)
+    net.use(ccs, None)
+    camera.publish(1, sighting("FIRST"))
+    camera.publish(1, sighting("SECOND"))
+    assert not camera.all_heard(Published)
+    assert not net.frames()
+    net.use(ccs, ring)
+    assert [message.sequence for message in camera.all_heard(Published)] == [0, 1]
+    assert [event[NUMBERPLATE] for event in office.events()] == ["FIRST", "SECOND"]
+
+
+def test_a_publisher_that_waited_in_vain_is_told_so():
+    net, ccs, _, _ = the_three()
+    camera, office = camera_and_reader(net)
+    net.use(ccs, None)
+    camera.publish(1, sighting())
+    net.advance(11)
+    assert camera.ended_with(1) == "UNAVAILABLE-KEYS-AWAITED"
+    assert not net.frames()
+    assert office.events() == []
+
+
+def test_there_is_room_for_so_many_frames_that_wait():
+    net, ccs, _, _ = the_three(limits=BrokerLimits(frames_waiting_per_type=2))
+    camera, _ = camera_and_reader(net)
+    net.use(ccs, None)
+    for _ in range(3):
+        camera.publish(1, sighting())
+    assert camera.ended_with(1) == "UNAVAILABLE-KEYS-AWAITED"
+
+
+def test_a_publisher_of_an_attribute_whose_key_its_broker_may_not_have_is_told_so():
+    net, ccs, _, _ = the_three()
+    camera, _ = camera_and_reader(net)
+    net.use(ccs, net.ring(None, NUMBERPLATE, TIMESTAMP))
+    camera.publish(1, sighting())
+    assert camera.ended_with(1) == "SEALING-KEY-MISSING"
+    assert not net.frames()
+
+
+# ---------------------------------------------------------------- rotation
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_frame_of_an_epoch_that_is_not_known_yet_waits_and_is_delivered_once(level):
+    net, ccs, _, met = the_three(level)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("OLD"))
+    both = net.ring(*EVERYTHING, epochs=(1, 2))
+    net.use(ccs, both)
+    camera.publish(1, sighting("NEW"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["OLD"]
+    net.use(met, both)
+    camera.publish(1, sighting("NEWER"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["OLD", "NEW", "NEWER"]
+
+
+def test_a_frame_that_waits_is_not_overtaken_by_the_next_of_its_stream():
+    net, ccs, _, met = the_three()
+    camera, office = camera_and_reader(net)
+    first, both = net.ring(*EVERYTHING), net.ring(*EVERYTHING, epochs=(1, 2))
+    net.use(ccs, both)
+    camera.publish(1, sighting("ONE"))
+    net.use(ccs, first)  # a second broker of the same name whose clock is behind
+    camera.publish(1, sighting("TWO"))
+    assert office.events() == []
+    net.use(met, both)
+    assert [event[NUMBERPLATE] for event in office.events()] == ["ONE", "TWO"]
+
+
+def test_a_frame_whose_key_never_comes_is_passed_on_and_not_delivered():
+    net, ccs, _, met = the_three()
+    camera, office = camera_and_reader(net)
+    net.use(ccs, net.ring(*EVERYTHING, epochs=(1, 2)))
+    camera.publish(1, sighting())
+    net.advance(11)
+    assert office.events() == []
+    assert met.counts["maia_frames_unread_total"] == 1
+
+
+def test_a_frame_sealed_before_this_broker_s_time_is_passed_on_unread():
+    net, _, _, met = the_three()
+    camera, office = camera_and_reader(net)
+    net.use(met, net.ring(*EVERYTHING, epochs=(2,)))
+    camera.publish(1, sighting())
+    assert office.events() == []
+    assert met.counts["maia_frames_unread_total"] == 1
+    assert "maia_frames_waiting_total" not in met.counts
+
+
+def test_a_late_frame_is_sealed_with_the_keys_of_its_time():
+    net, ccs, _, met = the_three()
+    camera, office = camera_and_reader(net)
+    begun = Instant(NOW + 120 * SECOND)
+    for running in (ccs, met):
+        ring = net.ring(*EVERYTHING)
+        ring.learn(2, since=begun)
+        net.use(running, ring)
+    late, net.now = net.now, Instant(begun + 5 * SECOND)
+    frame_at(camera, late)
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LATE"]
+    net.now = Instant(begun + 301 * SECOND)
+    frame_at(camera, late)
+    assert camera.last(Published).refused_rows == 1
+    assert camera.ended_with(1) is None
+
+
+def frame_at(camera, moment):
+    """Publish a frame that says it is of another moment."""
+    frame = frame_of([sighting("LATE")], NUMBERPLATE_KINDS)
+    camera.say(Publish(1, camera.next_sequence, int(moment), frame.rows, frame_to_columns(frame)))
+    camera.next_sequence += 1
