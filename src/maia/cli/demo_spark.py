@@ -27,6 +27,7 @@ from maia.errors import Unavailable
 from maia.events import Instant
 
 if TYPE_CHECKING:
+    from maia.policy import View
     from maia.scenarios.million import Comparison
 
 __all__ = ["SparkFailed", "SparkResult", "SparkRun", "spark_in_background"]
@@ -118,14 +119,14 @@ def main() -> None:
         out.write(json.dumps(fields) + "\n")
         out.flush()
 
-    comparisons = _compared(
+    _compare(
         bytes.fromhex(order["story_seed"]),
         Instant(order["now"]),
         rows=order["rows"],
         seed=order["seed"],
         step=lambda title: tell(step=title),
+        tell=lambda found: tell(result=[asdict(one) for one in found], finished_at=time.time()),
     )
-    tell(result=[asdict(one) for one in comparisons], finished_at=time.time())
 
 
 def _end_with(parent: int) -> None:
@@ -135,31 +136,53 @@ def _end_with(parent: int) -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _compared(
-    story_seed: bytes, now: Instant, *, rows: int, seed: int, step: Callable[[str], None]
-) -> list[Comparison]:
+def _compare(
+    story_seed: bytes,
+    now: Instant,
+    *,
+    rows: int,
+    seed: int,
+    step: Callable[[str], None],
+    tell: Callable[[list[Comparison]], None],
+) -> None:
     step("starting Spark")
     from maia.runtime.spark_session import spark_session
-    from maia.scenarios import tell_numberplate_story
-    from maia.scenarios.million import compared, offices_views, seen_by_kernel, seen_in_spark, write_sightings
 
-    views = offices_views(tell_numberplate_story(story_seed, now=now), now=now)
-    with tempfile.TemporaryDirectory(prefix="maia-demo-") as folder:
-        sightings, outs = Path(folder, "sightings"), {office: Path(folder, office) for office in views}
-        with spark_session("maia-demo") as spark, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory(prefix="maia-demo-") as folder, ThreadPoolExecutor(1) as beside:
+        # Spark starts and works in Java, so the kernel can make and go through the sightings meanwhile.
+        begun = beside.submit(_begun, story_seed, now, Path(folder, "sightings"), rows=rows, seed=seed)
+        with spark_session("maia-demo") as spark:
+            from maia.scenarios.million import compared, seen_by_kernel, seen_in_spark
+
             step(f"generating {rows:,} sightings")
-            write_sightings(spark, sightings, rows=rows, seed=seed)
-            # Spark works in Java, so the kernel can go through the same sightings meanwhile.
+            views, sightings = begun.result()
             kernel = beside.submit(seen_by_kernel, views, sightings)
+            outs = {office: Path(folder, office) for office in views}
             seconds: dict[str, float] = {}
             for office, view in views.items():
                 step(f"the View of the {office} as a Spark job")
                 seconds[office] = seen_in_spark(spark, view, sightings, outs[office])
             step("the same Views in the kernel, event by event")
             by_kernel = kernel.result()
-        return [
-            compared(office, outs[office], by_kernel[office], spark_s=seconds[office]) for office in views
-        ]
+            step("comparing every row")
+            # Said before Java ends, which takes its time and is nothing to wait for.
+            tell(
+                [
+                    compared(office, outs[office], by_kernel[office], spark_s=seconds[office])
+                    for office in views
+                ]
+            )
+
+
+def _begun(
+    story_seed: bytes, now: Instant, sightings: Path, *, rows: int, seed: int
+) -> tuple[dict[str, View], Path]:
+    """Tell the story and make the sightings, while Java starts."""
+    from maia.scenarios import tell_numberplate_story
+    from maia.scenarios.million import generate_sightings, offices_views
+
+    generate_sightings(sightings, rows=rows, seed=seed)
+    return offices_views(tell_numberplate_story(story_seed, now=now), now=now), sightings
 
 
 if __name__ == "__main__":
