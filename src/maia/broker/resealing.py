@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Final
 
 from maia.broker.audience import ViewClass
-from maia.broker.sealed_interests import refuse_entry, understood
+from maia.broker.sealed_interests import ends_of_patience, refuse_entry, understood
 from maia.broker.sealed_state import HeardSealed, LocalSealed, Placed, Task
 from maia.broker.sessions import Advertisement
-from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after
 from maia.broker.telling import right_behind, speaks_of, told
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -124,8 +124,7 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
         state.sealed.in_use[type_id] = epoch
         state.sealed.changed_at[type_id] = now
-        # Whoever has not sealed anew by then is not in the group any more.
-        state.routes.look_at_sealed(seconds_after(now, state.settings.lease_s))
+        state.routes.look_at_sealed(just_after(now))
     _find_work(state, type_id)
     return [*_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
 
@@ -135,9 +134,7 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
     routes, sealed = state.routes, state.sealed
     if routes.sealed_at is not None and routes.sealed_at <= now:
         routes.sealed_at = None
-        for type_id, since in sealed.changed_at.items():
-            if seconds_after(since, state.settings.lease_s) <= now:
-                _find_work(state, type_id)
+        _look_for_outdated(state, now)
     effects: list[Effect] = []
     for task in list(islice(sealed.to_do, TASKS_PER_STEP)):
         del sealed.to_do[task]
@@ -145,6 +142,18 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
     if sealed.to_do:
         routes.look_at_sealed(just_after(now))
     return effects
+
+
+def _look_for_outdated(state: BrokerState, now: Instant) -> None:
+    """Look again at what others told when they should have sealed it anew, and ask for the next look."""
+    looked_at, state.sealed.looked_at = state.sealed.looked_at, now
+    for type_id in state.sealed.changed_at:
+        ring = state.sealed.ring_of(type_id)
+        for end in () if ring is None else ends_of_patience(state, ring, now):
+            if end > now:
+                state.routes.look_at_sealed(end)
+            elif looked_at is None or end > looked_at:
+                _find_work(state, type_id)
 
 
 def _epoch_to_use(ring: KeyRing) -> int | None:

@@ -33,7 +33,14 @@ from maia.sealing.key_ring import KeyRing
 from maia.wire.effects import Effect
 from maia.wire.messages import SealedInterest, SealedOffer, SealedWanted
 
-__all__ = ["hear_sealed_interest", "hear_sealed_offer", "refuse_entry", "understood", "understood_in_replica"]
+__all__ = [
+    "ends_of_patience",
+    "hear_sealed_interest",
+    "hear_sealed_offer",
+    "refuse_entry",
+    "understood",
+    "understood_in_replica",
+]
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
@@ -117,8 +124,9 @@ def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Ins
     sealed, ring = heard.filter, state.sealed.ring_of(heard.filter.type_id)
     if ring is None:
         return _by_type_alone(entry_id, heard)
-    if not check_made_by_a_member(sealed, heard.proof, ring):
-        _check_epoch(state, ring, sealed.epoch, now)
+    is_checked = check_made_by_a_member(sealed, heard.proof, ring)
+    _check_epoch(state, ring, sealed.epoch, now)
+    if not is_checked:
         return _by_type_alone(entry_id, heard)
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened if proof is None else _proved(state, sealed.type_id, proof, opened.opened, now)
@@ -143,8 +151,9 @@ def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> None:
     ring = state.sealed.ring_of(heard.offer.type_id)
     if ring is None:
         return
-    if not check_made_by_a_member(heard.offer, heard.proof, ring):
-        _check_epoch(state, ring, heard.offer.epoch, now)
+    is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
+    _check_epoch(state, ring, heard.offer.epoch, now)
+    if not is_checked:
         return
     proof = open_proof(heard.offer, heard.proof, ring)
     if proof is not None and is_to_be_verified(state):
@@ -158,9 +167,18 @@ def _check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) ->
         return  # not a member at this time
     if epoch > newest + EPOCHS_AHEAD_MAX:
         raise SealTooNew("a sealed interest or offer is of an epoch that is far ahead")
-    since = state.sealed.changed_at.get(ring.type_id, now)
-    if epoch < newest and seconds_after(since, state.settings.lease_s) <= now:
+    if epoch >= newest:
+        return
+    late, latest = ends_of_patience(state, ring, now)
+    # Whoever was put out of the group holds the old keys, and is not to want anything by them for ever.
+    if now >= (latest if ring.knows_epoch(epoch) else late):
         raise SealOutdated("a sealed interest or offer is of an epoch that is over")
+
+
+def ends_of_patience(state: BrokerState, ring: KeyRing, now: Instant) -> tuple[Instant, Instant]:
+    """Return until when earlier epochs count: those that cannot be opened here, and those that can."""
+    since, lease_s = state.sealed.changed_at.get(ring.type_id, now), state.settings.lease_s
+    return seconds_after(since, lease_s), seconds_after(since, max(lease_s, ring.terms.drift_s))
 
 
 def _neighbour(state: BrokerState, link: Link) -> Neighbour:

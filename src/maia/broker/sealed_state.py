@@ -69,6 +69,8 @@ class SealedInterests:
     """By type, the epoch under which this broker's own interests are sealed."""
     changed_at: dict[bytes, Instant] = field(default_factory=dict)
     """When that epoch came into use here."""
+    looked_at: Instant | None = None
+    """When it was last looked at whether others have sealed anew."""
     placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
     """By type and class."""
     offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)

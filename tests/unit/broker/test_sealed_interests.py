@@ -185,6 +185,18 @@ def test_who_did_not_seal_anew_in_time_is_heard_no_more():
     assert not carried(net, Resync)
 
 
+def test_an_interest_under_keys_that_are_still_known_lasts_for_the_drift_and_no_longer():
+    """Its sealer may not have heard of the new epoch; or was put out, and must not want things for ever."""
+    net, ccs, third, _ = the_three()
+    ring = net.hold(ccs, *EVERYTHING, epochs=(1, 2))
+    assert ring is not None
+    live(net, ring.terms.drift_s - 20)
+    assert set(net.known(ccs, of=third)[0].parts) == {THE_SUSPECT, AT_VICTORIA}
+    live(net, 40)
+    assert net.known(ccs, of=third) == []
+    assert not carried(net, Resync)
+
+
 def test_sealing_anew_is_done_in_steps():
     net = SealedNet()
     (ccs, *_) = net.three()
