@@ -11,6 +11,7 @@ only for boxes that are `exact`.
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -23,10 +24,21 @@ from maia.predicates.order_codes import CODE_MAX, CODE_MIN, code_of
 from maia.predicates.sides import Side, side_of, side_within
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, Predicate, checked_size
 
-__all__ = ["ANY_KIND", "BRANCHES_MAX", "Box", "Edge", "box_of", "bounds_rule_out", "proved_to_cover"]
+__all__ = [
+    "ANY_KIND",
+    "BRANCHES_MAX",
+    "Box",
+    "Edge",
+    "RecentBoxes",
+    "box_of",
+    "bounds_rule_out",
+    "proved_to_cover",
+]
 
 BRANCHES_MAX: Final = 64
 """A filter with more alternatives than this is bracketed by nothing, and always has to be proved."""
+
+RECENT_MAX: Final = 128
 
 ANY_KIND: Final = 0
 _KIND_CODES: Final = {kind: number for number, kind in enumerate(Kind, start=ANY_KIND + 1)}
@@ -72,6 +84,30 @@ class Box:
     exact: bool
     constraints: Constraints | None
     sides: Mapping[AttributeUid, Side] | None
+
+
+class RecentBoxes:
+    """Works out bounds, and remembers the last few.
+
+    A box is five times as large as its filter and is rarely asked for twice,
+    so tables of many filters keep the filters alone.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        """Begin without boxes."""
+        self._known: OrderedDict[int, Box] = OrderedDict()
+
+    def of(self, filter_: Predicate) -> Box:
+        """Return a filter with its bounds."""
+        # A box holds its filter, so the identity is not given to another one while it is known here.
+        found = self._known.get(id(filter_))
+        if found is None:
+            found = self._known[id(filter_)] = box_of(filter_)
+            if len(self._known) > RECENT_MAX:
+                self._known.popitem(last=False)
+        return found
 
 
 _Branch = tuple[Constraint, ...]

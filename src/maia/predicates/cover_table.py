@@ -16,12 +16,12 @@ so a newcomer never displaces its equal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from maia.errors import BadInput, Unavailable
 from maia.predicates.box_index import BoxIndex
-from maia.predicates.boxes import Box, box_of, proved_to_cover
+from maia.predicates.boxes import Box, RecentBoxes, proved_to_cover
 from maia.predicates.syntax import Predicate
 
 __all__ = [
@@ -81,9 +81,11 @@ class _Entry:
 
     id: str
     number: int
-    box: Box
+    filter: Predicate
+    is_empty: bool
     keeper: int | None = None
-    keeps: set[int] = field(default_factory=set)
+    keeps: set[int] | None = None
+    """None for nobody: most filters keep none, and an empty set is larger than the rest of the entry."""
 
 
 class CoverTable:
@@ -100,6 +102,7 @@ class CoverTable:
         self._entries: dict[int, _Entry] = {}
         self._maximal = BoxIndex()
         self._covered = BoxIndex()
+        self._boxes = RecentBoxes()
         # Filters that are proved to admit nothing: every filter covers them, and they cover one another.
         self._empty: dict[int, None] = {}
 
@@ -115,13 +118,13 @@ class CoverTable:
             raise FilterIdTaken(f"there is a filter `{_shown(id)}` in the table already")
         if len(self._entries) >= self._filters_max:
             raise CoverTableFull(f"the table holds its {self._filters_max} filters")
-        entry = _Entry(id, self._inserted_so_far, box_of(filter))
+        entry = _Entry(id, self._inserted_so_far, filter, self._boxes.of(filter).is_empty)
         emptiest = self._maximal_empty()
         self._inserted_so_far += 1
         self._number_of[id] = entry.number
         self._entries[entry.number] = entry
         displaced = self._place(entry)
-        if emptiest is not None and not entry.box.is_empty:
+        if emptiest is not None and not entry.is_empty:
             displaced.append(emptiest)
         return Inserted(self.covered_by(id), self._ids(displaced))
 
@@ -137,7 +140,11 @@ class CoverTable:
 
     def filter_of(self, id: str) -> Predicate:
         """Return the filter with this id."""
-        return self._entry(id).box.filter
+        return self._entry(id).filter
+
+    def is_empty(self, id: str) -> bool:
+        """Say whether the filter with this id is proved to admit nothing."""
+        return self._entry(id).is_empty
 
     def is_maximal(self, id: str) -> bool:
         """Say whether no other filter covers this one."""
@@ -151,7 +158,7 @@ class CoverTable:
     def covered_by(self, id: str) -> str | None:
         """Return a maximal filter that covers this one; None if it is maximal itself."""
         entry = self._entry(id)
-        if entry.box.is_empty:
+        if entry.is_empty:
             stands_for_all = next(iter(self._maximal), next(iter(self._empty)))
             return None if stands_for_all == entry.number else self._entries[stands_for_all].id
         number, keeper = entry.number, entry.keeper
@@ -162,14 +169,20 @@ class CoverTable:
     def coverers_of(self, id: str) -> tuple[str, ...]:
         """Return all other filters that cover this one, maximal or not, in the order of their insertion."""
         entry = self._entry(id)
-        if entry.box.is_empty:
+        if entry.is_empty:
             return self._ids(self._entries.keys() - {entry.number})
-        found = {*self._covering(self._maximal, entry.box), *self._covering(self._covered, entry.box)}
+        box = self._boxes.of(entry.filter)
+        found = {*self._covering(self._maximal, box), *self._covering(self._covered, box)}
         return self._ids(found - {entry.number})
 
     def box_of(self, id: str) -> Box:
         """Return the filter with this id and its bounds, to ask another table about it."""
-        return self._entry(id).box
+        return self._boxes.of(self._entry(id).filter)
+
+    @property
+    def boxes(self) -> RecentBoxes:
+        """Return the bounds that were last worked out here, of filters that may have left since."""
+        return self._boxes
 
     def maximal_covering(self, box: Box) -> tuple[str, ...]:
         """Return the maximal filters here that cover a filter of another table, neither of them empty."""
@@ -183,26 +196,26 @@ class CoverTable:
         """Return all other filters that this one covers, in the order of their insertion."""
         entry = self._entry(id)
         found = set(self._empty)
-        if not entry.box.is_empty:
-            found.update(
-                self._covered_in(self._maximal, entry.box), self._covered_in(self._covered, entry.box)
-            )
+        if not entry.is_empty:
+            box = self._boxes.of(entry.filter)
+            found.update(self._covered_in(self._maximal, box), self._covered_in(self._covered, box))
         return self._ids(found - {entry.number})
 
     def _place(self, entry: _Entry) -> list[int]:
         """Find a keeper for an entry, or make it maximal; return the entries that it displaced."""
-        if entry.box.is_empty:
+        if entry.is_empty:
             self._empty[entry.number] = None
             return []
         keeper = self._keeper_for(entry)
+        box = self._boxes.of(entry.filter)
         if keeper is not None:
-            self._covered.add(entry.number, entry.box)
+            self._covered.add(entry.number, box)
             _keep(entry, by=keeper)
             return []
-        displaced = list(self._covered_in(self._maximal, entry.box))
+        displaced = list(self._covered_in(self._maximal, box))
         for number in displaced:
             self._demote(self._entries[number], under=entry)
-        self._maximal.add(entry.number, entry.box)
+        self._maximal.add(entry.number, box)
         return displaced
 
     def _keeper_for(self, entry: _Entry) -> _Entry | None:
@@ -211,26 +224,26 @@ class CoverTable:
         It is never a later equal of this one: while both were kept they had
         the same coverers, and orphans are placed in the order of insertion.
         """
-        number = next(self._covering(self._maximal, entry.box), None)
+        number = next(self._covering(self._maximal, self._boxes.of(entry.filter)), None)
         return None if number is None else self._entries[number]
 
     def _demote(self, entry: _Entry, *, under: _Entry) -> None:
         self._maximal.discard(entry.number)
-        self._covered.add(entry.number, entry.box)
+        self._covered.add(entry.number, self._boxes.of(entry.filter))
         _keep(entry, by=under)
 
     def _release(self, gone: _Entry) -> tuple[list[int], list[int]]:
         """Take an entry out of its index and find new keepers; return who became maximal, and who ceased."""
-        if gone.box.is_empty:
+        if gone.is_empty:
             del self._empty[gone.number]
             return [], []
-        kept = [self._entries[number] for number in sorted(gone.keeps)]
+        kept = [self._entries[number] for number in sorted(gone.keeps or ())]
         if gone.keeper is None:
             self._maximal.discard(gone.number)
             return self._place_again(kept)
         self._covered.discard(gone.number)
         keeper = self._entries[gone.keeper]
-        keeper.keeps.discard(gone.number)
+        _let_go(gone, by=keeper)
         for entry in kept:  # covered by `gone`, which its keeper covers
             _keep(entry, by=keeper)
         return [], []
@@ -246,12 +259,12 @@ class CoverTable:
 
     def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_cover(box):
-            if proved or proved_to_cover(wide=self._entries[number].box, narrow=box):
+            if proved or proved_to_cover(wide=self._boxes.of(self._entries[number].filter), narrow=box):
                 yield number
 
     def _covered_in(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_be_covered_by(box):
-            if proved or proved_to_cover(wide=box, narrow=self._entries[number].box):
+            if proved or proved_to_cover(wide=box, narrow=self._boxes.of(self._entries[number].filter)):
                 yield number
 
     def _maximal_empty(self) -> int | None:
@@ -273,7 +286,15 @@ class CoverTable:
 
 def _keep(entry: _Entry, *, by: _Entry) -> None:
     entry.keeper = by.number
+    if by.keeps is None:
+        by.keeps = set()
     by.keeps.add(entry.number)
+
+
+def _let_go(entry: _Entry, *, by: _Entry) -> None:
+    if by.keeps is not None:
+        by.keeps.discard(entry.number)
+        by.keeps = by.keeps or None
 
 
 def _shown(id: str) -> str:

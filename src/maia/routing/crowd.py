@@ -62,7 +62,7 @@ class Crowd:
         """Take a whole hop out, without asking anything; return the groups that this may have changed."""
         touched = self._under.pop(hop, set())
         for group in touched:
-            del group.covered_from[hop]
+            group.count_coverers(hop, 0)
         gone = set(self._hops[hop].shown())
         for group in gone:
             self._take_out(group)
@@ -89,16 +89,15 @@ class Crowd:
         group.is_shown = False
         for hop in group.covered_from:
             self._under[hop].discard(group)
-        group.covered_from.clear()
+            group.count_coverers(hop, 0)
         self._on_change(group)
 
     def _count(self, narrow: Group, hop: Hop, step: int) -> None:
         count = narrow.covered_from.get(hop, 0) + step
+        narrow.count_coverers(hop, count)
         if count:
-            narrow.covered_from[hop] = count
             self._under.setdefault(hop, set()).add(narrow)
         else:
-            del narrow.covered_from[hop]
             self._under[hop].discard(narrow)
 
     def _outranking(self, group: Group) -> Iterator[Group]:

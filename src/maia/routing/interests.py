@@ -9,16 +9,20 @@ is new to the hop, or leaves it for good, costs a question to the cover table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from maia.predicates import Predicate
-from maia.predicates.boxes import Box
+from maia.predicates.boxes import Box, RecentBoxes
 from maia.predicates.cover_table import CoverTable
 from maia.routing.comparing import compared_by
 from maia.routing.hops import Entry, Hop
 
 __all__ = ["Group", "Held", "HopInterests"]
+
+_NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -41,21 +45,50 @@ class Group:
     hop: Hop
     key: str
     born: int
-    box: Box
-    members: dict[bytes, Held] = field(default_factory=dict)
+    predicate: Predicate
+    """The filter that all members share, as it is compared with others."""
+    boxes: RecentBoxes = field(repr=False)
+    first: Held | None = None
+    """The entry that was here first; None once all have left."""
+    others: dict[bytes, Held] | None = None
+    """The other entries by their ids, in the order in which they came; most groups have none."""
     is_shown: bool = False
-    covered_from: dict[Hop, int] = field(default_factory=dict)
+    covered_from: Mapping[Hop, int] = field(default_factory=lambda: _NOBODY)
     """How many shown groups of each other hop cover this one; kept by `crowd.py`."""
+
+    @property
+    def box(self) -> Box:
+        """Return the filter with its bounds."""
+        return self.boxes.of(self.predicate)
 
     @property
     def front(self) -> Held:
         """Return the entry that speaks for the group: the one that was here first."""
-        return next(iter(self.members.values()))
+        assert self.first is not None  # noqa: S101 - a group that is shown has members
+        return self.first
 
-    @property
-    def predicate(self) -> Predicate:
-        """Return the filter that all members share, as it is compared with others."""
-        return self.box.filter
+    def count_coverers(self, hop: Hop, count: int) -> None:
+        """Take note of how many shown groups of another hop cover this one."""
+        rest = {one: known for one, known in self.covered_from.items() if one != hop}
+        self.covered_from = {**rest, hop: count} if count else rest or _NOBODY
+
+    def join(self, held: Held) -> None:
+        """Add an entry behind those that are here."""
+        if self.first is None:
+            self.first = held
+        elif self.others is None:
+            self.others = {held.entry.id: held}
+        else:
+            self.others[held.entry.id] = held
+
+    def leave(self, held: Held) -> None:
+        """Take an entry out; the next one speaks for the group then."""
+        others = self.others or {}
+        if held is not self.first:
+            del others[held.entry.id]
+        else:
+            self.first = others.pop(next(iter(others))) if others else None
+        self.others = others or None
 
 
 class HopInterests:
@@ -104,11 +137,12 @@ class HopInterests:
         self._held[held.entry.id] = held
         group = self._by_digest.get(held.filter_digest)
         if group is not None:
-            group.members[held.entry.id] = held
+            group.join(held)
             return set()
         key = f"{born:x}"
-        inserted = self._table.insert(key, compared_by(held.entry))
-        group = Group(self._hop, key, born, self._table.box_of(key), {held.entry.id: held})
+        compared = compared_by(held.entry)
+        inserted = self._table.insert(key, compared)
+        group = Group(self._hop, key, born, compared, self._table.boxes, held)
         self._by_digest[held.filter_digest] = self._by_key[key] = group
         return {group, *self._groups(inserted.now_covers)}
 
@@ -116,8 +150,8 @@ class HopInterests:
         """Remove an entry that is here; return the groups that this may have changed."""
         held = self._held.pop(entry_id)
         group = self._by_digest[held.filter_digest]
-        del group.members[entry_id]
-        if group.members:
+        group.leave(held)
+        if group.first is not None:
             return {group}
         del self._by_digest[held.filter_digest], self._by_key[group.key]
         removed = self._table.remove(group.key)
@@ -125,7 +159,9 @@ class HopInterests:
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Say whether a group is here, admits anything, and is not covered by another of this hop."""
-        return bool(group.members) and not group.box.is_empty and self._table.is_maximal(group.key)
+        if group.first is None or self._table.is_empty(group.key):
+            return False
+        return self._table.is_maximal(group.key)
 
     def _groups(self, keys: Iterable[str]) -> Iterator[Group]:
         return (self._by_key[key] for key in keys)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import Predicate
-from maia.predicates.boxes import box_of, proved_to_cover
+from maia.predicates.boxes import RecentBoxes, proved_to_cover
 from maia.routing.crowd import breaks_tie
 from maia.routing.interests import Group
 from support.predicates import conjunctions, events, predicates
@@ -177,7 +177,7 @@ def test_each_side_of_a_partition_routes_for_itself_and_both_come_together(
 @given(st.lists(predicates(KINDS, max_leaves=4), min_size=2, max_size=5), st.permutations(range(5)))
 def test_outranking_never_goes_round_in_a_circle(filters: list[Predicate], ages: list[int]) -> None:
     """A circle of filters, each hidden by the next, would hide them all."""
-    groups = [Group(hop, str(hop), ages[hop], box_of(one)) for hop, one in enumerate(filters)]
+    groups = [Group(hop, str(hop), ages[hop], one, RecentBoxes()) for hop, one in enumerate(filters)]
     above = {
         low.hop: {high.hop for high in groups if high is not low and outranks(wide=high, narrow=low)}
         for low in groups
