@@ -295,6 +295,18 @@ class KeyNet:
         self._perform_member(member, effects)
         self.settle()
 
+    def say_to(self, member: Member, data: bytes) -> None:
+        """Say something to a member on its link, as whoever sits on the link could."""
+        for wire in [one for one in self._wires.values() if one.member is member]:
+            self._arrive(wire, data, to_server=False)
+        self.settle()
+
+    def say_to_server(self, member: Member, data: bytes) -> None:
+        """Say something to the server on a member's link."""
+        for wire in [one for one in self._wires.values() if one.member is member]:
+            self._arrive(wire, data, to_server=True)
+        self.settle()
+
     def _node(
         self,
         name: str,
