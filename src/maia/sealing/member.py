@@ -457,10 +457,10 @@ class KeyMember:
     ) -> list[Effect]:
         groups = [GroupId(known.type_id, None if uid is None else AttributeUid(uid)) for uid in uids]
         known.keys.shut_out(groups)
+        self._notices.append(KeysChanged(known.type_id))
         if not known.keys.groups:
             known.due = self._next_chance(known, now)
             self._notices.append(KeysRefused(known.type_id, code, sentence))
-        self._notices.append(KeysChanged(known.type_id))
         return [Note("keys-ended", {"type": known.type_id.hex(), "groups": len(groups), "code": code})]
 
     def _failed(self, number: int, message: Failed, now: Instant) -> list[Effect]:
@@ -654,9 +654,11 @@ class KeyMember:
         if not lost:
             return []
         known.keys.shut_out(lost)
-        if not known.keys.groups and known.asked is None:
-            known.due = self._next_chance(known, now)
         self._notices.append(KeysChanged(known.type_id))
+        if not known.keys.groups:
+            known.due = known.due if known.asked is not None else self._next_chance(known, now)
+            ended = "the right to the keys of this type has ended"
+            self._notices.append(KeysRefused(known.type_id, "REFUSED-RIGHT-ENDED", ended))
         return [Note("keys-expired", {"type": known.type_id.hex(), "groups": len(lost)})]
 
     def _next_chance(self, known: _Type, now: Instant) -> Instant:
