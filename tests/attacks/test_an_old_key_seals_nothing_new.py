@@ -19,7 +19,7 @@ from maia.sealing.key_ring import KeyRing
 from maia.sealing.secrets import Secret
 from maia.sealing.type_keys import TypeKeys
 from maia.wire.codec import decode
-from maia.wire.messages import GroupKeys, Rekey
+from maia.wire.messages import GroupKeys, GroupsEnded, Rekey
 from support.key_groups import (
     MANAGER,
     NOON,
@@ -206,6 +206,18 @@ def test_keys_that_were_sealed_to_one_session_open_in_no_other():
         assert "PROTOCOL-KEY-DELIVERY" in {note.fields.get("code") for note in victim.notes[known:]}
         net.run(5)
         assert net.holds(victim, PLATE)
+
+
+def test_a_member_that_was_put_out_and_never_heard_of_it_finds_out():
+    """A54: the message that shuts it out is lost; it compares epochs, asks, and destroys what it holds."""
+    net = KeyNet()
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    reader = net.member("reader", grant(key_of("reader")))
+    net.weather = lambda message, _name, _up: 0 if isinstance(message, GroupsEnded) else 1
+    net.serve(net.server.evict(reader.principal, net.now))
+    assert net.holds(reader, epoch=1)
+    net.run(60)
+    assert not net.holds(reader, epoch=1)
 
 
 # ------------------------------------------------------------ A82: restarts

@@ -36,6 +36,7 @@ from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.delivery import SessionKey
 from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoch_to_bytes
+from maia.sealing.group_manager import NoGroupOpen
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import parcel_info, unpack
 from maia.sealing.key_ring import KeyRing
@@ -471,6 +472,10 @@ class KeyMember:
         self._managers[known.sealing.manager].failures = 0
         known.failures += 1
         known.due = min(self._again(known.failures, now), self._next_chance(known, now))
+        if message.code == NoGroupOpen.code and known.keys.groups:
+            # It was put out, and the message that said so was lost.
+            known.keys.shut_out(known.keys.groups)
+            self._notices.append(KeysChanged(known.type_id))
         self._notices.append(KeysRefused(known.type_id, message.code, message.message))
         fields = {"type": known.type_id.hex(), "code": message.code, "message": message.message}
         return [Note("keys-refused", fields), Count("maia_keys_refused_total", labels={"code": message.code})]
