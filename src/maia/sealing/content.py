@@ -58,14 +58,14 @@ class BadContent(BrokenCredential):
     code = "SEALING-CONTENT"
 
 
-class OpenColumn(msgspec.Struct, frozen=True):
+class OpenColumn(msgspec.Struct, frozen=True, gc=False):
     """A column in the clear; `lengths` are those of its blocks here, if its frame was signed with several."""
 
     column: Column
     lengths: tuple[int, ...] = ()
 
 
-class OpenPart(msgspec.Struct, frozen=True):
+class OpenPart(msgspec.Struct, frozen=True, gc=False):
     """What is sealed as one, in the clear: one column, or with an empty uid all of them."""
 
     uid: str
@@ -89,6 +89,16 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, rows: int) ->
     return OpenColumn(column, row_lengths(column.data, kind, values, rows))
 
 
+def _padding(length: int) -> bytes:
+    whole = length + _LENGTH_BYTES
+    step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
+    return bytes(-whole % step)
+
+
+_SMALL: Final = _FIRST_LARGE
+_PADDING: Final = [_padding(length) for length in range(_SMALL)]
+
+
 @lru_cache(maxsize=8192)
 def is_uid(text: str) -> bool:
     """Say whether a text can be the uid of an attribute."""
@@ -108,7 +118,8 @@ def plaintext_of(part: OpenPart) -> bytes:
         # What most small frames consist of, without the detours.
         kind, data = _KIND_BYTES[one.column.kind], one.column.data
         length = len(data) + 1
-        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, data, _padding(length)))
+        padding = _PADDING[length] if length < _SMALL else _padding(length)
+        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, data, padding))
     content = _pieces_of(part)
     length = sum([len(piece) for piece in content])
     return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, _padding(length)))
@@ -118,7 +129,7 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
     """Read what was sealed as one; `blocks` are those here, 0 if the frame was signed as one block."""
     length = int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
     end = _LENGTH_BYTES + length
-    if end > len(plaintext) or plaintext[end:] != _padding(length):
+    if end > len(plaintext) or plaintext[end:] != (_PADDING[length] if length < _SMALL else _padding(length)):
         raise BadContent("what was sealed is not padded in its one form")
     if uid:
         return OpenPart(uid, [_read_column(uid, plaintext, _LENGTH_BYTES, end, blocks=blocks, rows=rows)])
@@ -163,21 +174,16 @@ def _column_pieces(one: OpenColumn) -> tuple[bytes, ...]:
 def _read_column(uid: str, content: bytes, at: int, end: int, *, blocks: int, rows: int) -> OpenColumn:
     """Read a column between two places; none of its values is looked at yet."""
     start = at + 1 + _LENGTH_BYTES * blocks
-    if end < start or content[at] not in _KINDS or not content.startswith(array_header(rows), start):
+    header = array_header(rows)
+    if end < start or (kind := content[at]) not in _KINDS or not content.startswith(header, start):
         raise BadContent("what was sealed is no column of its frame")
     data = content[start:end]
     if not blocks:
-        return OpenColumn(Column(uid, content[at], data))
+        return OpenColumn(Column(uid, kind, data))
     lengths = unpack_lengths(content, at + 1, blocks)
-    if sum(lengths) + len(array_header(rows)) != len(data):
+    if sum(lengths) + len(header) != len(data):
         raise BadContent("the blocks of a sealed column are not all of it")
-    return OpenColumn(Column(uid, content[at], data), lengths)
-
-
-def _padding(length: int) -> bytes:
-    whole = length + _LENGTH_BYTES
-    step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
-    return bytes(-whole % step)
+    return OpenColumn(Column(uid, kind, data), lengths)
 
 
 # ------------------------------------------------------------ what is said about each block
