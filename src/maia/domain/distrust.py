@@ -16,7 +16,7 @@ from typing import Final
 
 from maia.credentials import Principal, principal_from_bytes
 from maia.events import Instant
-from maia.sealing.group_manager import Distrusted
+from maia.sealing.group_outcomes import Distrusted
 
 __all__ = ["kept_eviction", "kept_readmission", "kept_revocations", "read_distrusted"]
 

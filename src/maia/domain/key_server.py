@@ -33,14 +33,15 @@ from maia.domain.refusals import (
     NotManagedHere,
 )
 from maia.domain.settings import DomainSettings
+from maia.domain.telling import Teller
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.sealing.at_rest import AtRest
-from maia.sealing.delivery import EncryptionKey, check_encryption_key, seal_to
-from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.group_manager import Delivery, Distrusted, GroupManager, NewEpoch, Outcome, ShutOut
+from maia.sealing.delivery import EncryptionKey, check_encryption_key
+from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
+from maia.sealing.group_manager import GroupManager
+from maia.sealing.group_outcomes import Distrusted, Outcome
 from maia.sealing.groups import GroupId
-from maia.sealing.handover import pack, parcel_info
 from maia.sealing.manager_store import ManagerStore
 from maia.sealing.membership import Claim, Grounds
 from maia.sealing.secrets import Secret
@@ -64,18 +65,13 @@ from maia.wire.effects import (
 from maia.wire.messages import (
     Bye,
     Failed,
-    GroupKeys,
-    GroupsEnded,
     Hello,
     JoinGroups,
     KeysHeld,
-    KeyTermsRecord,
     LeaveGroups,
     Message,
     Ping,
     Pong,
-    Rekey,
-    RekeyPart,
     WhoWrites,
     Writer,
 )
@@ -111,6 +107,7 @@ class KeyServer:
             instance=random(16),
             credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
         )
+        self._teller = Teller(key.principal, self._links, random)
         self._distrusted = Distrusted()
         self._counters: Counter[str] = Counter()
         self._changes: dict[str, bytes | None] = {}
@@ -341,74 +338,12 @@ class KeyServer:
             return []
         return self._told(manager, manager.leave(link.peer, now))
 
-    # -------------------------------------------------------- what members are told
-
     def _told(
         self, manager: GroupManager, outcomes: list[Outcome], *, asked: tuple[Link, int] | None = None
     ) -> list[Effect]:
+        """Tell everybody what has come of a change, once that is safe."""
         self._changes |= manager.store.take_changes()
-        delivered = {one.member for one in outcomes if isinstance(one, Delivery)}
-        effects: list[Effect] = []
-        for outcome in outcomes:
-            match outcome:
-                case NewEpoch():
-                    effects += self._tell_epoch(manager, outcome, skip=delivered)
-                case Delivery():
-                    effects += self._deliver(manager, outcome, asked)
-                case ShutOut():
-                    effects += self._tell_shut_out(manager, outcome)
-                case _:
-                    assert_never(outcome)
-        return effects
-
-    def _tell_epoch(self, manager: GroupManager, new: NewEpoch, *, skip: set[Principal]) -> list[Effect]:
-        parts = [RekeyPart(group.uid, change) for group, change in new.parts]
-        data = encode(Rekey(manager.type_id, epoch_to_bytes(new.epoch), parts))
-        links = [link for link in self._links.joined(manager.type_id) if link.peer not in skip]
-        number = new.epoch.statement.number
-        fields = {"type": manager.type_id.hex(), "epoch": number, "groups": len(parts), "told": len(links)}
-        why = {reason.value: count for reason, count in new.why.items()}
-        return [
-            Note("epoch", {**fields, **why}),
-            Count("maia_key_epochs_total"),
-            *(Count("maia_key_refreshes_total", count, {"why": word}) for word, count in why.items()),
-            *(Send(link.id, data) for link in links),
-        ]
-
-    def _deliver(
-        self, manager: GroupManager, delivery: Delivery, asked: tuple[Link, int] | None
-    ) -> list[Effect]:
-        info = parcel_info(manager.type_id, manager=self._key.principal, member=delivery.member)
-        packed, terms = pack(delivery.parcel), manager.terms
-        told = KeyTermsRecord(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
-        epochs = [epoch_to_bytes(one) for one in delivery.epochs]
-        until = None if delivery.until is None else int(delivery.until)
-        effects: list[Effect] = []
-        for link in self._links.of(delivery.member):
-            key = link.joined.get(manager.type_id)
-            if key is None:
-                continue
-            number = asked[1] if asked is not None and asked[0] is link else 0
-            sealed = seal_to(key, packed, info, self._random)
-            message = GroupKeys(number, manager.type_id, told, epochs, sealed, until)
-            effects.append(Send(link.id, encode(message)))
-        return effects
-
-    def _tell_shut_out(self, manager: GroupManager, shut: ShutOut) -> list[Effect]:
-        code = "REFUSED-EVICTED" if shut.is_evicted else "REFUSED-RIGHT-ENDED"
-        sentence = "you were put out of these groups" if shut.is_evicted else "your right to these has ended"
-        uids = [group.uid for group in sorted(shut.groups, key=lambda one: one.order)]
-        data = encode(GroupsEnded(manager.type_id, list(uids), code, sentence))
-        effects: list[Effect] = [
-            Note("shut-out", {"peer": str(shut.member), "groups": len(uids), "code": code}),
-            Count("maia_key_shut_out_total", labels={"code": code}),
-        ]
-        for link in self._links.of(shut.member):
-            if manager.type_id in link.joined:
-                effects.append(Send(link.id, data))
-                if shut.is_out:
-                    del link.joined[manager.type_id]
-        return effects
+        return self._teller.tell(manager, outcomes, asked)
 
     # -------------------------------------------------------- ends, and time
 

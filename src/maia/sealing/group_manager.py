@@ -15,17 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, SigningKey
-from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, Instant
-from maia.sealing.epochs import EpochChain, EpochStatement, SignedEpoch, commitment, sign_epoch
+from maia.sealing.epoch_ledger import EpochLedger
+from maia.sealing.epochs import SignedEpoch, commitment
+from maia.sealing.group_outcomes import (
+    Delivery,
+    Distrusted,
+    MembersFull,
+    NewEpoch,
+    NoGroupOpen,
+    Outcome,
+    ShutOut,
+)
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import Handed, HeldPath, Parcel
 from maia.sealing.key_group import Issued, KeyGroup
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.looks import Looks
 from maia.sealing.manager_store import KeptGroups, ManagerStore
 from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, RightHistory
 from maia.sealing.refresh import (
@@ -35,76 +44,11 @@ from maia.sealing.refresh import (
 )
 from maia.types import VerifiedType
 
-__all__ = [
-    "Delivery",
-    "Distrusted",
-    "GroupManager",
-    "GroupsForked",
-    "MembersFull",
-    "NewEpoch",
-    "NoGroupOpen",
-    "Outcome",
-    "ShutOut",
-]
+__all__ = ["GroupManager"]
 
 MEMBERS_MAX: Final = 1 << 16
-EPOCHS_KEPT: Final = 256
-"""Signed epochs that members may ask for; those of secrets in use are kept beside them."""
 _POOL_MAX: Final = 256
 _SECOND: Final = 1_000_000
-
-
-class NoGroupOpen(Refusal):
-    """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
-
-    code = "REFUSED-NO-KEY-GROUP"
-
-
-class MembersFull(Unavailable):
-    """The key groups of the type have as many members as they may."""
-
-    code = "UNAVAILABLE-GROUP-MEMBERS"
-
-
-class GroupsForked(Unavailable):
-    """A member holds an epoch that was signed with this manager's key, and not by this manager."""
-
-    code = "UNAVAILABLE-GROUPS-FORKED"
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Everything that one member may hold, for its eyes alone, and the signed epochs it needs."""
-
-    member: Principal
-    parcel: Parcel
-    epochs: tuple[SignedEpoch, ...]
-    until: Instant | None
-    """The last moment of the right to it, as far as is known; None for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewEpoch:
-    """A new epoch, for every member that is here; a delivery to somebody takes its place."""
-
-    epoch: SignedEpoch
-    parts: tuple[tuple[GroupId, bytes], ...]
-    why: Mapping[Refresh, int]
-    """How many groups were refreshed for which reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShutOut:
-    """A member has no right to these groups any more."""
-
-    member: Principal
-    groups: frozenset[GroupId]
-    is_evicted: bool
-    is_out: bool
-    """Whether no group is left to it."""
-
-
-Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
 
 
 @dataclass(slots=True)
@@ -114,25 +58,6 @@ class _Member:
     may_write: bool = False
     until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     is_here: bool = False
-
-
-@dataclass(slots=True)
-class Distrusted:
-    """Whom and what the domain believes no more, whatever certificates say."""
-
-    evicted: set[Principal] = field(default_factory=set)
-    readmitted: dict[Principal, Instant] = field(default_factory=dict)
-    """Who was let in again, and since when: its right counts from that moment on."""
-    revoked: set[bytes] = field(default_factory=set)
-    """The ids of certificates."""
-
-    def readmit(self, principal: Principal, now: Instant) -> bool:
-        """Trust somebody again; say whether it was distrusted."""
-        was_evicted = principal in self.evicted
-        if was_evicted:
-            self.evicted.discard(principal)
-            self.readmitted[principal] = now
-        return was_evicted
 
 
 class GroupManager:
@@ -154,12 +79,11 @@ class GroupManager:
         self.type_id, self.grounds, self.terms = type_id, grounds, terms
         self.keeps_history = keeps_history
         self.store = store
-        self._key, self._random = key, random
-        self._chain = EpochChain(type_id, key.principal)
-        self._epochs: dict[int, SignedEpoch] = {}
+        self._random = random
+        self._ledger = EpochLedger(type_id, key, store)
         self._groups: dict[GroupId, KeyGroup] = {}
         self._members: dict[Principal, _Member] = {}
-        self._looks = _Looks()
+        self._looks = Looks()
         self._distrusted = Distrusted() if distrusted is None else distrusted
 
     # -------------------------------------------------------- asking
@@ -167,12 +91,12 @@ class GroupManager:
     @property
     def head(self) -> SignedEpoch | None:
         """Return the newest epoch."""
-        return self._chain.head
+        return self._ledger.head
 
     @property
     def number(self) -> int:
         """Return the number of the newest epoch; 0 before the first."""
-        return self._chain.number
+        return self._ledger.number
 
     def members(self, group: GroupId) -> frozenset[Principal]:
         """Return who holds the newest secret of a group, whether it is here or has left."""
@@ -221,7 +145,8 @@ class GroupManager:
 
     def join(self, claim: Claim, head: SignedEpoch | None, now: Instant) -> list[Outcome]:
         """Let somebody in, or tell it again what it may hold; raise if nothing is open to it."""
-        self._check_head(head)
+        if head is not None:
+            self._ledger.check(head)
         if claim.principal in self._distrusted.evicted:
             raise NoGroupOpen("you were put out of the key groups of this type")
         claim = self._merged(claim, now)
@@ -389,9 +314,7 @@ class GroupManager:
         """Begin an epoch in which these groups have new secrets, and say what everybody needs to follow."""
         if not due:
             return []
-        number = self.number + 1
-        last = self.head
-        since = now if last is None else Instant(max(now, last.statement.since + 1))
+        number, since = self.number + 1, self._ledger.next_since(now)
         welcomed: set[Principal] = set()
         parts: list[tuple[GroupId, bytes]] = []
         for group_id in sorted(due, key=lambda one: one.order):
@@ -416,18 +339,11 @@ class GroupManager:
 
     def _announce(self, number: int, since: Instant, due: Mapping[GroupId, Refresh]) -> SignedEpoch:
         issued = {group: self._issued(group) for group in due}
-        refreshed = {group: commitment(one.secret, group, number) for group, one in issued.items()}
-        last = self.head
-        statement = EpochStatement(
-            self.type_id, number, since, refreshed, None if last is None else last.digest
-        )
-        signed = sign_epoch(statement, self._key)
-        self._chain.follow(signed)
-        self._epochs[number] = signed
-        self.store.keep_epoch(signed)
+        made = {group: commitment(one.secret, group, number) for group, one in issued.items()}
+        signed = self._ledger.announce(since, made)
         for group, one in issued.items():
             self.store.keep_secret(group, one)
-        self._prune_epochs()
+        self._ledger.prune({one.epoch for group in self._groups.values() for one in group.issued})
         return signed
 
     def _issued(self, group: GroupId) -> Issued:
@@ -435,26 +351,9 @@ class GroupManager:
         assert current is not None  # noqa: S101 - it was refreshed just now
         return current
 
-    def _prune_epochs(self) -> None:
-        needed = {one.epoch for group in self._groups.values() for one in group.issued}
-        for number in [one for one in self._epochs if one <= self.number - EPOCHS_KEPT]:
-            if number not in needed:
-                del self._epochs[number]
-                self.store.keep_epoch_gone(number)
-
-    def _check_head(self, head: SignedEpoch | None) -> None:
-        """Refuse to go on beside another manager with the same key."""
-        if head is None:
-            return
-        known = self._epochs.get(head.statement.number)
-        if known is not None and known.digest != head.digest:
-            raise GroupsForked("a member holds an epoch that another manager signed with this key")
-
     def _adopt(self, head: SignedEpoch, due: dict[GroupId, Refresh]) -> None:
-        """Go on from an epoch that this manager signed and has forgotten, as after an old backup."""
-        self._chain.start_at(head)
-        self._epochs[head.statement.number] = head
-        self.store.keep_epoch(head)
+        """Go on from an epoch that this manager has forgotten; no secret of before is good any more."""
+        self._ledger.adopt(head)
         for group in self._groups.values():
             due.setdefault(group.id, Refresh.ADOPTED)
 
@@ -469,7 +368,9 @@ class GroupManager:
         ]
         parcel = Parcel(member.groups, tuple(secrets), tuple(paths))
         until = None if member.until >= INSTANT_MAX else member.until
-        return Delivery(member.claim.principal, parcel, self._epochs_for(secrets, head), until)
+        return Delivery(
+            member.claim.principal, parcel, self._ledger.needed([one.epoch for one in secrets], head), until
+        )
 
     def _open_to(self, member: _Member) -> list[KeyGroup]:
         return [self._groups[one] for one in sorted(member.groups, key=lambda one: one.order)]
@@ -483,15 +384,6 @@ class GroupManager:
             if one is group.current
             or (history is not None and self._held_since(history, principal, group.id, one.since))
         ]
-
-    def _epochs_for(self, secrets: Iterable[Handed], head: SignedEpoch | None) -> tuple[SignedEpoch, ...]:
-        """Return the epochs in which these secrets are used, and those that follow on what a member holds."""
-        first = min((one.epoch for one in secrets), default=self.number)
-        if head is not None:
-            first = min(first, head.statement.number + 1)
-        wanted = {number for number in self._epochs if number >= max(first, self.number - EPOCHS_KEPT)}
-        wanted |= {one.epoch for one in secrets if one.epoch in self._epochs}
-        return tuple(self._epochs[number] for number in sorted(wanted))
 
     # -------------------------------------------------------- keeping
 
@@ -508,10 +400,7 @@ class GroupManager:
 
     def restore(self, kept: KeptGroups, versions: Mapping[bytes, VerifiedType], now: Instant) -> None:
         """Go on from what was kept: the same epochs and secrets, the same holders, nobody here yet."""
-        for signed in kept.epochs:
-            self._epochs[signed.statement.number] = signed
-        if kept.epochs:
-            self._chain.start_at(kept.epochs[-1])
+        self._ledger.restore(kept.epochs)
         newest = {group: one.statement.number for one in kept.epochs for group in one.statement.refreshed}
         for group_id, issued in kept.secrets.items():
             group = self._groups[group_id] = KeyGroup(group_id, self._random)
@@ -529,28 +418,6 @@ class GroupManager:
                     self._groups[group_id].was_used = True
             # Its right may have ended meanwhile: `tick` puts it out.
             self._looks.ask(now, record.principal)
-
-
-class _Looks:
-    """Whose right has to be looked at when. A moment that was asked for twice is looked at twice."""
-
-    __slots__ = ("_heap",)
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, bytes]] = []
-
-    @property
-    def next_at(self) -> Instant | None:
-        return Instant(self._heap[0][0]) if self._heap else None
-
-    def ask(self, at: Instant, principal: Principal) -> None:
-        heappush(self._heap, (at, principal.key))
-
-    def due(self, now: Instant) -> list[Principal]:
-        found: dict[bytes, None] = {}
-        while self._heap and self._heap[0][0] <= now:
-            found[heappop(self._heap)[1]] = None
-        return [Principal(key) for key in found]
 
 
 def _has_ended(signed: SignedCertificate, moment: int) -> bool:

@@ -36,7 +36,7 @@ from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.delivery import SessionKey
 from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoch_to_bytes
-from maia.sealing.group_manager import NoGroupOpen
+from maia.sealing.group_outcomes import NoGroupOpen
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import parcel_info, unpack
 from maia.sealing.key_ring import KeyRing
