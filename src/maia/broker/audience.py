@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -46,6 +47,7 @@ __all__ = ["Audience", "ViewClass", "class_key", "routed_filter"]
 READ_ONE_BY_ONE: Final = 8
 """Up to this many classes, reading each one's filter costs less than asking the index."""
 
+_SETS_REMEMBERED: Final = 1024
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TO_NOBODY: Final = b"\x98\x16\x90"
 """How a `Deliver` without references begins: an array of eight, its number, an empty array."""
@@ -61,7 +63,7 @@ class Seen:
 
 @dataclass(slots=True)
 class ViewClass:
-    """Everybody who sees the same of one type version; `members` maps links to references."""
+    """Everybody who sees the same of one type version."""
 
     key: bytes
     view: View = field(repr=False)
@@ -71,7 +73,10 @@ class ViewClass:
     is_quickly_read: bool
     shown: frozenset[AttributeUid] | None = field(repr=False)
     """The visible columns, if matching alone decides which rows are seen."""
-    members: dict[LinkId, list[int]] = field(default_factory=dict)
+    member: tuple[LinkId, int] | None = None
+    """Link and reference of the one subscriber; most classes have no other."""
+    others: dict[LinkId, list[int]] | None = field(default=None, repr=False)
+    """The references of each link, once there are several; in place of `member` then."""
     see: See | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
 
@@ -87,6 +92,30 @@ class ViewClass:
         """Return the attributes that decide what this class sees."""
         restrictions = (attributes_of(window.admits) for window in self.view.windows)
         return attributes_of(self.view.interest).union(attributes_of(self.routed), *restrictions)
+
+    @property
+    def members(self) -> Mapping[LinkId, list[int]]:
+        """Return the references of each link; not to be changed by the caller."""
+        if self.others is not None:
+            return self.others
+        return {} if self.member is None else {self.member[0]: [self.member[1]]}
+
+    def join(self, member: tuple[LinkId, int]) -> None:
+        """Add a reference behind those that are here."""
+        if self.others is None:
+            self.others, self.member = dict(self.members), None
+        link, ref = member
+        self.others.setdefault(link, []).append(ref)
+
+    def leave(self, member: tuple[LinkId, int]) -> None:
+        """Take a reference out."""
+        link, ref = member
+        if self.others is None:
+            self.member = None
+            return
+        self.others[link].remove(ref)
+        if not self.others[link]:
+            del self.others[link]
 
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
@@ -120,25 +149,21 @@ class Audience:
 
     def join(self, key: bytes, view: View, event_type: VerifiedType, member: tuple[LinkId, int]) -> bool:
         """Add a reference to its class; say whether the class is new."""
-        link, ref = member
         known = self.classes.get(key)
         if known is None:
             routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
             is_quick = is_quickly_read(routed)
             known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quick, shown)
             self.matches.add(key, known.routed)
-            known.members[link] = [ref]
+            known.member = member
             return True
-        known.members.setdefault(link, []).append(ref)
+        known.join(member)
         return False
 
     def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Take a reference out of its class; say whether the class is gone."""
-        link, ref = member
         known = self.classes[key]
-        known.members[link].remove(ref)
-        if not known.members[link]:
-            del known.members[link]
+        known.leave(member)
         if known.members:
             return False
         del self.classes[key]
@@ -212,7 +237,13 @@ def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[
     own = frozenset(event_type.kinds)
     shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
     in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= shown
-    return shown if in_sight else None
+    return _interned(shown) if in_sight else None
+
+
+@lru_cache(maxsize=_SETS_REMEMBERED)
+def _interned(uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+    """Return the same object for equal sets: the classes of a type nearly all show the same columns."""
+    return uids
 
 
 def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:

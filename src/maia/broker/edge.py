@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from maia.broker.sessions import Right
 from maia.broker.settings import BrokerSettings
@@ -26,7 +27,7 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import NO_FACTS, Evidence, Permit, Request, decide, gather_evidence
+from maia.policy import NO_FACTS, Evidence, Permit, Request, View, decide, gather_evidence
 from maia.wire.effects import Count, Effect, Note
 
 __all__ = ["Edge", "refusal_effects"]
@@ -34,12 +35,55 @@ __all__ = ["Edge", "refusal_effects"]
 _POOLS_MAX: Final = 8192
 
 
-class _Found(NamedTuple):
-    """Evidence, the pool that it was found in, and the period in which no certificate begins or ends."""
+@dataclass(slots=True)
+class _Found:
+    """Evidence, the pool that it was found in, and the period in which no certificate begins or ends.
+
+    Rights that were decided from it differ in little more than their filters.
+    A client may have thousands of them, so they share what is the same.
+    """
 
     pool: tuple[SignedCertificate, ...]
     evidence: Evidence
     steady: Validity
+    used: tuple[SignedCertificate, ...]
+    view: View | None = None
+    stable: Validity | None = None
+
+    def right(self, request: Request, decision: Permit, epoch: int) -> Right:
+        """Return what was decided as a right, made of parts of the ones before."""
+        view = self.view = _sharing(decision.view, self.view)
+        stable = self.stable = self.stable if self.stable == decision.stable else decision.stable
+        return Right(
+            request.principal,
+            request.action,
+            request.resource,
+            request.event_type,
+            request.filter,
+            self.pool,
+            self.used,
+            view,
+            stable,
+            epoch,
+        )
+
+
+def _used_in(evidence: Evidence) -> tuple[SignedCertificate, ...]:
+    used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
+    return tuple(used.values())
+
+
+def _sharing(view: View, other: View | None) -> View:
+    """Return the same View, made of parts of another one where they are the same."""
+    if other is None or view.forced or other.forced or len(view.windows) != len(other.windows):
+        return view
+    pairs = zip(view.windows, other.windows, strict=True)
+    # By identity: equal predicates may still compare values of different kinds.
+    if not all(one.admits is two.admits and one.attributes == two.attributes for one, two in pairs):
+        return view
+    return View(
+        other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until
+    )
 
 
 class Edge:
@@ -69,21 +113,20 @@ class Edge:
 
     def decide(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal."""
-        evidence = self._evidence(request, pool, now)
-        decision = decide(request, evidence, NO_FACTS, now)
+        found = self._evidence(request, pool, now)
+        decision = decide(request, found.evidence, NO_FACTS, now)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
-        return Right(request, pool, tuple(used.values()), decision.view, decision.stable, self.epoch)
+        return found.right(request, decision, self.epoch)
 
-    def _evidence(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Evidence:
+    def _evidence(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> _Found:
         """Return the chains for a request; they are looked for once until a certificate begins or ends."""
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
         asked = (request.principal, request.action, request.resource, id(pool))
         known = self._found.get(asked)
         if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
-            return known.evidence
+            return known
         evidence = gather_evidence(
             request,
             pool,
@@ -93,10 +136,10 @@ class Edge:
             constitutions=self._settings.constitutions,
         )
         steady = steady_period((signed.certificate.validity for signed in pool), now)
-        self._found[asked] = _Found(pool, evidence, steady)
+        found = self._found[asked] = _Found(pool, evidence, steady, _used_in(evidence))
         if len(self._found) > _POOLS_MAX:
             self._found.popitem(last=False)
-        return evidence
+        return found
 
     def decide_connect(
         self, principal: Principal, pool: tuple[SignedCertificate, ...], now: Instant

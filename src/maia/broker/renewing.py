@@ -13,7 +13,8 @@ from typing import Final
 
 from maia.broker.refusals import StandsOtherwise
 from maia.broker.sessions import Link
-from maia.broker.state import BrokerState, seconds_after
+from maia.broker.state import BrokerState
+from maia.broker.subscription import ask_to_look_at_entries, lease_end
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
@@ -39,9 +40,10 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
     # A definition may have ended meanwhile, and then nobody renews what is asked of it.
     for name in {entry.right.event_type.name for entry in entries}:
         state.types.resolve(name, (), now)
-    ends = seconds_after(now, state.settings.lease_s)
+    ends = lease_end(state, link, now)
     for entry in entries:
-        entry.lease_ends = ends  # whoever is looked at before then asks to be looked at again
+        entry.lease_ends = ends
+    ask_to_look_at_entries(state, link, ends)
     return [Send(link.id, encode(Accepted(message.id, None)))]
 
 

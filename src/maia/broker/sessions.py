@@ -14,11 +14,13 @@ from enum import Enum
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.broker.shaping import Shaper
-from maia.credentials import Principal, SignedCertificate, Validity
+from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
 from maia.events import Instant
 from maia.policy import Request, View
+from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
+from maia.wire.messages import SealedRights
 
 __all__ = ["Advertisement", "Entry", "Link", "Right", "Role", "Share", "Stage", "Subscription"]
 
@@ -45,7 +47,11 @@ class Role(Enum):
 class Right:
     """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
 
-    request: Request
+    principal: Principal
+    action: Action
+    resource: ResourceName
+    asked_type: VerifiedType | None
+    filter: Predicate = field(repr=False)
     pool: tuple[SignedCertificate, ...] = field(repr=False)
     """All that was shown, to decide again from."""
     used: tuple[SignedCertificate, ...] = field(repr=False)
@@ -58,8 +64,13 @@ class Right:
     @property
     def event_type(self) -> VerifiedType:
         """Return the version that the holder speaks; only publishers and subscribers have one."""
-        assert self.request.event_type is not None  # noqa: S101 - a request for events names its type
-        return self.request.event_type
+        assert self.asked_type is not None  # noqa: S101 - a request for events names its type
+        return self.asked_type
+
+    @property
+    def request(self) -> Request:
+        """Return what was asked of the kernel, made anew: to keep it would double the right."""
+        return Request(self.principal, self.action, self.resource, self.asked_type, self.filter)
 
 
 @dataclass(slots=True)
@@ -74,7 +85,6 @@ class Advertisement:
     lease_ends: Instant
     proof: bytes = field(repr=False)
     last_sequence: int | None = None
-    look_at: Instant | None = None
 
 
 @dataclass(slots=True)
@@ -86,8 +96,14 @@ class Subscription:
     right: Right
     view_class: bytes
     lease_ends: Instant
-    proof: bytes = field(repr=False)
-    look_at: Instant | None = None
+    proof_head: bytes = field(repr=False)
+    """How the signed request begins: the same bytes for all requests of this link that begin the same."""
+    proof_rest: bytes = field(repr=False)
+
+    @property
+    def proof(self) -> bytes:
+        """Return the signed request."""
+        return self.proof_head + self.proof_rest
 
 
 Entry = Advertisement | Subscription
@@ -129,8 +145,18 @@ class Link:
     """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    looks: set[Instant] = field(default_factory=set)
+    """The moments at which its entries will be looked at."""
+    lease_ends: Instant | None = None
+    """When the lease that was granted last ends, for others to share."""
+    request_head: bytes = field(default=b"", repr=False)
+    """How the last request began, for others to share."""
+    sealed_rights: dict[bytes, SealedRights] = field(default_factory=dict, repr=False)
+    """What the peer showed of its rights to sealed types, by type, while there is no key to open it."""
     shares: dict[bytes, Share] = field(default_factory=dict)
     """What of each sealed type the peer may read, by what it has shown."""
+    rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
+    """The certificates that a broker showed for each sealed type, sealed for its members."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -25,14 +25,24 @@ from maia.broker.seals import Seals
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
 from maia.broker.writers import Writers
-from maia.credentials import Principal, SigningKey, VerificationCache, certificate_to_bytes
+from maia.credentials import (
+    AuthorisationCertificate,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TypePattern,
+    VerificationCache,
+    certificate_to_bytes,
+)
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 
-__all__ = ["EVERY_LINK", "BrokerState", "Due", "just_after", "new_state", "seconds_after"]
+__all__ = ["ENTRIES", "EVERY_LINK", "BrokerState", "Due", "just_after", "new_state", "seconds_after"]
 
 _SECOND = 1_000_000
+ENTRIES: Final = -1
+"""The reference that stands for all entries of a link, of which each moment is asked for once."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
 
@@ -58,6 +68,7 @@ class BrokerState:
     instance: bytes
     network: bytes
     own_credentials: list[bytes] = field(repr=False)
+    """What is shown in the handshake: the right to connect. Rights to types: see `shown_rights.py`."""
     certificates: VerificationCache
     edge: Edge
     types: KnownTypes
@@ -118,7 +129,7 @@ def new_state(
         random=random,
         instance=random(16),
         network=network_to_bytes(settings.network),
-        own_credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
+        own_credentials=[certificate_to_bytes(one) for one in settings.credentials if not _is_for_types(one)],
         certificates=certificates,
         edge=edge,
         types=types,
@@ -129,6 +140,14 @@ def new_state(
         seals=seals,
         writers=Writers(edge),
         sealed=SealedInterests(ring_of=keys.ring_of),
+    )
+
+
+def _is_for_types(signed: SignedCertificate) -> bool:
+    """Say whether a certificate is about types: no help to connect, and more than everybody may know."""
+    certificate = signed.certificate
+    return isinstance(certificate, AuthorisationCertificate) and isinstance(
+        certificate.authority.resources, TypePattern
     )
 
 

@@ -9,7 +9,7 @@ or with its link, and each of these takes back whatever it had caused.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from maia.broker.audience import class_key
 from maia.broker.edge import refusal_effects
@@ -18,7 +18,7 @@ from maia.broker.refusals import LeaseEnded, RefTaken
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
-from maia.broker.state import BrokerState, Due, just_after, seconds_after
+from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
 from maia.credentials import Action
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -32,15 +32,21 @@ from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_byt
 __all__ = [
     "advertise",
     "ask_to_look",
+    "ask_to_look_at_entries",
     "end_advertisement",
     "end_entry",
     "end_subscription",
+    "lease_end",
+    "look_at_entries",
     "look_at_entry",
     "subscribe",
     "unadvertise",
     "unsubscribe",
 ]
 
+_SECOND: Final = 1_000_000
+_MOMENTS_IN_A_LEASE: Final = 64
+_FILTER: Final = b"(6:filter"
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
@@ -57,8 +63,9 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) 
         link=link.id,
         right=right,
         view_class=class_key(right.view, event_type),
-        lease_ends=seconds_after(now, state.settings.lease_s),
-        proof=message.request,
+        lease_ends=lease_end(state, link, now),
+        proof_head=(head := _shared_head(link, message.request)),
+        proof_rest=message.request[len(head) :],
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = _place_subscription(state, link, entry, before, now)
@@ -79,7 +86,7 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
         right=right,
         shaper=shaper_of(right.view),
         stream=asked.stream,
-        lease_ends=seconds_after(now, state.settings.lease_s),
+        lease_ends=lease_end(state, link, now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
@@ -141,7 +148,7 @@ def _decided(
     now: Instant,
 ) -> Right:
     """Ask the kernel, for the principal of this link alone, with what it has shown."""
-    request = Request(link.peer, asked.action, asked.event_type, event_type, asked.filter)
+    request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
     return state.edge.decide(request, state.edge.pool(message.credentials, link.shown), now)
 
 
@@ -174,7 +181,7 @@ def _place_subscription(
 ) -> list[Effect]:
     type_id = entry.right.event_type.type_id
     link.subscriptions[entry.ref] = entry
-    ask_to_look(state, entry, asked_before=before.look_at if before else None)
+    ask_to_look(state, link, entry)
     if before is not None and before.view_class == entry.view_class:
         return []
     audience = state.audience(type_id)
@@ -191,7 +198,7 @@ def _place_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
 ) -> list[Effect]:
     link.advertisements[entry.ref] = entry
-    ask_to_look(state, entry, asked_before=before.look_at if before else None)
+    ask_to_look(state, link, entry)
     return advertised(state, entry, now)
 
 
@@ -240,7 +247,7 @@ def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
             *refusal_effects(problem, link.peer, ref=entry.ref),
         ]
     if right is entry.right:
-        ask_to_look(state, entry)
+        ask_to_look(state, link, entry)
         return []
     return _place_again(state, link, entry, right, now)
 
@@ -263,15 +270,47 @@ def _ended(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
     ]
 
 
-def ask_to_look(state: BrokerState, entry: Entry, *, asked_before: Instant | None = None) -> None:
-    """Have an entry looked at when its lease or its right ends, whichever comes first.
+def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
+    """Return when a lease that begins now ends.
 
-    Who renews asked before: an earlier look is left in place and asks again.
+    It is rounded down a little, so that what a client asks for within a second
+    ends at the same moment and is looked at together.
     """
+    lease_us = state.settings.lease_s * _SECOND
+    ends = seconds_after(now, state.settings.lease_s)
+    ends = Instant(ends - ends % max(1, lease_us // _MOMENTS_IN_A_LEASE))
+    if link.lease_ends != ends:
+        link.lease_ends = ends
+    return link.lease_ends
+
+
+def _shared_head(link: Link, request: bytes) -> bytes:
+    """Return how a request begins, as the same object for all requests of a link that begin so."""
+    if not link.request_head or not request.startswith(link.request_head):
+        link.request_head = request[: max(0, request.find(_FILTER))]
+    return link.request_head
+
+
+def ask_to_look(state: BrokerState, link: Link, entry: Entry) -> None:
+    """Have an entry looked at when its lease or its right ends, whichever comes first."""
     right_ends = entry.right.stable.not_after
     at = entry.lease_ends if right_ends is None else min(entry.lease_ends, just_after(right_ends))
-    if asked_before is not None and asked_before <= at:
-        entry.look_at = asked_before
-        return
-    entry.look_at = at
-    state.deadlines.ask(at, Due(entry.link, entry.ref, at))
+    ask_to_look_at_entries(state, link, at)
+
+
+def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
+    """Have all entries of a link looked at when a moment has come; entries share their moments."""
+    if at not in link.looks:
+        link.looks.add(at)
+        state.deadlines.ask(at, Due(link.id, ENTRIES, at))
+
+
+def look_at_entries(state: BrokerState, link: Link, at: Instant, now: Instant) -> list[Effect]:
+    """Look at the entries of a link whose lease or right has ended by now."""
+    link.looks.discard(at)
+    effects: list[Effect] = []
+    for entry in link.entries:
+        right_ends = entry.right.stable.not_after
+        if entry.lease_ends <= now or (right_ends is not None and right_ends < now):
+            effects += look_at_entry(state, link, entry, now)
+    return effects

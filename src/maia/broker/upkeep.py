@@ -14,8 +14,8 @@ from maia.broker.key_glue import look_at_keys, next_look_at_keys
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
-from maia.broker.state import EVERY_LINK, BrokerState, Due, just_after, seconds_after
-from maia.broker.subscription import look_at_entry
+from maia.broker.state import ENTRIES, EVERY_LINK, BrokerState, Due, just_after, seconds_after
+from maia.broker.subscription import look_at_entries, look_at_entry
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
@@ -101,9 +101,8 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
-    if due.ref is not None:
-        entry = link.subscriptions.get(due.ref) or link.advertisements.get(due.ref)
-        return look_at_entry(state, link, entry, now) if entry is not None and entry.look_at == due.at else []
+    if due.ref == ENTRIES and due.at is not None:
+        return look_at_entries(state, link, due.at, now)
     return _look_at_link(state, link, now) if link.look_at == due.at else []
 
 
