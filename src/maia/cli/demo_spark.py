@@ -8,6 +8,7 @@ one line of JSON for each step and one for the result.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -110,6 +111,7 @@ def spark_in_background(
 def main() -> None:
     """Do the work of the background process: an order on standard input, steps and a result on the output."""
     os.nice(_BEHIND_EVERYTHING)
+    gc.disable()  # millions of events come and go without a cycle, and to look for one takes as long again
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     order = json.load(sys.stdin)
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
