@@ -6,10 +6,12 @@ read. A test fills the rings, or lets a key server of `sealed_domain` do it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from maia.broker.key_glue import _tried_again
+from maia.broker import Broker, BrokerSettings
+from maia.broker.key_glue import keys_came
+from maia.broker.known_types import KEPT_TYPE
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
@@ -18,6 +20,7 @@ from maia.credentials import (
     Authority,
     Principal,
     SignedCertificate,
+    SigningKey,
     TypePattern,
     Validity,
     exact_name,
@@ -25,7 +28,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid
 from maia.sealing.key_ring import KeyRing
-from maia.types import SealingLevel
+from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext
@@ -78,6 +81,13 @@ class PublishingNet(SealedNet):
         _, credentials = self._identity(name)
         return super().broker(name, credentials=(*credentials, *self.rights.get(name, ())), **changes)
 
+    def _new_broker(self, key: SigningKey, settings: BrokerSettings, kept: Mapping[str, bytes]) -> Broker:
+        """Let brokers with a right know the type from the start, as from a folder of types."""
+        definition = self.story.definition
+        known = {f"{KEPT_TYPE}{definition.id.hex()}": definition_to_bytes(definition)}
+        entitled = {self._identity(name)[0].principal for name in self.rights}
+        return super()._new_broker(key, settings, known | dict(kept) if key.principal in entitled else kept)
+
     def hold(
         self, running: Running, *groups: AttributeUid | None, epochs: Collection[int] = (1,)
     ) -> KeyRing | None:
@@ -95,7 +105,7 @@ class PublishingNet(SealedNet):
         """Let a broker have another ring, and look at what waited for it."""
         state = state_of(running)
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == self.type_id else None
-        effects = running.broker._finished(_tried_again(state, self.type_id, self.now), self.now)
+        effects = running.broker._finished(keys_came(state, self.type_id, self.now), self.now)
         self._perform(running, effects)
         self.settle()
 

@@ -33,7 +33,14 @@ from maia.events import Event, Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.runtime.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, tell_numberplate_story
+from maia.scenarios.numberplate import (
+    LOCATION,
+    NUMBERPLATE,
+    SUSPECT,
+    TIMESTAMP,
+    NumberplateStory,
+    tell_numberplate_story,
+)
 
 SECOND = 1_000_000
 LEASE_S = 12
@@ -85,7 +92,7 @@ class City:
     def __init__(self, seed: int, *, brokers: int = 3, lease_s: int = LEASE_S, **settings: object) -> None:
         self.network = SimulatedNetwork(seed)
         self.chance = self.network.chance("city")
-        self.story = tell_numberplate_story(b"city/%d" % seed, now=BEGINNING)
+        self.story = self.tell(b"city/%d" % seed)
         self.known: KnownVersion = known_version([self.story.definition], at=BEGINNING)
         self.brokers = [f"broker {number}" for number in range(brokers)]
         self.addresses = [f"10.0.0.{number}:7400" for number in range(brokers)]
@@ -97,6 +104,14 @@ class City:
         self._keys: dict[str, SigningKey] = {}
         for number in range(brokers):
             self._add_broker(number, lease_s, settings)
+
+    def tell(self, seed: bytes) -> NumberplateStory:
+        """Tell the story that this city is about."""
+        return tell_numberplate_story(seed, now=BEGINNING)
+
+    def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
+        """Return what a broker can show beside its right to connect."""
+        return ()
 
     # ------------------------------------------------------------ the cast
 
@@ -116,7 +131,11 @@ class City:
             BrokerSettings(
                 network=self.story.network,
                 address=self.addresses[number],
-                credentials=(self._force_connects(force), self._grant(force, name, Action.CONNECT)),
+                credentials=(
+                    self._force_connects(force),
+                    self._grant(force, name, Action.CONNECT),
+                    *self.rights_of_broker(number),
+                ),
                 seeds=seeds,
                 lease_s=lease_s,
                 **settings,

@@ -20,6 +20,7 @@ from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear
 from maia.broker.sealed_interests import hear_sealed_interest, hear_sealed_offer
 from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sessions import Link, Role
+from maia.broker.shown_rights import hear_rights
 from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
 from maia.errors import MaiaError, ProtocolViolation
@@ -49,6 +50,7 @@ from maia.wire.messages import (
     SealedInterest,
     SealedOffer,
     SealedReplica,
+    SealedRights,
     SealedWithPlaintext,
     Subscribe,
     TypeQuery,
@@ -153,4 +155,5 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     SealedInterest: hear_sealed_interest,
     SealedOffer: hear_sealed_offer,
     SealedReplica: hear_sealed_replica,
+    SealedRights: hear_rights,
 }

@@ -17,6 +17,7 @@ from maia.broker.key_desk import without_alarms
 from maia.broker.refusals import KeysAwaited
 from maia.broker.resealing import keys_changed
 from maia.broker.sealed_publication import pass_on_overdue, take_on_again
+from maia.broker.shown_rights import open_rights_again
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscription import end_advertisement
 from maia.errors import MaiaError
@@ -25,7 +26,14 @@ from maia.sealing.member import KeysChanged, KeysRefused, WriterTold
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
-__all__ = ["keys_handled", "leave_managers", "look_at_keys", "look_for_keys", "next_look_at_keys"]
+__all__ = [
+    "keys_came",
+    "keys_handled",
+    "leave_managers",
+    "look_at_keys",
+    "look_for_keys",
+    "next_look_at_keys",
+]
 
 _LOOK_AGAIN_S: Final = 0.25
 """How often it is asked whether an epoch that was announced has begun, while frames wait for it."""
@@ -71,6 +79,12 @@ def leave_managers(state: BrokerState) -> list[Effect]:
     return state.keys.member.leave()
 
 
+def keys_came(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Do what other keys of a type make possible or necessary."""
+    changed = [*keys_changed(state, type_id, now), *open_rights_again(state, type_id)]
+    return [*changed, *_tried_again(state, type_id, now)]
+
+
 # ------------------------------------------------------------ what the key member has noticed
 
 
@@ -80,7 +94,7 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
         match notice:
             case KeysChanged(type_id=type_id):
                 state.keys.refused.discard(type_id)
-                effects += [*keys_changed(state, type_id, now), *_tried_again(state, type_id, now)]
+                effects += keys_came(state, type_id, now)
             case KeysRefused(type_id=type_id, code=code):
                 state.keys.refused.add(type_id)
                 effects += [*_refused(state, type_id, code, now), *_tried_again(state, type_id, now)]

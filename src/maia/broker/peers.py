@@ -13,6 +13,7 @@ from typing import assert_never
 
 from maia.broker.routes import Neighbour
 from maia.broker.sessions import Link
+from maia.broker.shown_rights import show_rights
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
 from maia.events import Instant
@@ -70,6 +71,7 @@ def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     routes.node_of[link.id] = contact.node
     effects += performed(state, routes.membership.confirmed(contact, now, dialled=link.dialled), now)
     effects += told(state, routes.book.hop_up(contact.node, now))
+    effects += show_rights(state, [link.id], state.sealed.in_use)
     return [*effects, *_parents_changed(state, now), *_adopted(state, contact.node, now)]
 
 

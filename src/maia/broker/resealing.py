@@ -16,6 +16,7 @@ from maia.broker.audience import ViewClass
 from maia.broker.sealed_interests import ends_of_patience, refuse_entry, understood
 from maia.broker.sealed_state import HeardSealed, LocalSealed, Placed, Task
 from maia.broker.sessions import Advertisement
+from maia.broker.shown_rights import show_rights
 from maia.broker.state import BrokerState, just_after
 from maia.broker.telling import right_behind, speaks_of, told
 from maia.errors import MaiaError
@@ -121,12 +122,14 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     """
     ring = state.sealed.ring_of(type_id)
     epoch = None if ring is None else _epoch_to_use(ring)
+    shown: list[Effect] = []
     if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
         state.sealed.in_use[type_id] = epoch
         state.sealed.changed_at[type_id] = now
         state.routes.look_at_sealed(just_after(now))
+        shown = show_rights(state, state.routes.node_of, [type_id])
     _find_work(state, type_id)
-    return [*_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
+    return [*shown, *_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
 
 
 def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:

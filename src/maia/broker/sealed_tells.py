@@ -14,7 +14,15 @@ from maia.events import AttributeUid
 from maia.sealing import filter_proofs, filters
 from maia.wire.messages import SealedInterest, SealedOffer, SealedPart, SealedProof, SealedWanted
 
-__all__ = ["interests_of", "offer_from_wire", "offer_to_wire", "wanted_from_wire", "wanted_to_wire"]
+__all__ = [
+    "interests_of",
+    "offer_from_wire",
+    "offer_to_wire",
+    "proof_from_wire",
+    "proof_to_wire",
+    "wanted_from_wire",
+    "wanted_to_wire",
+]
 
 _INTEREST_BYTES: Final = 1 << 20
 """From this size on, an interest is told in several messages; each stays far below what a peer reads."""
@@ -25,14 +33,14 @@ def wanted_to_wire(
 ) -> SealedWanted:
     """Return a sealed filter and its proof as they travel."""
     parts = [SealedPart(list(part.uids), part.mark, part.box) for part in sealed.parts]
-    return SealedWanted(entry_id, sealed.epoch, sealed.id, parts, _proof_to_wire(proof))
+    return SealedWanted(entry_id, sealed.epoch, sealed.id, parts, proof_to_wire(proof))
 
 
 def wanted_from_wire(type_id: bytes, wanted: SealedWanted) -> HeardSealed:
     """Return what a peer wants; refuse what no sealer writes."""
     parts = [filters.SealedPart(_uids(part.uids), part.mark, part.box) for part in wanted.parts]
     sealed = filters.SealedFilter(type_id, wanted.epoch, wanted.seal, tuple(parts))
-    return HeardSealed(sealed, _proof_from_wire(wanted.proof))
+    return HeardSealed(sealed, proof_from_wire(wanted.proof))
 
 
 def offer_to_wire(heard: HeardOffer, *, stands: bool) -> SealedOffer:
@@ -40,7 +48,7 @@ def offer_to_wire(heard: HeardOffer, *, stands: bool) -> SealedOffer:
     offer = heard.offer
     if not stands:
         return SealedOffer(offer.type_id, 0, bytes(filters.FILTER_ID_BYTES), None)
-    return SealedOffer(offer.type_id, offer.epoch, offer.id, _proof_to_wire(heard.proof))
+    return SealedOffer(offer.type_id, offer.epoch, offer.id, proof_to_wire(heard.proof))
 
 
 def offer_from_wire(message: SealedOffer) -> HeardOffer | None:
@@ -48,7 +56,7 @@ def offer_from_wire(message: SealedOffer) -> HeardOffer | None:
     if message.proof is None:
         return None
     offer = filter_proofs.SealedOffer(message.type_id, message.epoch, message.seal)
-    return HeardOffer(offer, _proof_from_wire(message.proof))
+    return HeardOffer(offer, proof_from_wire(message.proof))
 
 
 def interests_of(type_id: bytes, add: list[SealedWanted], remove: list[bytes]) -> Iterator[SealedInterest]:
@@ -66,11 +74,13 @@ def interests_of(type_id: bytes, add: list[SealedWanted], remove: list[bytes]) -
     yield SealedInterest(type_id, some, remove)
 
 
-def _proof_to_wire(proof: filter_proofs.SealedProof) -> SealedProof:
+def proof_to_wire(proof: filter_proofs.SealedProof) -> SealedProof:
+    """Return a sealed proof as it travels."""
     return SealedProof(list(proof.uids), proof.box, proof.tag)
 
 
-def _proof_from_wire(proof: SealedProof) -> filter_proofs.SealedProof:
+def proof_from_wire(proof: SealedProof) -> filter_proofs.SealedProof:
+    """Return a sealed proof; refuse what no sealer writes."""
     return filter_proofs.SealedProof(_uids(proof.uids), proof.box, proof.tag)
 
 

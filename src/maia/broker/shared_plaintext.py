@@ -1,10 +1,11 @@
 """What of a sealed frame may a neighbour have in the clear?
 
-Exactly the attributes to which the certificates that it showed in the
-handshake open the key group: it could open the ciphertext itself, and is
-spared the work (K4; dissertation 7.4). The answer holds until one of these
-certificates begins or ends, and is then worked out anew, so that plaintext
-stops at the first link without the right and when a right lapses (A51).
+Exactly the attributes to which the certificates that it showed, sealed for
+the type's members, open the key group: it could open the ciphertext itself,
+and is spared the work (K4; dissertation 7.4). The answer holds until one of
+these certificates begins or ends, and is then worked out anew, so that
+plaintext stops at the first link without the right and when a right lapses
+(A51).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def share_of(
     versions = state.types.versions(type_id)
     known = link.shares.get(type_id)
     if known is None or not known.holds(now, state.edge.epoch, len(versions)):
-        claim = Claim(link.peer, versions[-VERSIONS_MAX:], state.edge.pool(link.shown))
+        claim = Claim(
+            link.peer, versions[-VERSIONS_MAX:], state.edge.pool(link.shown, link.rights.get(type_id, ()))
+        )
         settings = state.settings
         grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, state.certificates)
         found = standing(claim, grounds, now)

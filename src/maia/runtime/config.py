@@ -52,6 +52,10 @@ class BrokerConfig:
     """How far clocks may differ."""
     verify_in_transit: float = 1.0
     """The fraction of other brokers' interests whose proof is verified here."""
+    keys: tuple[str, ...] = ()
+    """Where managers of keys may be found, beside the addresses that type definitions name."""
+    share_plaintext: bool = True
+    """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
     log_format: str = "auto"
@@ -96,6 +100,8 @@ SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "lease_s": readers.whole(1),
     "skew_s": readers.whole(0),
     "verify_in_transit": readers.fraction,
+    "keys": readers.addresses,
+    "share_plaintext": readers.yes_or_no,
     "require_install": readers.yes_or_no,
     "log_format": readers.one_of(readers.LOG_FORMATS),
     "log_level": readers.one_of(readers.LOG_LEVELS),

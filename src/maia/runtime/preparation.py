@@ -49,6 +49,8 @@ class PreparedBroker:
             lease_s=config.lease_s,
             skew_s=config.skew_s,
             verify_in_transit=config.verify_in_transit,
+            key_managers=config.keys,
+            share_plaintext=config.share_plaintext,
             require_install=config.require_install,
             limits=config.limits,
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
@@ -39,6 +39,8 @@ __all__ = [
     "ProofDoesNotOpen",
     "SealedOffer",
     "SealedProof",
+    "SealedShowing",
+    "SealedThing",
     "check_made_by_a_member",
     "open_proof",
     "seal_proof",
@@ -51,6 +53,7 @@ SEALED_PROOF_BYTES_MAX: Final = _PROOF_BYTES_MAX + SEALED_OVERHEAD + _BLOCK
 _LIMITS: Final = Limits(size_max=_PROOF_BYTES_MAX, depth_max=3, atom_max=_PROOF_BYTES_MAX)
 _PROOF: Final = b"maia/1/sealed-proof"
 _OFFER: Final = b"maia/1/sealed-offer"
+_SHOWING: Final = b"maia/1/sealed-showing"
 
 
 class NotMadeByAMember(Refusal):
@@ -77,6 +80,24 @@ class SealedOffer:
     def digest(self) -> bytes:
         """Return the hash of what the proof of an offer is bound to."""
         return sha256(framed((_OFFER, self.type_id, b"%d" % self.epoch, self.id))).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class SealedShowing:
+    """That a member shows a neighbour what it may do with a type; `id` is new for every sealing."""
+
+    type_id: bytes
+    epoch: int
+    id: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """Return the hash of what the certificates that are shown are bound to."""
+        return sha256(framed((_SHOWING, self.type_id, b"%d" % self.epoch, self.id))).digest()
+
+
+SealedThing: TypeAlias = SealedFilter | SealedOffer | SealedShowing
+"""Whatever a proof is sealed for, and opens beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +131,7 @@ class OpenedProof:
 
 
 def seal_proof(
-    sealed: SealedFilter | SealedOffer,
+    sealed: SealedThing,
     proof: OpenedProof | None,
     *,
     uids: frozenset[AttributeUid],
@@ -134,7 +155,7 @@ def seal_proof(
     return SealedProof(named, box, keyed_mark(own, _bound_to(sealed, named), box))
 
 
-def check_made_by_a_member(sealed: SealedFilter | SealedOffer, proof: SealedProof, keys: GroupKeys) -> bool:
+def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: GroupKeys) -> bool:
     """Refuse what no member of the type's group made as it is; say whether that could be checked here."""
     own = joint_key(keys, sealed.type_id, (None,), sealed.epoch)
     if own is None:
@@ -144,7 +165,7 @@ def check_made_by_a_member(sealed: SealedFilter | SealedOffer, proof: SealedProo
     return True
 
 
-def open_proof(sealed: SealedFilter | SealedOffer, proof: SealedProof, keys: GroupKeys) -> OpenedProof | None:
+def open_proof(sealed: SealedThing, proof: SealedProof, keys: GroupKeys) -> OpenedProof | None:
     """Return the proof; None where a key for it is missing. Refuse one that should open and does not."""
     key = joint_key(keys, sealed.type_id, (None, *proof.uids), sealed.epoch)
     if key is None:
@@ -158,7 +179,7 @@ def open_proof(sealed: SealedFilter | SealedOffer, proof: SealedProof, keys: Gro
         raise ProofDoesNotOpen("the sealed proof of an interest or offer holds no proof") from problem
 
 
-def _bound_to(sealed: SealedFilter | SealedOffer, uids: tuple[AttributeUid, ...]) -> bytes:
+def _bound_to(sealed: SealedThing, uids: tuple[AttributeUid, ...]) -> bytes:
     return framed((_PROOF, sealed.digest, *(uid.encode() for uid in uids)))
 
 

@@ -60,6 +60,7 @@ __all__ = [
     "SealedPart",
     "SealedProof",
     "SealedReplica",
+    "SealedRights",
     "SealedWanted",
     "SealedWithPlaintext",
     "Subscribe",
@@ -471,6 +472,15 @@ class SealedReplica(_Message, tag=57, frozen=True):
     offers: bool
 
 
+class SealedRights(_Message, tag=58, frozen=True):
+    """The sender's own certificates for a sealed type, for those who are in its group."""
+
+    type_id: Digest
+    epoch: Number
+    seal: Token
+    proof: SealedProof
+
+
 # ------------------------------------------------------------ type registry
 
 
@@ -590,7 +600,7 @@ Message: TypeAlias = (
     | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
-    | SealedInterest | SealedOffer | SealedReplica
+    | SealedInterest | SealedOffer | SealedReplica | SealedRights
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
 )  # fmt: skip

@@ -141,8 +141,6 @@ def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
     running = net.three()
     for one in running:
         net.hold(one, *EVERYTHING)
-    local = net.client("billing office", third)
-    local.subscribe()  # so that the broker in the middle knows the type
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting())
     _, middle, met = running
@@ -159,7 +157,7 @@ def test_the_right_is_worked_out_from_what_the_neighbour_showed_and_once():
     known = link.shares[net.type_id]
     camera.publish(1, sighting())
     assert link.shares[net.type_id] is known
-    link.shown, link.shares = (), {}
+    link.rights, link.shares = {}, {}
     camera.publish(1, sighting())
     assert [bool(shared(frame)) for frame in net.frames(to=met)] == [True, True, False]
     assert replace(known, uids=frozenset()) != known

@@ -20,6 +20,8 @@ join = ["127.0.0.1:7401"]
 data = "met-data"
 lease_s = 20
 verify_in_transit = 0.5
+keys = ["127.0.0.1:7500"]
+share_plaintext = false
 require_install = false
 
 [limits]
@@ -50,6 +52,7 @@ def test_a_file_says_everything_and_its_paths_begin_beside_it(written) -> None:
     assert config.coordinator == str(file.parent / "pito.pub")
     assert (config.listen, config.join, config.lease_s) == ("127.0.0.1:7403", ("127.0.0.1:7401",), 20)
     assert (config.verify_in_transit, config.require_install) == (0.5, False)
+    assert (config.keys, config.share_plaintext) == (("127.0.0.1:7500",), False)
     assert (config.limits.links, config.limits.types, config.limits.streams) == (100, 7, 65_536)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 from maia.broker import Broker, BrokerSettings
 from maia.client import ClientSettings
 from maia.credentials import Principal, SigningKey
+from maia.domain import DomainSettings, KeyServer
 from maia.errors import BadInput, Unavailable
 from maia.events import Instant
 from maia.runtime.simulation.clients import SimulatedClient
@@ -32,6 +33,7 @@ from maia.runtime.simulation.schedule import Schedule
 from maia.runtime.simulation.trace import STEPS_KEPT, Trace
 from maia.runtime.simulation.transport import Transport
 from maia.runtime.simulation.weather import CALM, NO_CHAOS, SECOND, Chaos, Weather
+from maia.sealing import Secret
 from maia.wire.effects import (
     Close,
     Count,
@@ -158,6 +160,17 @@ class SimulatedNetwork:
 
         def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> Broker:
             return Broker(key, settings, random=random, kept=kept)
+
+        return self.add_node(name, key.principal, build, address=settings.address, skew_s=skew_s)
+
+    def add_key_server(
+        self, name: str, key: SigningKey, settings: DomainSettings, *, skew_s: float = 0.0
+    ) -> Host:
+        """Add a key server at the address of its settings; its disk is sealed with a key of its own."""
+        at_rest = Secret.fresh(self.chance(f"at rest/{name}").randbytes)
+
+        def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> KeyServer:
+            return KeyServer(key, settings, at_rest=at_rest, random=random, kept=kept)
 
         return self.add_node(name, key.principal, build, address=settings.address, skew_s=skew_s)
 
