@@ -19,11 +19,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from maia.credentials import (
-    Action,
     Principal,
     SignedCertificate,
     SigningKey,
@@ -31,15 +29,15 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, AttributeUid, Instant
-from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
-from maia.sealing.delivery import SessionKey
 from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoch_to_bytes
 from maia.sealing.group_outcomes import NoGroupOpen
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import parcel_info, unpack
 from maia.sealing.key_ring import KeyRing
+from maia.sealing.manager_links import LinkStage, ManagerLink, ManagerLinks, ManagerSilent, later
+from maia.sealing.member_notices import KeysChanged, KeysRefused, Notice, WriterTold
 from maia.sealing.member_settings import MemberSettings
 from maia.sealing.membership import Claim, Grounds, Standing, standing
 from maia.sealing.type_keys import KeysMissed, TypeKeys
@@ -48,7 +46,6 @@ from maia.wire.codec import decode, encode
 from maia.wire.effects import (
     Close,
     Count,
-    Dial,
     DialFailed,
     Effect,
     Input,
@@ -63,13 +60,11 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import (
-    PROTOCOL_VERSION,
     Bye,
     Failed,
     Greeting,
     GroupKeys,
     GroupsEnded,
-    Hello,
     JoinGroups,
     KeysHeld,
     LeaveGroups,
@@ -81,90 +76,14 @@ from maia.wire.messages import (
     WhoWrites,
     Writer,
 )
-from maia.wire.names import network_to_bytes
 
-__all__ = [
-    "KEPT_HEAD",
-    "KeyMember",
-    "KeysChanged",
-    "KeysRefused",
-    "ManagerSilent",
-    "NotTheManager",
-    "Notice",
-    "WriterTold",
-]
+__all__ = ["KEPT_HEAD", "KeyMember", "KeysChanged", "KeysRefused", "Notice", "WriterTold"]
 
 KEPT_HEAD: Final = "keys/"
 """How the names under which newest epochs are kept begin."""
 
-_SECOND: Final = 1_000_000
 _WRITERS_ASKED_MAX: Final = 1024
 _LEAVING: Final = "UNAVAILABLE-SHUTDOWN"
-
-
-class NotTheManager(ProtocolViolation):
-    """Somebody else answers at the address of a type's manager, or it may not be part of this network."""
-
-    code = "PROTOCOL-NOT-THE-MANAGER"
-
-
-class ManagerSilent(Unavailable):
-    """The manager of a type did not answer in time."""
-
-    code = "UNAVAILABLE-MANAGER-SILENT"
-
-
-@dataclass(frozen=True, slots=True)
-class KeysChanged:
-    """The ring of a type has other keys than before: what waited for them may be tried again."""
-
-    type_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class KeysRefused:
-    """The manager lets this member into no group of the type, and says why."""
-
-    type_id: bytes
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class WriterTold:
-    """The manager has told with which certificates somebody publishes; none if it does not know."""
-
-    type_id: bytes
-    principal: Principal
-
-
-Notice: TypeAlias = KeysChanged | KeysRefused | WriterTold
-
-
-class _Stage(Enum):
-    IDLE = "idle"
-    DIALLING = "dialling"
-    AWAITING_GREETING = "awaiting greeting"
-    AWAITING_WELCOME = "awaiting welcome"
-    READY = "ready"
-
-
-@dataclass(slots=True)
-class _Manager:
-    """One manager and the link to it."""
-
-    principal: Principal
-    addresses: tuple[str, ...] = ()
-    stage: _Stage = _Stage.IDLE
-    link: LinkId | None = None
-    turn: int = 0
-    failures: int = 0
-    session: SessionKey | None = field(default=None, repr=False)
-    instance: bytes = b""
-    due: Instant | None = None
-    """When the present stage has lasted too long, or when to dial again."""
-    check_at: Instant | None = None
-    awaits_check: bool = False
 
 
 @dataclass(slots=True)
@@ -197,14 +116,11 @@ class KeyMember:
         cache: VerificationCache | None = None,
     ) -> None:
         """Make a member that holds `key`; `kept` is what `Keep` stored before."""
-        self._key, self._settings, self._random = key, settings, random
+        self._key, self._settings = key, settings
         self._cache = VerificationCache() if cache is None else cache
-        self._instance = random(16)
-        self._network = network_to_bytes(settings.network)
         self._pool = settings.credentials
         self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
-        self._managers: dict[Principal, _Manager] = {}
-        self._links: dict[LinkId, _Manager] = {}
+        self._managers = ManagerLinks(settings, random=random, cache=self._cache)
         self._types: dict[bytes, _Type] = {}
         self._writers: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
         self._asked_writers: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
@@ -234,16 +150,16 @@ class KeyMember:
 
     def owns(self, link: LinkId) -> bool:
         """Say whether what happens on a link is for this member."""
-        return link in self._links
+        return self._managers.on(link) is not None
 
     def dials(self, address: str) -> bool:
         """Say whether this member waits for a link to an address."""
-        return any(self._waits_at(one, address) for one in self._managers.values())
+        return bool(self._managers.waiting_at(address))
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks for: epochs and groups, no keys."""
         return {
-            "managers": {str(one.principal): one.stage.value for one in self._managers.values()},
+            "managers": {str(one.principal): one.stage.value for one in self._managers.all()},
             "types": {
                 one.type_id.hex(): {
                     "epoch": one.keys.ring.newest,
@@ -268,7 +184,7 @@ class KeyMember:
                 return [Note("keys-full", {"types": len(self._types)})]
             known = self._types[type_id] = self._new_type(type_id, sealing, tuple(versions))
         known.sealing, known.versions = sealing, tuple(versions)
-        manager = self._managers.setdefault(sealing.manager, _Manager(sealing.manager))
+        manager = self._managers.of(sealing.manager)
         manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *self._settings.addresses)))
         return self._finished(self._ask(known, now), now)
 
@@ -278,20 +194,19 @@ class KeyMember:
         if known is None:
             return []
         known.keys.ring.wipe()
-        manager = self._managers[known.sealing.manager]
-        return self._finished(self._say(manager, LeaveGroups(type_id)), now)
+        manager = self._managers.of(known.sealing.manager)
+        return self._finished(self._managers.say(manager, LeaveGroups(type_id)), now)
 
     def leave(self) -> list[Effect]:
         """Say goodbye to every manager, as before the process ends; all keys are destroyed."""
         effects: list[Effect] = []
-        for link in self._links:
+        for link in self._managers.open_links():
             effects += [
                 Send(link, encode(Bye(_LEAVING, "this member is being stopped"))),
                 Close(link, _LEAVING),
             ]
         for known in self._types.values():
             known.keys.ring.wipe()
-        self._links.clear()
         self._types.clear()
         self._managers.clear()
         return effects
@@ -311,13 +226,15 @@ class KeyMember:
         known = self._types.get(type_id)
         if known is None or (type_id, principal) in self._asked_writers:
             return []
-        manager = self._managers[known.sealing.manager]
-        if manager.stage is not _Stage.READY:
+        manager = self._managers.of(known.sealing.manager)
+        if not manager.is_ready:
             return []
         self._asked_writers[type_id, principal] = None
         if len(self._asked_writers) > _WRITERS_ASKED_MAX:
             self._asked_writers.popitem(last=False)
-        return self._finished(self._say(manager, WhoWrites(self._number(), type_id, principal.key)), now)
+        return self._finished(
+            self._managers.say(manager, WhoWrites(self._number(), type_id, principal.key)), now
+        )
 
     # -------------------------------------------------------- what happens
 
@@ -328,38 +245,25 @@ class KeyMember:
             case LinkOpened():
                 effects += self._opened(happened, now)
             case Received(link=link, data=data):
-                effects += self._received(self._links.get(link), data, now)
+                effects += self._received(self._managers.on(link), data, now)
             case LinkClosed(link=link):
-                manager = self._links.get(link)
-                effects += [] if manager is None else self._lost(manager, now)
+                manager = self._managers.on(link)
+                if manager is not None:
+                    self._lost(manager, now)
             case DialFailed(address=address):
-                for manager in self._managers.values():
-                    effects += self._lost(manager, now) if self._waits_at(manager, address) else []
+                for manager in self._managers.waiting_at(address):
+                    self._lost(manager, now)
             case Tick():
                 pass  # what was due has been done
         return self._finished(effects, now)
 
     def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
-        # Several managers may be looked for at one address; whoever answers is one of them, or none.
-        waiting = [one for one in self._managers.values() if self._waits_at(one, opened.dialled)]
-        found = next((one for one in waiting if one.principal == opened.peer), None)
-        effects: list[Effect] = []
-        if found is None:
-            fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
-            effects += [Close(opened.link, NotTheManager.code), Note("refused", fields)]
-        else:
-            found.stage, found.link = _Stage.AWAITING_GREETING, opened.link
-            found.due = _later(now, self._settings.handshake_s)
-            self._links[opened.link] = found
-        for other in waiting:
-            if other is not found:
-                effects += self._lost(other, now)
+        effects, not_found = self._managers.opened(opened, now)
+        for manager in not_found:
+            self._lost(manager, now)
         return effects
 
-    def _waits_at(self, manager: _Manager, address: str | None) -> bool:
-        return manager.stage is _Stage.DIALLING and self._address(manager) == address
-
-    def _received(self, manager: _Manager | None, data: bytes, now: Instant) -> list[Effect]:
+    def _received(self, manager: ManagerLink | None, data: bytes, now: Instant) -> list[Effect]:
         if manager is None:
             return []
         try:
@@ -367,25 +271,24 @@ class KeyMember:
         except MaiaError as problem:
             return self._left(manager, problem, now)
 
-    def _answered(self, manager: _Manager, message: Message, now: Instant) -> list[Effect]:
+    def _answered(self, manager: ManagerLink, message: Message, now: Instant) -> list[Effect]:
         match manager.stage, message:
             case _, Bye(code=code):
-                return [
-                    Note("bye", {"peer": str(manager.principal), "code": code}),
-                    *self._lost(manager, now),
-                ]
-            case _Stage.AWAITING_GREETING, Greeting():
-                return self._greeted(manager, message, now)
-            case _Stage.AWAITING_WELCOME, Welcome():
+                closed = [] if manager.link is None else [Close(manager.link, code)]
+                self._lost(manager, now)
+                return [Note("bye", {"peer": str(manager.principal), "code": code}), *closed]
+            case LinkStage.AWAITING_GREETING, Greeting():
+                return self._managers.greeted(manager, message, self._pool, now)
+            case LinkStage.AWAITING_WELCOME, Welcome():
                 return self._welcomed(manager, now)
-            case _Stage.READY, _:
+            case LinkStage.READY, _:
                 return self._told(manager, message, now)
         raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
-    def _told(self, manager: _Manager, message: Message, now: Instant) -> list[Effect]:
+    def _told(self, manager: ManagerLink, message: Message, now: Instant) -> list[Effect]:
         match message:
             case Ping(nonce=nonce):
-                return self._say(manager, Pong(nonce))
+                return self._managers.say(manager, Pong(nonce))
             case Pong():
                 return []
             case GroupKeys() | Rekey() | KeysHeld() | GroupsEnded():
@@ -401,7 +304,7 @@ class KeyMember:
 
     def _about_type(
         self,
-        manager: _Manager,
+        manager: ManagerLink,
         known: _Type,
         message: GroupKeys | Rekey | KeysHeld | GroupsEnded,
         now: Instant,
@@ -425,7 +328,7 @@ class KeyMember:
 
     # -------------------------------------------------------- keys
 
-    def _take(self, manager: _Manager, known: _Type, message: GroupKeys, now: Instant) -> list[Effect]:
+    def _take(self, manager: ManagerLink, known: _Type, message: GroupKeys, now: Instant) -> list[Effect]:
         assert manager.session is not None  # noqa: S101 - the stage is READY
         info = parcel_info(known.type_id, manager=manager.principal, member=self._key.principal)
         parcel = unpack(manager.session.open(message.sealed, info), known.type_id)
@@ -469,9 +372,9 @@ class KeyMember:
         if known is None:
             return []
         known.asked = None
-        self._managers[known.sealing.manager].failures = 0
+        self._managers.of(known.sealing.manager).failures = 0
         known.failures += 1
-        known.due = min(self._again(known.failures, now), self._next_chance(known, now))
+        known.due = min(self._managers.again(known.failures, now), self._next_chance(known, now))
         if message.code == NoGroupOpen.code and known.keys.groups:
             # It was put out, and the message that said so was lost.
             known.keys.shut_out(known.keys.groups)
@@ -494,14 +397,18 @@ class KeyMember:
 
     def _ask(self, known: _Type, now: Instant, *, at_once: bool = False) -> list[Effect]:
         """Ask for all keys of a type, unless an answer is awaited already."""
-        manager = self._managers[known.sealing.manager]
-        if manager.stage is not _Stage.READY:
-            return self._dial(manager, now) if manager.stage is _Stage.IDLE and manager.due is None else []
+        manager = self._managers.of(known.sealing.manager)
+        if not manager.is_ready:
+            return (
+                self._managers.dial(manager, now)
+                if manager.stage is LinkStage.IDLE and manager.due is None
+                else []
+            )
         if known.asked is not None and not at_once:
             return []
         assert manager.session is not None  # noqa: S101 - the stage is READY
         known.asked = self._number()
-        known.due = _later(now, self._settings.answer_s)
+        known.due = later(now, self._settings.answer_s)
         shown = manager.session.signed(self._key, manager=manager.principal, session=manager.instance)
         head = known.keys.head
         asking = JoinGroups(
@@ -512,7 +419,7 @@ class KeyMember:
             shown.signature,
             None if head is None else epoch_to_bytes(head),
         )
-        return self._say(manager, asking)
+        return self._managers.say(manager, asking)
 
     def _new_type(self, type_id: bytes, sealing: Sealing, versions: tuple[VerifiedType, ...]) -> _Type:
         kept = self._kept.pop(KEPT_HEAD + type_id.hex(), None)
@@ -524,70 +431,36 @@ class KeyMember:
 
     # -------------------------------------------------------- the link to a manager
 
-    def _dial(self, manager: _Manager, now: Instant) -> list[Effect]:
-        if not manager.addresses:
-            return []
-        manager.stage, manager.due = _Stage.DIALLING, _later(now, self._settings.again_max_s)
-        return [Dial(self._address(manager))]
-
-    def _address(self, manager: _Manager) -> str:
-        return manager.addresses[manager.turn % len(manager.addresses)] if manager.addresses else ""
-
-    def _greeted(self, manager: _Manager, message: Greeting, now: Instant) -> list[Effect]:
-        if message.version != PROTOCOL_VERSION or message.network != self._network:
-            raise NotTheManager("the manager speaks another protocol, or is one of another network")
-        pool = tuple(certificate_from_bytes(one) for one in message.credentials)
-        request = Request(manager.principal, Action.CONNECT, self._settings.network)
-        evidence = gather_evidence(
-            request, pool, at=now, cache=self._cache, constitutions=self._settings.constitutions
-        )
-        if not isinstance(decide(request, evidence, NO_FACTS, now), Permit):
-            raise NotTheManager("the manager may not be part of this network")
-        manager.stage, manager.instance = _Stage.AWAITING_WELCOME, message.instance
-        credentials = [certificate_to_bytes(signed) for signed in self._pool]
-        return self._say(manager, Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None))
-
-    def _welcomed(self, manager: _Manager, now: Instant) -> list[Effect]:
-        manager.stage, manager.due = _Stage.READY, None
-        manager.check_at, manager.awaits_check = _later(now, self._settings.check_s), False
-        manager.session = SessionKey(self._random)
+    def _welcomed(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        self._managers.welcomed(manager, now)
         effects: list[Effect] = [Note("manager-connected", {"peer": str(manager.principal)})]
         for known in self._types_of(manager):
             known.asked = None
             effects += self._ask(known, now)
         return effects
 
-    def _left(self, manager: _Manager, problem: MaiaError, now: Instant) -> list[Effect]:
+    def _left(self, manager: ManagerLink, problem: MaiaError, now: Instant) -> list[Effect]:
         """End a link whose other side is not to be believed."""
         fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
         event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
-        assert manager.link is not None  # noqa: S101 - something was heard on it
-        return [
+        assert manager.link is not None  # noqa: S101 - something was heard, or awaited, on it
+        effects: list[Effect] = [
             Note(event, fields),
             Count("maia_keys_distrusted_total", labels={"code": problem.code}),
             Send(manager.link, encode(Bye(problem.code, problem.message))),
             Close(manager.link, problem.code),
-            *self._lost(manager, now),
         ]
+        self._lost(manager, now)
+        return effects
 
-    def _lost(self, manager: _Manager, now: Instant) -> list[Effect]:
-        """Go on without a link, and dial again later; keys are kept."""
-        if manager.link is not None:
-            self._links.pop(manager.link, None)
-        manager.link, manager.session, manager.check_at = None, None, None
-        manager.stage = _Stage.IDLE
-        manager.turn += 1
-        manager.failures += 1
-        manager.due = self._again(manager.failures, now)
+    def _lost(self, manager: ManagerLink, now: Instant) -> None:
+        """Go on without a link; keys are kept, and every question is asked anew."""
+        self._managers.lost(manager, now)
         for known in self._types_of(manager):
             known.asked, known.due = None, None
         self._asked_writers.clear()
-        return []
 
-    def _say(self, manager: _Manager, message: Message) -> list[Effect]:
-        return [] if manager.link is None else [Send(manager.link, encode(message))]
-
-    def _types_of(self, manager: _Manager) -> list[_Type]:
+    def _types_of(self, manager: ManagerLink) -> list[_Type]:
         return [one for one in self._types.values() if one.sealing.manager == manager.principal]
 
     def _number(self) -> int:
@@ -599,7 +472,7 @@ class KeyMember:
     def next_look(self) -> Instant | None:
         """Return the next moment at which there is something to do."""
         moments: list[Instant | None] = []
-        for manager in self._managers.values():
+        for manager in self._managers.all():
             moments += [manager.due, manager.check_at]
         for known in self._types.values():
             moments += [known.due, known.keys.ring.next_forget()]
@@ -613,30 +486,30 @@ class KeyMember:
 
     def _due(self, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
-        for manager in self._managers.values():
+        for manager in self._managers.all():
             effects += self._due_of_manager(manager, now)
         for known in self._types.values():
             effects += self._due_of_type(known, now)
         return effects
 
-    def _due_of_manager(self, manager: _Manager, now: Instant) -> list[Effect]:
+    def _due_of_manager(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         if manager.due is not None and manager.due <= now:
             manager.due = None
-            if manager.stage in (_Stage.IDLE, _Stage.DIALLING):
-                return self._dial(manager, now) if self._types_of(manager) else []
+            if manager.stage in (LinkStage.IDLE, LinkStage.DIALLING):
+                return self._managers.dial(manager, now) if self._types_of(manager) else []
             return self._left(manager, ManagerSilent("the manager took too long to welcome us"), now)
         if manager.check_at is not None and manager.check_at <= now:
             return self._check(manager, now)
         return []
 
-    def _check(self, manager: _Manager, now: Instant) -> list[Effect]:
+    def _check(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
         if manager.awaits_check:
             return self._left(manager, ManagerSilent("the manager does not answer"), now)
-        manager.check_at = _later(now, self._settings.check_s)
+        manager.check_at = later(now, self._settings.check_s)
         asking = [known for known in self._types_of(manager) if known.keys.groups and known.asked is None]
         manager.awaits_check = bool(asking)
-        return [effect for known in asking for effect in self._say(manager, known.keys.held())]
+        return [effect for known in asking for effect in self._managers.say(manager, known.keys.held())]
 
     def _due_of_type(self, known: _Type, now: Instant) -> list[Effect]:
         known.keys.forget_before(now)
@@ -645,8 +518,8 @@ class KeyMember:
             effects += self._look_at_rights(known, now)
         if known.due is not None and known.due <= now:
             known.due = None
-            manager = self._managers[known.sealing.manager]
-            if known.asked is not None and manager.stage is _Stage.READY:
+            manager = self._managers.of(known.sealing.manager)
+            if known.asked is not None and manager.is_ready:
                 return [*effects, *self._left(manager, ManagerSilent("the manager does not answer"), now)]
             effects += self._ask(known, now)
         return effects
@@ -669,7 +542,7 @@ class KeyMember:
     def _next_chance(self, known: _Type, now: Instant) -> Instant:
         """Return when our own certificates next open something else than now, or a while later."""
         until = self._standing(known, now).until
-        return min(Instant(min(INSTANT_MAX, until + 1)), _later(now, self._settings.again_max_s))
+        return min(Instant(min(INSTANT_MAX, until + 1)), later(now, self._settings.again_max_s))
 
     def _standing(self, known: _Type, now: Instant) -> Standing:
         claim = Claim(self._key.principal, known.versions, self._pool)
@@ -677,17 +550,9 @@ class KeyMember:
         grounds = Grounds(known.sealing.level, settings.bounds, settings.constitutions, self._cache)
         return standing(claim, grounds, now)
 
-    def _again(self, failures: int, now: Instant) -> Instant:
-        wait = min(self._settings.again_max_s, self._settings.again_s << min(failures - 1, 16))
-        return _later(now, wait)
-
 
 def _head(kept: bytes | None) -> SignedEpoch | None:
     try:
         return None if kept is None else epoch_from_bytes(kept)
     except MaiaError:
         return None
-
-
-def _later(now: Instant, seconds: int) -> Instant:
-    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))

@@ -1,0 +1,37 @@
+"""What does a broker hear from its key member?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from maia.credentials import Principal
+
+__all__ = ["KeysChanged", "KeysRefused", "Notice", "WriterTold"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """The ring of a type has other keys than before: what waited for them may be tried again."""
+
+    type_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRefused:
+    """The manager lets this member into no group of the type, and says why."""
+
+    type_id: bytes
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTold:
+    """The manager has told with which certificates somebody publishes; none if it does not know."""
+
+    type_id: bytes
+    principal: Principal
+
+
+Notice: TypeAlias = KeysChanged | KeysRefused | WriterTold
