@@ -219,17 +219,14 @@ def mosquitto(*, over_tls: bool = False) -> Iterator[PeerProcess]:
             yield process
 
 
+def _nats_tls_block(folder: Path) -> str:
+    _write_tls_files(folder)
+    return f'tls {{ cert_file: "{folder}/leaf.pem", key_file: "{folder}/key.pem" }}\n'
+
+
 def _tls_lines(folder: Path) -> list[str]:
     """Let mosquitto ask for certificates as our brokers do: TLS 1.3, the same keys on both sides."""
-    key = SigningKey.from_seed(bytes(32))
-    secret = Ed25519PrivateKey.from_private_bytes(key.reveal_seed())
-    files = {
-        "ca.pem": x509.load_der_x509_certificate(null_authority()).public_bytes(Encoding.PEM),
-        "leaf.pem": x509.load_der_x509_certificate(leaf_of(key.principal)).public_bytes(Encoding.PEM),
-        "key.pem": secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-    }
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
+    _write_tls_files(folder)
     return [
         f"cafile {folder}/ca.pem",
         f"certfile {folder}/leaf.pem",
@@ -239,20 +236,33 @@ def _tls_lines(folder: Path) -> list[str]:
     ]
 
 
+def _write_tls_files(folder: Path) -> None:
+    key = SigningKey.from_seed(bytes(32))
+    secret = Ed25519PrivateKey.from_private_bytes(key.reveal_seed())
+    files = {
+        "ca.pem": x509.load_der_x509_certificate(null_authority()).public_bytes(Encoding.PEM),
+        "leaf.pem": x509.load_der_x509_certificate(leaf_of(key.principal)).public_bytes(Encoding.PEM),
+        "key.pem": secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
 def mqtt_over_tls(port: int, name: str) -> MqttConnection:
     """Connect to a mosquitto that asks for certificates."""
     return MqttConnection(port, name, dialling_context(SigningKey.from_seed(bytes(32))))
 
 
 @contextmanager
-def nats() -> Iterator[PeerProcess]:
+def nats(*, over_tls: bool = False) -> Iterator[PeerProcess]:
     """Run nats-server: no log, no limit to what waits for a reader within a gigabyte."""
     program = _program("nats-server", "nats-server")
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as folder:
         port, config = _free_port(), Path(folder, "nats.conf")
         config.write_text(
             f'listen: "127.0.0.1:{port}"\nlogfile: "/dev/null"\nmax_pending: 1073741824\n'
-            'write_deadline: "60s"\nping_interval: "60m"\nmax_connections: 70000\n',
+            'write_deadline: "60s"\nping_interval: "60m"\nmax_connections: 70000\n'
+            + (_nats_tls_block(Path(folder)) if over_tls else ""),
             encoding="ascii",
         )
         with _running([program, "-c", str(config)], port) as process:
