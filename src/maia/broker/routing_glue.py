@@ -152,10 +152,12 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
 def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
     """Compare a neighbour's book with ours, leaving out what was narrowed or refused here."""
     neighbour = _neighbour(state, link)
-    entries = message.entries - neighbour.difference.count
-    digest = (int.from_bytes(message.digest, "big") - neighbour.difference.total) % (1 << 256)
-    tells = state.routes.book.heard_renew(neighbour.node, entries, digest.to_bytes(32, "big"), now)
-    return told(state, tells)
+    entries, digest = message.entries, message.digest
+    if neighbour.changed:
+        total = (int.from_bytes(digest, "big") - neighbour.difference.total) % (1 << 256)
+        entries, digest = entries - neighbour.difference.count, total.to_bytes(32, "big")
+    tells = state.routes.book.heard_renew(neighbour.node, entries, digest, now)
+    return told(state, tells) if tells else []
 
 
 def hear_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:

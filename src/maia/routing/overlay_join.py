@@ -25,6 +25,7 @@ from maia.routing.overlay_candidates import CandidateLimits, Candidates, Contact
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "Membership", "MembershipLimits", "Spread", "Step"]
 
 _SECOND: Final = 1_000_000
+_ANSWERS_REMEMBERED: Final = 256
 _PLACES_IN_LEVEL: Final = 30
 """Fifteen prefixes of each width on either side."""
 
@@ -95,6 +96,7 @@ class Membership:
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
         self._candidates = Candidates(own.node, self._limits.candidates)
         self._contacts: dict[NodeId, Contact] = {}
+        self._answers: dict[NodeId, tuple[Contact, ...]] = {}  # until somebody comes, moves or goes
         self._linked: dict[NodeId, Contact] = {}
         self._leaving: set[NodeId] = set()  # said goodbye, and the link still stands
         self._asked: set[NodeId] = set()
@@ -122,8 +124,14 @@ class Membership:
 
     def answer(self, target: NodeId) -> tuple[Contact, ...]:
         """Return what to say to somebody who asks for the nodes around `target`, closest first."""
-        closest = self.overlay.closest(target, self._limits.answer_max)
-        return tuple(self.own if node == self.own.node else self._contacts[node] for node in closest)
+        known = self._answers.get(target)
+        if known is None:
+            closest = self.overlay.closest(target, self._limits.answer_max)
+            known = tuple(self.own if node == self.own.node else self._contacts[node] for node in closest)
+            if len(self._answers) >= _ANSWERS_REMEMBERED:
+                self._answers.clear()
+            self._answers[target] = known
+        return known
 
     def links_wanted(self, targets: Iterable[NodeId] = ()) -> frozenset[NodeId]:
         """Return the nodes with whom links should stand; `targets` are the types that this node routes."""
@@ -326,6 +334,7 @@ class Membership:
         """Take in a confirmed node; whoever is pushed out, perhaps itself, is dropped."""
         self.overlay.learn(contact.node, contact.address)
         self._contacts[contact.node] = contact
+        self._answers.clear()
         gone = [node for node in self._contacts if node not in self.overlay]
         for node in gone:
             del self._contacts[node]
@@ -346,6 +355,7 @@ class Membership:
         was_leaf = node in self.overlay.leaf_set
         kept = self.overlay.forget(node)
         self._contacts.pop(node, None)
+        self._answers.clear()
         self._asking.pop(node, None)
         self._asked.discard(node)
         self._candidates.forget_teller(node)

@@ -9,6 +9,7 @@ and what was due is owed until they can.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -69,6 +70,8 @@ class End:
     state: EndState = EndState.OPENING
     other: End = field(init=False, repr=False)
     """The end at the far side."""
+    arrive: Callable[[], None] = field(init=False, repr=False)
+    """Takes the next parcel out of this end's lane."""
     weather: Weather = field(default=CALM, repr=False)
     chaos: Chaos = field(default=NO_CHAOS, repr=False)
     looked_up: int = _NEVER

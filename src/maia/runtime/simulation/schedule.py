@@ -39,7 +39,7 @@ class Schedule:
     def add(self, at: int, chance: Random, action: Action) -> None:
         """Have `action` happen at `at`, or now if that is over; `chance` breaks ties."""
         self._added += 1  # so that two actions are never compared with each other
-        item = (max(at, self.now), chance.getrandbits(_TIE_BITS), self._added, action)
+        item = (at if at > self.now else self.now, chance.getrandbits(_TIE_BITS), self._added, action)
         heapq.heappush(self._heap, item)
 
     def step(self, until: int) -> bool:

@@ -97,6 +97,7 @@ class Transport:
             end = End(at, at.next_link(), at.life, dialled, made, lane)
             self._ends.setdefault(at.name, {})[end.link] = end
             made.ends.append(end)
+            end.arrive = partial(self._arrive, end)
         made.dialling.other, made.accepting.other = made.accepting, made.dialling
         return made
 
@@ -134,9 +135,13 @@ class Transport:
 
     def _schedule_arrival(self, end: End, size: int) -> None:
         lane, weather, schedule = end.lane, self._looked_up(end).weather, self._schedule
-        lane.line_free_at = max(schedule.now, lane.line_free_at) + weather.passage(size)
-        lane.last_arrival = max(lane.line_free_at + weather.delay(lane.chance), lane.last_arrival + 1)
-        schedule.add(lane.last_arrival, lane.chance, partial(self._arrive, end))
+        sent = schedule.now if schedule.now > lane.line_free_at else lane.line_free_at
+        if weather.bytes_per_s is not None:
+            sent += weather.passage(size)
+        at = sent + weather.delay(lane.chance)
+        lane.line_free_at = sent
+        lane.last_arrival = at if at > lane.last_arrival else lane.last_arrival + 1
+        schedule.add(lane.last_arrival, lane.chance, end.arrive)
 
     def _arrive(self, sender: End) -> None:
         """Hand over the next parcel of a lane, if the way is open and somebody is there."""
