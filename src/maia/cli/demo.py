@@ -77,7 +77,7 @@ def demo(
         from maia.scenarios import tell_numberplate_story
         from maia.scenarios.attempts import attempts
 
-        screen = Console(quiet=as_json, highlight=False)
+        screen = Console(quiet=as_json, highlight=False, emoji=False)
         story, sightings = tell_numberplate_story(story_seed, now=now), _sightings(now)
         live = go_live(
             screen, story, sightings, seed=story_seed, now=now, folder=folder,

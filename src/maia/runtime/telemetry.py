@@ -9,12 +9,14 @@ name nobody; what a peer can choose never becomes a label beyond a limit.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Mapping, MutableMapping
-from typing import IO, Any, Final
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import IO, Final
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 __all__ = ["LABEL_SETS_MAX", "Telemetry"]
@@ -41,18 +43,9 @@ class Telemetry:
     def __init__(self, stream: IO[str], *, log_format: str = "auto", level: str = "info") -> None:
         """Write log lines to `stream`; `auto` means for people exactly if it is a terminal."""
         for_people = log_format == "text" or (log_format == "auto" and stream.isatty())
-        self._log = structlog.wrap_logger(
-            _Lines(stream),
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-                _harmless,
-                structlog.dev.ConsoleRenderer(colors=stream.isatty())
-                if for_people
-                else structlog.processors.JSONRenderer(sort_keys=False, default=str),
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        )
+        self._stream = stream
+        self._least = _LEVELS[level]
+        self._render = _for_people(colours=stream.isatty()) if for_people else _for_programs
         self._registry = CollectorRegistry(auto_describe=False)
         self._counters: dict[tuple[str, tuple[str, ...]], Counter] = {}
         self._label_sets: dict[str, set[tuple[str, ...]]] = {}
@@ -60,12 +53,25 @@ class Telemetry:
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Write one line; whatever names a problem is a warning."""
-        write = self._log.warning if event in _WORTH_A_WARNING else self._log.info
-        write(event, **{_field(name): value for name, value in fields.items()})
+        self._write("warning" if event in _WORTH_A_WARNING else "info", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
         """Write one line that somebody should look at."""
-        self._log.error(event, **{_field(name): value for name, value in fields.items()})
+        self._write("error", event, fields)
+
+    def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
+        if _LEVELS[level] < self._least:
+            return
+        line = self._render({
+            "event": event,
+            **{_field(name): _shown(value) for name, value in fields.items() if not _SECRET.search(name)},
+            "level": level,
+            "at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        })  # fmt: skip
+        # An operator's closed terminal does not stop a broker, and there is nowhere to say so.
+        with suppress(OSError, ValueError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
 
     def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
         """Add to a counter, which is made when it is first needed."""
@@ -109,25 +115,16 @@ class Telemetry:
         return labels
 
 
-class _Lines:
-    """What structlog writes lines to; an operator's closed terminal does not stop a broker."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def msg(self, line: str) -> None:
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            return  # nobody reads any more, and there is nowhere to say so
-
-    debug = info = warning = error = critical = msg
+def _for_programs(line: dict[str, object]) -> str:
+    return json.dumps(line, default=str)
 
 
-# Any: structlog hands processors its logger and a dictionary of whatever was logged.
-def _harmless(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    return {name: _shown(value) for name, value in event.items() if not _SECRET.search(name)}
+def _for_people(*, colours: bool) -> Callable[[dict[str, object]], str]:
+    # Loaded here, because it loads much that a broker without a terminal has no use for.
+    from structlog.dev import ConsoleRenderer
+
+    render = ConsoleRenderer(colors=colours)
+    return lambda line: str(render(None, str(line["level"]), line))
 
 
 def _shown(value: object) -> object:
