@@ -4,8 +4,9 @@ A slow and obvious answer for the tests of key trees. It has no tree of its
 own: it listens to the real one. Every secret is known by its bytes, and every
 use of `node_secrets` by the real manager is one rule: from these secrets
 follow those. A wrapped secret is one too, for messages are public: its key
-leads to its content. What a coalition knows is what it was handed, closed
-under the rules. Rules that the manager never used lead to secrets that
+leads to its content. A secret that neither chance nor a rule brought forth,
+such as a constant, is known to all. What a coalition knows is what it was
+handed, closed under the rules. Rules that the manager never used lead to secrets that
 nothing was ever sent under, so none is missing.
 """
 
@@ -40,6 +41,25 @@ class Rules:
     bits: dict[bytes, int] = field(default_factory=dict)
     rules: list[tuple[int, int]] = field(default_factory=list)
     wrapped: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    public: int = 0
+    """Secrets that came out of nowhere."""
+
+    def choosing(self, random):
+        """Return `random`, and write down that what it gives was chosen by chance."""
+
+        def chosen(size: int) -> bytes:
+            data = random(size)
+            self.bit(data)
+            return data
+
+        return chosen
+
+    def used(self, secrets) -> int:
+        """Return the knowledge of these, which are in use; those that nobody brought forth are public."""
+        for secret in secrets:
+            if secret not in self.bits:
+                self.public |= self.bit(secret)
+        return self.known(secrets)
 
     def bit(self, secret: bytes) -> int:
         """Return the bit of one secret."""
@@ -54,7 +74,7 @@ class Rules:
 
     def closed(self, knowledge: int) -> int:
         """Return all that follows."""
-        before = -1
+        before, knowledge = -1, knowledge | self.public
         while knowledge != before:
             before = knowledge
             for needed, gained in self.rules:
@@ -76,14 +96,14 @@ class Rules:
             def heard(*asked, **named):
                 answer = function(*asked, **named)
                 answers = answer if isinstance(answer, tuple) else (answer,)
-                self.rules.append((self.known([*asked, *named.values()]), self.known(answers)))
+                self.rules.append((self.used([*asked, *named.values()]), self.known(answers)))
                 return answer
 
             return heard
 
         def wrapping(key, nonce, content, bound_to):
             wrapped = original_wrap(key, nonce, content, bound_to)
-            self.wrapped[wrapped] = (self.bit(key), self.bit(content))
+            self.wrapped[wrapped] = (self.used([key]), self.used([content]))
             return wrapped
 
         original_wrap = node_secrets.wrap
@@ -116,7 +136,8 @@ class WatchedGroup:
     @classmethod
     def new(cls, scheme: Scheme) -> WatchedGroup:
         """Watch a group of nobody."""
-        return cls(new_tree(group=GROUP, random=counted_bytes(), scheme=scheme), Rules())
+        rules = Rules()
+        return cls(new_tree(group=GROUP, random=rules.choosing(counted_bytes()), scheme=scheme), rules)
 
     def change(self, *, joins=(), leaves=()) -> Rekeyed:
         """Let the real tree change, and write down what everybody gets."""
@@ -146,8 +167,8 @@ class WatchedGroup:
 
     def branch(self) -> WatchedGroup:
         """Return a copy that can go another way. The rules are shared lists of the past, and copied."""
-        rules = Rules(dict(self.rules.bits), list(self.rules.rules), {})
-        random = counted_bytes(self.tree.confirmation)
+        rules = Rules(dict(self.rules.bits), list(self.rules.rules), {}, self.rules.public)
+        random = rules.choosing(counted_bytes(self.tree.confirmation))
         tree = tree_from_bytes(tree_to_bytes(self.tree), group=GROUP, random=random)
         return WatchedGroup(tree, rules, list(self.roots), dict(self.open_stays), list(self.past_stays))
 

@@ -93,7 +93,6 @@ class LkhTree(KeyTree):
             if not (taken[own] and taken[beside]):
                 if secrets.pop(node, None) is not None:
                     gone.append(node)
-                state = state if taken[own] else _UNTOUCHED
                 continue
             if state == _UNTOUCHED:
                 path_secret, state = self._random(NODE_SECRET_BYTES), _RENEWED
