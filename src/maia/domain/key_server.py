@@ -101,6 +101,8 @@ class KeyServer:
         self._certificates = VerificationCache()
         self._definitions = Definitions(settings, self._certificates)
         self._groups: dict[bytes, GroupManager] = {}
+        self._looks: dict[bytes, Instant | None] = {}
+        """When the groups of each type want to be looked at."""
         self._links = Links(
             settings,
             self._certificates,
@@ -343,6 +345,7 @@ class KeyServer:
     ) -> list[Effect]:
         """Tell everybody what has come of a change, once that is safe."""
         self._changes |= manager.store.take_changes()
+        self._looks[manager.type_id] = manager.next_look()
         return self._teller.tell(manager, outcomes, asked)
 
     # -------------------------------------------------------- ends, and time
@@ -365,13 +368,13 @@ class KeyServer:
 
     def _look(self, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
-        for manager in self._groups.values():
-            at = manager.next_look()
-            if at is not None and at <= now:
-                effects += self._told(manager, manager.tick(now))
-        for link, problem in self._links.due(now):
+        due = [type_id for type_id, at in self._looks.items() if at is not None and at <= now]
+        for manager in [self._groups[type_id] for type_id in due]:
+            effects += self._told(manager, manager.tick(now))
+        ended, asked = self._links.look(now)
+        for link, problem in ended:
             effects += self._close(link, problem, now)
-        return [*effects, *self._links.pings(now)]
+        return [*effects, *asked]
 
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
@@ -379,8 +382,8 @@ class KeyServer:
         for effect in effects:
             if isinstance(effect, Count):
                 self._counters[effect.name] += effect.amount
-        moments = [one.next_look() for one in self._groups.values()]
-        wake = min((one for one in (*moments, self._links.next_look()) if one is not None), default=None)
+        moments = (*self._looks.values(), self._links.next_look())
+        wake = min((one for one in moments if one is not None), default=None)
         kept: list[Effect] = [Keep(name, data) for name, data in changes.items()]
         woken: list[Effect] = [] if wake is None else [WakeAt(Instant(max(wake, now)))]
         return [*kept, *effects, *woken]
@@ -399,6 +402,7 @@ class KeyServer:
         found = manager.store.read(kept, self._key.principal)
         manager.restore(found, versions, now)
         self._groups[type_id] = manager
+        self._looks[type_id] = manager.next_look()
         return list(found.dropped)
 
 

@@ -9,8 +9,8 @@ the period of the answer ends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from maia.credentials import (
@@ -50,8 +50,6 @@ class Link:
     id: LinkId
     peer: Principal
     opened_at: Instant
-    due: Instant
-    """When the handshake is overdue, the peer has been silent for too long, or its right ends."""
     is_ready: bool = False
     heard_at: Instant | None = None
     asked_at: Instant | None = None
@@ -88,6 +86,8 @@ class Links:
         self._network = network_to_bytes(settings.network)
         self._credentials = credentials
         self._links: dict[LinkId, Link] = {}
+        self._by_peer: dict[Principal, dict[LinkId, Link]] = {}
+        self._dues: list[tuple[int, LinkId]] = []  # a heap; a moment that was moved is looked at in vain
         # Microseconds of the minute that are left to a principal, and when that was worked out.
         self._quota: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
         self._pings = 0
@@ -98,15 +98,21 @@ class Links:
 
     def pop(self, link: LinkId) -> Link | None:
         """Forget a link."""
-        return self._links.pop(link, None)
+        gone = self._links.pop(link, None)
+        if gone is not None:
+            of_peer = self._by_peer[gone.peer]
+            del of_peer[link]
+            if not of_peer:
+                del self._by_peer[gone.peer]
+        return gone
 
     def all(self) -> list[Link]:
         """Return every link."""
         return list(self._links.values())
 
-    def of(self, principal: Principal) -> Iterator[Link]:
-        """Yield the links of a principal that are ready."""
-        return (link for link in self._links.values() if link.peer == principal and link.is_ready)
+    def of(self, principal: Principal) -> list[Link]:
+        """Return the links of a principal that are ready."""
+        return [link for link in self._by_peer.get(principal, {}).values() if link.is_ready]
 
     def joined(self, type_id: bytes) -> list[Link]:
         """Return the links that have joined a type."""
@@ -122,8 +128,9 @@ class Links:
             problem = KeyServerFull("this server has as many links as it may")
             bye = encode(Bye(problem.code, problem.message))
             return [Send(opened.link, bye), Close(opened.link, problem.code)]
-        due = _later(now, limits.handshake_s)
-        self._links[opened.link] = Link(opened.link, opened.peer, opened_at=now, due=due)
+        link = Link(opened.link, opened.peer, opened_at=now)
+        self._links[link.id] = self._by_peer.setdefault(link.peer, {})[link.id] = link
+        self._ask_to_look(link, _later(now, limits.handshake_s))
         greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
         return [Send(opened.link, encode(greeting))]
 
@@ -134,7 +141,7 @@ class Links:
         link.pool = tuple(certificate_from_bytes(one) for one in message.credentials)
         self._decide(link, now)
         link.is_ready, link.heard_at = True, now
-        link.due = self._next_due(link, now)
+        self._ask_to_look(link, self._next_due(link, now))
         welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
         return [welcome, Note("connected", link.named())]
 
@@ -171,40 +178,41 @@ class Links:
         if left < price:
             raise TooManyJoins("too many requests in a minute: slow down")
 
-    def due(self, now: Instant) -> list[tuple[Link, MaiaError]]:
-        """Return the links that have to end, and why."""
+    def look(self, now: Instant) -> tuple[list[tuple[Link, MaiaError]], list[Effect]]:
+        """Return the links that have to end, and why; and questions to those that have been silent."""
         ended: list[tuple[Link, MaiaError]] = []
-        for link in [one for one in self._links.values() if one.due <= now]:
+        asked: list[Effect] = []
+        while self._dues and self._dues[0][0] <= now:
+            link = self._links.get(heappop(self._dues)[1])
+            if link is None:
+                continue
             try:
-                self._look(link, now)
+                asked += self._looked_at(link, now)
             except MaiaError as problem:
                 ended.append((link, problem))
-        return ended
+        return ended, asked
 
-    def _look(self, link: Link, now: Instant) -> None:
+    def _looked_at(self, link: Link, now: Instant) -> list[Effect]:
         if not link.is_ready:
             raise HandshakeOverdue("the handshake took too long")
         if link.right_ends < now:
             self._decide(link, now)
         if link.asked_at is not None and _later(link.asked_at, self._settings.lease_s) <= now:
             raise MemberSilent("nothing was heard for a whole lease")
-        link.due = self._next_due(link, now)
-
-    def pings(self, now: Instant) -> list[Effect]:
-        """Ask those who have been silent whether they are there."""
-        effects: list[Effect] = []
-        for link in self._links.values():
-            silent = link.heard_at is not None and _later(link.heard_at, self._settings.lease_s) <= now
-            if link.is_ready and silent and link.asked_at is None:
-                link.asked_at = now
-                link.due = self._next_due(link, now)
-                self._pings += 1
-                effects.append(Send(link.id, encode(Ping(self._pings))))
-        return effects
+        heard = now if link.heard_at is None else link.heard_at
+        is_silent = link.asked_at is None and _later(heard, self._settings.lease_s) <= now
+        if is_silent:
+            link.asked_at = now
+            self._pings += 1
+        self._ask_to_look(link, self._next_due(link, now))
+        return [Send(link.id, encode(Ping(self._pings)))] if is_silent else []
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which a link has to be looked at."""
-        return min((link.due for link in self._links.values()), default=None)
+        return Instant(self._dues[0][0]) if self._dues else None
+
+    def _ask_to_look(self, link: Link, at: Instant) -> None:
+        heappush(self._dues, (at, link.id))
 
     def _next_due(self, link: Link, now: Instant) -> Instant:
         since = link.asked_at or link.heard_at or now
