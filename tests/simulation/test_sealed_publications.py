@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import SealingLevel
-from support.sealed_city import KEYS, SealedCity, rendezvous_of
+from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of
 from support.seeds import with_seeds
 from support.simulated_city import PLACES, PLATES
 
@@ -65,10 +67,14 @@ def test_rotation_with_clocks_that_differ_loses_nothing(seed):
 
 @with_seeds(2)
 def test_brokers_go_on_while_the_key_server_is_down(seed):
-    """Keys are held, so a manager that is away for a while stops nobody."""
-    city = SealedCity(seed)
+    """Keys are held, so a manager that is away for a while stops nobody.
+
+    Old keys open for longer than a broker takes to find its manager again.
+    """
+    city = SealedCity(seed, terms=replace(TERMS, drift_s=120))
     city.populate()
     city.settle()
+    city.probe()  # so that everybody has met the signers
     city.network.crash(KEYS)
     sent = publish_for(city, 60)
     city.network.restart(KEYS)

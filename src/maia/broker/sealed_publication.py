@@ -29,6 +29,7 @@ from maia.broker.transit import Transit
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
+from maia.routing.ids import node_id_of_key
 from maia.sealing import (
     EpochKeys,
     KeyMissing,
@@ -200,13 +201,24 @@ def _opened(arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect
 def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
     signer = verify_frame(sealed.opened, keys, state.seals.checks).signer
-    if signer == state.principal:
-        state.writers.learn(sealed.type_id, signer, state.settings.credentials)
+    if not state.writers.knows(sealed.type_id, signer):
+        _learn_what_is_at_hand(state, sealed.type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
     answer = state.writers.may_write(signer, state.types.versions(sealed.type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
     return answer is not None
+
+
+def _learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal) -> None:
+    """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""
+    if signer == state.principal:
+        state.writers.learn(type_id, signer, state.settings.credentials)
+        return
+    neighbour = state.routes.neighbours.get(node_id_of_key(signer.key))
+    link = None if neighbour is None else state.links[neighbour.link]
+    if link is not None and link.peer == signer and type_id in link.rights:
+        state.writers.learn(type_id, signer, state.edge.pool(link.shown, link.rights[type_id]))
 
 
 def _delivered(state: BrokerState, part: Transit, missing: frozenset[AttributeUid]) -> list[Effect]:

@@ -27,8 +27,6 @@ _WRITERS_MAX: Final = 4096
 _SECOND: Final = 1_000_000
 _REFUSED_FOR_US: Final = _SECOND
 """How long a refusal is remembered: a flood of forgeries must not cost a decision each."""
-_ASKED_FOR_US: Final = 5 * _SECOND
-"""How long an answer is waited for before the question is asked again."""
 
 
 @dataclass(slots=True)
@@ -37,7 +35,6 @@ class _Writer:
 
     pool: tuple[SignedCertificate, ...] | None = field(default=None, repr=False)
     """Its certificates; None while nobody has told them."""
-    asked_at: Instant | None = None
     rights: list[Right] = field(default_factory=list, repr=False)
     writes: frozenset[AttributeUid] = frozenset()
     refused_until: int = 0
@@ -53,19 +50,16 @@ class Writers:
         self._edge = edge
         self._known: OrderedDict[tuple[bytes, Principal], _Writer] = OrderedDict()
 
+    def knows(self, type_id: bytes, principal: Principal) -> bool:
+        """Say whether a signer's certificates were told."""
+        known = self._known.get((type_id, principal))
+        return known is not None and known.pool is not None
+
     def learn(self, type_id: bytes, principal: Principal, pool: tuple[SignedCertificate, ...]) -> None:
         """Take note of a signer's certificates, as its key manager told them or as it showed them itself."""
         writer = self._writer(type_id, principal)
         if writer.pool is None or {one.id for one in writer.pool} != {one.id for one in pool}:
             writer.pool, writer.rights, writer.refused_until = pool, [], 0
-
-    def is_to_be_asked_about(self, type_id: bytes, principal: Principal, now: Instant) -> bool:
-        """Say whether the key manager should be asked for a signer's certificates, and take note of that."""
-        writer = self._writer(type_id, principal)
-        if writer.asked_at is not None and writer.asked_at <= now < writer.asked_at + _ASKED_FOR_US:
-            return False
-        writer.asked_at = now
-        return True
 
     def may_write(
         self,
