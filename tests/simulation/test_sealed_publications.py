@@ -69,9 +69,9 @@ def test_rotation_with_clocks_that_differ_loses_nothing(seed):
 def test_brokers_go_on_while_the_key_server_is_down(seed):
     """Keys are held, so a manager that is away for a while stops nobody.
 
-    Old keys open for longer than a broker takes to find its manager again.
+    Old keys are good for longer than a broker takes to find its manager again.
     """
-    city = SealedCity(seed, terms=replace(TERMS, drift_s=120))
+    city = SealedCity(seed, terms=replace(TERMS, drift_s=120, back_dating_s=90))
     city.populate()
     city.settle()
     city.probe()  # so that everybody has met the signers
