@@ -84,6 +84,8 @@ class Broker:
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
+            case Tick():
+                pass  # what was due has been looked at
             case _ if self._is_of_key_manager(happened):
                 effects += keys_handled(self._state, happened, now)
             case Received():
@@ -94,8 +96,6 @@ class Broker:
                 effects += self._closed(self._state.links.pop(link, None), now)
             case DialFailed(address=address):
                 effects += dial_failed(self._state, address, now)
-            case Tick():
-                pass  # what was due has been looked at
             case _:
                 assert_never(happened)
         return self._finished(effects, now)

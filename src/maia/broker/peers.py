@@ -144,8 +144,11 @@ def tell_closest(state: BrokerState, link: Link, message: FindClosest, _now: Ins
 def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
     """Look into an answer to our own question."""
     contacts = [Contact.of(record.key, record.address) for record in message.nodes]
-    node = state.routes.node_of[link.id]
-    return performed(state, state.routes.membership.reply(node, message.id, contacts, now), now)
+    node, membership = state.routes.node_of[link.id], state.routes.membership
+    steps = membership.reply(node, message.id, contacts, now)
+    if not steps and not membership.candidates_waiting:
+        return []  # nothing new, so there is nothing to be looked at earlier than before
+    return performed(state, steps, now)
 
 
 def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:

@@ -75,8 +75,8 @@ def _holder(routes: Routes, record: NodeRecord) -> NodeId:
 
 
 def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> list[Effect]:
+    # It ends with a lease from now, and the broker is looked at before that anyway.
     state.routes.store.heard(state.routes.node_of[link.id], replica, now)
-    state.routes.is_stirred = True
     return []
 
 
