@@ -13,7 +13,15 @@ import pytest
 from msgspec.structs import replace
 
 from maia.errors import BrokenCredential, MaiaError
-from maia.sealing import BadSealedFrame, BrokenSeal, cut_frame, open_frame
+from maia.sealing import (
+    BadContent,
+    BadFrameProof,
+    BadSealedFrame,
+    BrokenSeal,
+    closed_frame,
+    cut_frame,
+    open_frame,
+)
 from maia.sealing.content import OpenColumn, OpenPart, plaintext_of
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
@@ -184,3 +192,52 @@ def test_the_forger_of_these_tests_can_seal():
         replace(frame, columns=[replace(frame.columns[0], sealed=forged), *frame.columns[1:]]), keys()
     )
     assert opened.columns[0] == column
+
+
+@pytest.mark.parametrize("uid", ["", "a" * 64, "x" * 300, "é", "Plate", "-plate", "pl ate"])
+def test_a_key_holder_cannot_seal_a_column_of_no_attribute(uid):
+    """A46: the names inside an event that was sealed as a whole are uids, each once."""
+    frame, _ = _frames(SealingLevel.EVENT, rows=1)
+    part = OpenPart("", [OpenColumn(Column(uid, 1, b"\x91\xa1x"))])
+    forged = replace(frame.columns[0], sealed=reseal(frame, "", plaintext_of(part)))
+    with pytest.raises(BadContent):
+        open_frame(replace(frame, columns=[forged]), keys())
+
+
+def test_a_key_holder_cannot_seal_an_attribute_twice():
+    """A46: one event has one value of an attribute."""
+    frame, _ = _frames(SealingLevel.EVENT, rows=1)
+    column = OpenColumn(Column(PLATE, 1, b"\x91\xa1x"))
+    forged = replace(frame.columns[0], sealed=reseal(frame, "", plaintext_of(OpenPart("", [column, column]))))
+    with pytest.raises(BadContent):
+        open_frame(replace(frame, columns=[forged]), keys())
+
+
+@pytest.mark.parametrize("uid", ["a" * 64, "é", "Plate", "-plate"])
+def test_a_column_of_no_attribute_is_refused_without_a_key(uid):
+    """A46: nothing but uids names a column on the way."""
+    frame, _ = _frames(rows=1)
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(frame, columns=[replace(frame.columns[0], uid=uid)]))
+
+
+def test_blocks_that_are_not_all_of_a_column_are_refused():
+    """A46: a key holder who moves the ends of blocks is found before anything is hashed."""
+    frame = Publishing().seal(plates(300))
+    one = open_frame(frame, keys()).parts["plate"].columns[0]
+    for lengths in ((0, 0, 0), (one.lengths[0] + 1, *one.lengths[1:]), (2**32 - 1,) * 3):
+        part = OpenPart(PLATE, [OpenColumn(one.column, lengths)])
+        forged = replace(frame.columns[0], sealed=reseal(frame, "plate", plaintext_of(part)))
+        with pytest.raises(BadContent):
+            open_frame(replace(frame, columns=[forged, *frame.columns[1:]]), keys())
+
+
+def test_ends_of_blocks_that_add_up_and_are_not_the_signers_are_refused():
+    """A49: with the same bytes divided otherwise, no block is what was signed."""
+    frame = Publishing().seal(plates(300))
+    one = open_frame(frame, keys()).parts["plate"].columns[0]
+    first, second, third = one.lengths
+    part = OpenPart(PLATE, [OpenColumn(one.column, (first + 1, second - 1, third))])
+    forged = replace(frame.columns[0], sealed=reseal(frame, "plate", plaintext_of(part)))
+    with pytest.raises(BadFrameProof):
+        read(replace(frame, columns=[forged, *frame.columns[1:]]))
