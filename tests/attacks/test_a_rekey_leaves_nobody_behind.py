@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.sealing.rekey import PathNeeded, Scheme
-from maia.sealing.tree_store import tree_from_bytes, tree_to_bytes
+from maia.sealing import node_secrets
+from maia.sealing.rekey import PathNeeded, Scheme, read_rekey
+from maia.sealing.tree_store import new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import CHANGES, GROUP, PEOPLE, SCHEMES, Group, counted_bytes, member_of, tree_of
 
 ANN, BOB, CEM, DEE = PEOPLE[:4]
@@ -117,6 +118,39 @@ def test_a_manager_that_forgot_a_change_forks_nobody(scheme):
 
 
 @pytest.mark.parametrize("scheme", Scheme)
+def test_a_group_that_was_founded_anew_leaves_nobody_with_the_old_secret(scheme):
+    """A54, A82: a manager without its tree counts anew, and no member takes that for old news."""
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    tree.refresh()
+    member = member_of(tree, ANN)
+    anew = new_tree(group=GROUP, random=counted_bytes(b"anew"), scheme=scheme)
+    for message in (
+        anew.rekey(joins=[ANN, BOB]).broadcast,
+        anew.refresh().broadcast,
+        anew.refresh().broadcast,
+    ):
+        with pytest.raises(PathNeeded, match="founded anew"):
+            member.apply(message)
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_entries_of_one_change_do_not_open_in_another(scheme):
+    """A46, A53: a member that sends an old change again, under the next number, moves nobody back."""
+    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
+    member = member_of(tree, BOB)
+    change = tree.join(DEE)
+    member.apply(change.broadcast)
+    number = tree.version + 1
+    mark = node_secrets.confirmation(change.secret.reveal(), GROUP, number)
+    again = (
+        change.broadcast[:10] + number.to_bytes(8, "big") + tree.confirmation + mark + change.broadcast[50:]
+    )
+    assert read_rekey(again).version == number
+    with pytest.raises(PathNeeded, match="cannot be opened"):
+        member.apply(again)
+
+
+@pytest.mark.parametrize("scheme", Scheme)
 def test_a_nonce_is_never_used_again_after_a_manager_was_restored(scheme):
     """A45, A82: two changes under one number, from one state, wrap with different nonces."""
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
@@ -124,7 +158,7 @@ def test_a_nonce_is_never_used_again_after_a_manager_was_restored(scheme):
         tree_from_bytes(tree_to_bytes(tree), group=GROUP, random=counted_bytes(seed)) for seed in (b"1", b"2")
     )
     first, second = one.refresh().broadcast, other.refresh().broadcast
-    assert first[42:54] != second[42:54]
+    assert read_rekey(first).nonce != read_rekey(second).nonce
 
 
 @pytest.mark.parametrize("scheme", Scheme)

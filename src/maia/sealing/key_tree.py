@@ -14,8 +14,8 @@ with its path of the moment. Members that agree on `version` and
     member = member_from_bytes(welcome, group=group)        joiner
     member.apply(broadcast)                                 everybody else, and later the joiner
 
-A tree whose manager forgets a version it has broadcast, and gives the number
-to another change, is noticed by its members and costs each a path.
+A manager that founds the group anew, or forgets a version it has broadcast and
+gives the number to another change, is noticed and costs each member a path.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from maia.errors import BadInput
 from maia.sealing import node_secrets
 from maia.sealing.node_secrets import NODE_SECRET_BYTES, NONCE_BYTES
 from maia.sealing.rekey import (
+    LINEAGE_BYTES,
     BadPath,
     BadRekey,
     Entry,
@@ -54,6 +55,7 @@ __all__ = [
     "Rekeyed",
     "SlotChange",
     "TreeMember",
+    "TreeState",
 ]
 
 GROUP_BYTES_MAX: Final = 1024
@@ -96,10 +98,21 @@ class Rekeyed:
         return Secret.from_bytes(self.root)
 
 
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """A whole tree, with members by slot and secrets by node."""
+
+    lineage: bytes
+    version: int
+    root: bytes = field(repr=False)
+    seats: dict[int, bytes]
+    secrets: dict[int, bytes] = field(repr=False)
+
+
 class KeyTree(ABC):
     """The manager's side of one group. It changes by `rekey` alone, which does all or nothing."""
 
-    __slots__ = ("_confirmation", "_group", "_random", "_root", "_secrets", "_slots", "_version")
+    __slots__ = ("_confirmation", "_group", "_lineage", "_random", "_root", "_secrets", "_slots", "_version")
 
     scheme: ClassVar[Scheme]
 
@@ -110,6 +123,7 @@ class KeyTree(ABC):
         self._group, self._random = group, random
         self._slots = Slots()
         self._secrets: dict[int, bytes] = {}
+        self._lineage = random(LINEAGE_BYTES)
         self._adopt(0, random(NODE_SECRET_BYTES))
 
     @property
@@ -157,7 +171,11 @@ class KeyTree(ABC):
         vacated = [self._slots.vacate(member) for member in leaving]
         placed = [self._slots.place(member) for member in joining]
         message = RekeyWriter(
-            self.scheme, group=self._group, version=self._version + 1, nonce=self._random(NONCE_BYTES)
+            self.scheme,
+            group=self._group,
+            lineage=self._lineage,
+            version=self._version + 1,
+            nonce=self._random(NONCE_BYTES),
         )
         gone: list[int] = []
         root = self._renew(SlotChange(vacated, placed), message, gone)
@@ -173,17 +191,18 @@ class KeyTree(ABC):
         slot = self._slots.members.get(member)
         if slot is None:
             raise BadMember("the path of a key tree was asked for somebody who is not in the group")
-        return MemberPath(self.scheme, self._version, self._confirmation, slot, self._held_at(slot))
+        held = self._held_at(slot)
+        return MemberPath(self.scheme, self._lineage, self._version, self._confirmation, slot, held)
 
-    def state(self) -> tuple[int, bytes, dict[int, bytes], dict[int, bytes]]:
-        """Return version, secret, members by slot and secrets by node, for `tree_store` alone."""
+    def state(self) -> TreeState:
+        """Return all there is to keep, for `tree_store` alone."""
         seats = {slot: member for member, slot in self._slots.members.items()}
-        return self._version, self._root, seats, self._secrets
+        return TreeState(self._lineage, self._version, self._root, seats, self._secrets)
 
-    def restore(self, version: int, root: bytes, slots: Slots, secrets: dict[int, bytes]) -> None:
+    def restore(self, state: TreeState, slots: Slots) -> None:
         """Become the tree that was kept, for `tree_store` alone, which has checked that it is whole."""
-        self._slots, self._secrets = slots, secrets
-        self._adopt(version, root)
+        self._lineage, self._slots, self._secrets = state.lineage, slots, state.secrets
+        self._adopt(state.version, state.root)
 
     @abstractmethod
     def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
@@ -224,7 +243,7 @@ class KeyTree(ABC):
 class TreeMember(ABC):
     """A member's side of one group: its place in the tree, and the group's secret."""
 
-    __slots__ = ("_confirmation", "_group", "_root", "_secrets", "_slot", "_version")
+    __slots__ = ("_confirmation", "_group", "_lineage", "_root", "_secrets", "_slot", "_version")
 
     scheme: ClassVar[Scheme]
 
@@ -232,7 +251,8 @@ class TreeMember(ABC):
         """Take the place that `path` gives. Raises `BadPath` unless it fits the group."""
         if path.scheme is not self.scheme:
             raise BadPath("a path of a key tree is of another kind of tree")
-        self._group, self._slot, self._version = group, path.slot, path.version
+        self._group, self._slot = group, path.slot
+        self._lineage, self._version = path.lineage, path.version
         self._confirmation, self._secrets = path.confirmation, dict(path.secrets)
         self._root = self._root_of(self._secrets)
         if node_secrets.confirmation(self._root, group, path.version) != path.confirmation:
@@ -261,7 +281,8 @@ class TreeMember(ABC):
     def to_bytes(self) -> bytes:
         """Write all that this member holds, secrets included, for a key store."""
         held = tuple(sorted(self._secrets.items()))
-        return MemberPath(self.scheme, self._version, self._confirmation, self._slot, held).to_bytes()
+        path = MemberPath(self.scheme, self._lineage, self._version, self._confirmation, self._slot, held)
+        return path.to_bytes()
 
     def apply(self, broadcast: bytes) -> Secret | None:
         """Follow one change and return the new secret; None when it is old news.
@@ -285,6 +306,8 @@ class TreeMember(ABC):
 
     def _is_old(self, rekey: Rekey) -> bool:
         known, told = self._version, rekey.version
+        if rekey.lineage != self._lineage:
+            raise PathNeeded(f"change {told} of a key group belongs to a group that was founded anew")
         if told < known or (told == known and rekey.confirmation == self._confirmation):
             return True
         if told != known + 1 or rekey.previous != self._confirmation:
@@ -294,8 +317,8 @@ class TreeMember(ABC):
         return False
 
     def _opened(self, entry: Entry, key: bytes | None, rekey: Rekey) -> bytes:
-        bound_to = rekey_binding(self.scheme, self._group, rekey.version) + entry.pair
-        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, bound_to)
+        told = rekey_binding(self.scheme, group=self._group, lineage=rekey.lineage, version=rekey.version)
+        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, told + entry.pair)
         if not opened:
             raise PathNeeded(
                 f"change {rekey.version} of a key group cannot be opened with the keys held here"

@@ -6,8 +6,8 @@ open it. A path is what one member holds of the tree; it is secret, and the
 caller seals it to that member. Both have one form: whatever else arrives ends
 in `BadRekey` or `BadPath`, and nothing is reserved because a count says so.
 
-    rekey:  format scheme version previous confirmation nonce, gone nodes, entries
-    path:   format scheme version confirmation slot, (node, secret) from the leaf up
+    rekey:  format scheme lineage version previous confirmation nonce, gone nodes, entries
+    path:   format scheme lineage version confirmation slot, (node, secret) from the leaf up
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from maia.sealing.tree_nodes import LEVELS_MAX, MEMBERS_MAX, ROOT, level_of, nam
 __all__ = [
     "ENTRIES_MAX",
     "FORMAT",
+    "LINEAGE_BYTES",
     "VERSION_MAX",
     "BadPath",
     "BadRekey",
@@ -42,15 +43,17 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
+LINEAGE_BYTES: Final = 8
 VERSION_MAX: Final = 2**63 - 1
 ENTRIES_MAX: Final = 2 * MEMBERS_MAX
 """Wrapped secrets in one rekey: two for each node is all that a tree can need."""
 
-_HEAD: Final = struct.Struct(f"!BBQ{CONFIRMATION_BYTES}s{CONFIRMATION_BYTES}s{NONCE_BYTES}sII")
+_MARK: Final = f"{CONFIRMATION_BYTES}s"
+_HEAD: Final = struct.Struct(f"!BB{LINEAGE_BYTES}sQ{_MARK}{_MARK}{NONCE_BYTES}sII")
 _PAIR: Final = struct.Struct("!II")
 _NODE: Final = struct.Struct("!I")
 _ENTRY: Final = struct.Struct(f"!II{WRAPPED_BYTES}s")
-_PATH_HEAD: Final = struct.Struct(f"!BBQ{CONFIRMATION_BYTES}sIB")
+_PATH_HEAD: Final = struct.Struct(f"!BB{LINEAGE_BYTES}sQ{_MARK}IB")
 _PATH_PART: Final = struct.Struct(f"!I{NODE_SECRET_BYTES}s")
 _BINDING: Final = b"maia/1/rekey"
 
@@ -102,6 +105,7 @@ class Rekey:
     """One change of a tree, as members read it. Entries come from the leaves up."""
 
     scheme: Scheme
+    lineage: bytes
     version: int
     previous: bytes
     """The confirmation of the version before, so that two histories never pass for one."""
@@ -117,6 +121,8 @@ class MemberPath:
     """What one member holds of a tree: the secrets from its leaf up. `to_bytes` is for its eyes alone."""
 
     scheme: Scheme
+    lineage: bytes
+    """Which tree: one that is founded anew counts its versions from the beginning."""
     version: int
     confirmation: bytes
     slot: int
@@ -125,26 +131,26 @@ class MemberPath:
     def to_bytes(self) -> bytes:
         """Write the path, secrets and all. The caller seals it."""
         head = _PATH_HEAD.pack(
-            FORMAT, self.scheme, self.version, self.confirmation, self.slot, len(self.secrets)
+            FORMAT, self.scheme, self.lineage, self.version, self.confirmation, self.slot, len(self.secrets)
         )
         return head + b"".join([_PATH_PART.pack(*part) for part in self.secrets])
 
 
-def rekey_binding(scheme: Scheme, group: bytes, version: int) -> bytes:
+def rekey_binding(scheme: Scheme, *, group: bytes, lineage: bytes, version: int) -> bytes:
     """Return what every entry of one rekey is bound to, beside its nodes."""
-    head = bytes((FORMAT, scheme)) + version.to_bytes(8, "big")
+    head = bytes((FORMAT, scheme)) + lineage + version.to_bytes(8, "big")
     return _BINDING + head + len(group).to_bytes(2, "big") + group
 
 
 class RekeyWriter:
     """A rekey in the making. Entries are added from the leaves up; a key wraps at most one of them."""
 
-    __slots__ = ("_bound_to", "_nonce", "_parts", "_scheme", "version")
+    __slots__ = ("_bound_to", "_lineage", "_nonce", "_parts", "_scheme", "version")
 
-    def __init__(self, scheme: Scheme, *, group: bytes, version: int, nonce: bytes) -> None:
+    def __init__(self, scheme: Scheme, *, group: bytes, lineage: bytes, version: int, nonce: bytes) -> None:
         """Begin the rekey that leads to `version`. The nonce is random: a restored manager has no counter."""
-        self._scheme, self.version, self._nonce = scheme, version, nonce
-        self._bound_to = rekey_binding(scheme, group, version)
+        self._scheme, self._lineage, self.version, self._nonce = scheme, lineage, version, nonce
+        self._bound_to = rekey_binding(scheme, group=group, lineage=lineage, version=version)
         self._parts: list[bytes] = []
 
     def add(self, node: int, under: int, key: bytes, content: bytes) -> None:
@@ -158,6 +164,7 @@ class RekeyWriter:
         head = _HEAD.pack(
             FORMAT,
             self._scheme,
+            self._lineage,
             self.version,
             previous,
             confirmation,
@@ -172,7 +179,7 @@ def read_rekey(data: bytes) -> Rekey:
     """Read a rekey; raise `BadRekey` unless it is written in the one form."""
     if len(data) < _HEAD.size:
         raise BadRekey("a rekey message ends within its head")
-    form, scheme, version, previous, confirmation, nonce, gone_count, count = _HEAD.unpack_from(data)
+    form, scheme, lineage, version, before, after, nonce, gone_count, count = _HEAD.unpack_from(data)
     if form != FORMAT or scheme not in _SCHEMES or not 0 < version <= VERSION_MAX:
         raise BadRekey("a rekey message is of a form that this program does not read")
     if gone_count > MEMBERS_MAX or count > ENTRIES_MAX:
@@ -184,7 +191,7 @@ def read_rekey(data: bytes) -> Rekey:
     entries = tuple(Entry(*fields) for fields in _ENTRY.iter_unpack(data[entries_from:]))
     _check_gone(gone)
     _check_entries(entries, scheme)
-    return Rekey(Scheme(scheme), version, previous, confirmation, nonce, gone, entries)
+    return Rekey(Scheme(scheme), lineage, version, before, after, nonce, gone, entries)
 
 
 def _check_gone(gone: tuple[int, ...]) -> None:
@@ -212,14 +219,14 @@ def read_path(data: bytes) -> MemberPath:
     """Read a path; raise `BadPath` unless it is written in the one form."""
     if len(data) < _PATH_HEAD.size:
         raise BadPath("a path of a key tree ends within its head")
-    form, scheme, version, confirmation, slot, count = _PATH_HEAD.unpack_from(data)
+    form, scheme, lineage, version, confirmation, slot, count = _PATH_HEAD.unpack_from(data)
     if form != FORMAT or scheme not in _SCHEMES or version > VERSION_MAX or slot >= MEMBERS_MAX:
         raise BadPath("a path of a key tree is of a form that this program does not read")
     if len(data) != _PATH_HEAD.size + count * _PATH_PART.size:
         raise BadPath("a path of a key tree has another length than it announces")
     secrets = tuple((node, secret) for node, secret in _PATH_PART.iter_unpack(data[_PATH_HEAD.size :]))
     _check_path(slot, [node for node, _ in secrets])
-    return MemberPath(Scheme(scheme), version, confirmation, slot, secrets)
+    return MemberPath(Scheme(scheme), lineage, version, confirmation, slot, secrets)
 
 
 def _check_path(slot: int, nodes: list[int]) -> None:

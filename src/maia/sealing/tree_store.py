@@ -5,7 +5,7 @@ secrets, so the caller encrypts what it keeps, and it keeps a change before it
 sends it: a manager that forgot a version would make its members ask anew.
 What cannot be a whole tree is refused, never mended.
 
-    state:  format scheme version secret, (slot, member), (node, secret)
+    state:  format scheme lineage version secret, (slot, member), (node, secret)
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from types import MappingProxyType
 from typing import Final
 
 from maia.errors import BadInput
-from maia.sealing.key_tree import KeyTree, TreeMember
+from maia.sealing.key_tree import KeyTree, TreeMember, TreeState
 from maia.sealing.lkh import LkhMember, LkhTree
 from maia.sealing.node_secrets import NODE_SECRET_BYTES
 from maia.sealing.oft import OftMember, OftTree
-from maia.sealing.rekey import FORMAT, VERSION_MAX, Scheme, read_path
+from maia.sealing.rekey import FORMAT, LINEAGE_BYTES, VERSION_MAX, Scheme, read_path
 from maia.sealing.tree_nodes import MEMBERS_MAX
 from maia.sealing.tree_slots import Slots
 
@@ -31,7 +31,7 @@ _TREES: Final[Mapping[int, type[KeyTree]]] = MappingProxyType({Scheme.LKH: LkhTr
 _MEMBERS: Final[Mapping[Scheme, type[TreeMember]]] = MappingProxyType(
     {Scheme.LKH: LkhMember, Scheme.OFT: OftMember}
 )
-_HEAD: Final = struct.Struct(f"!BBQ{NODE_SECRET_BYTES}sII")
+_HEAD: Final = struct.Struct(f"!BB{LINEAGE_BYTES}sQ{NODE_SECRET_BYTES}sII")
 _SEAT: Final = struct.Struct("!IB")
 _SECRET: Final = struct.Struct(f"!I{NODE_SECRET_BYTES}s")
 
@@ -55,10 +55,11 @@ def member_from_bytes(data: bytes, *, group: bytes) -> TreeMember:
 
 def tree_to_bytes(tree: KeyTree) -> bytes:
     """Write `tree` with all its secrets. The caller encrypts what it keeps."""
-    version, root, seats, secrets = tree.state()
-    head = _HEAD.pack(FORMAT, tree.scheme, version, root, len(seats), len(secrets))
-    members = [_SEAT.pack(slot, len(member)) + member for slot, member in sorted(seats.items())]
-    nodes = [_SECRET.pack(node, secret) for node, secret in sorted(secrets.items())]
+    state = tree.state()
+    counts = len(state.seats), len(state.secrets)
+    head = _HEAD.pack(FORMAT, tree.scheme, state.lineage, state.version, state.root, *counts)
+    members = [_SEAT.pack(slot, len(member)) + member for slot, member in sorted(state.seats.items())]
+    nodes = [_SECRET.pack(node, secret) for node, secret in sorted(state.secrets.items())]
     return b"".join([head, *members, *nodes])
 
 
@@ -66,7 +67,7 @@ def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]
     """Read what `tree_to_bytes` wrote; raise `BadTreeState` on anything else."""
     if len(data) < _HEAD.size:
         raise BadTreeState("the state of a key tree ends within its head")
-    form, scheme, version, root, seat_count, secret_count = _HEAD.unpack_from(data)
+    form, scheme, lineage, version, root, seat_count, secret_count = _HEAD.unpack_from(data)
     if form != FORMAT or scheme not in _TREES or version > VERSION_MAX:
         raise BadTreeState("the state of a key tree is of a form that this program does not read")
     seats, secrets_from = _read_seats(data, seat_count)
@@ -77,7 +78,7 @@ def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]
     if len(secrets) != secret_count or list(secrets) != sorted(slots.nodes()):
         raise BadTreeState("the state of a key tree has other nodes than its members need")
     tree = new_tree(group=group, random=random, scheme=Scheme(scheme))
-    tree.restore(version, root, slots, secrets)
+    tree.restore(TreeState(lineage, version, root, seats, secrets), slots)
     return tree
 
 

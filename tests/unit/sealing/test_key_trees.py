@@ -193,7 +193,7 @@ def test_a_wrong_confirmation_is_noticed_and_nothing_changes(scheme):
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     member = member_of(tree, ANN)
     broadcast, before = bytearray(tree.leave(CEM).broadcast), member.to_bytes()
-    broadcast[26] ^= 1
+    broadcast[34] ^= 1
     with pytest.raises(PathNeeded, match="another secret than announced"):
         member.apply(bytes(broadcast))
     assert member.to_bytes() == before
@@ -216,7 +216,7 @@ def test_a_tree_is_kept_whole_or_refused(scheme):
     assert tree_to_bytes(tree_from_bytes(state, group=GROUP, random=counted_bytes())) == state
     broken = [state[:cut] for cut in range(len(state))]
     broken += [state + b"\0", b"\2" + state[1:], state[:1] + b"\7" + state[2:]]
-    broken += [state[:-36], state[:42] + (2**31).to_bytes(4, "big") + state[46:]]
+    broken += [state[:-36], state[:50] + (2**31).to_bytes(4, "big") + state[54:]]
     for data in broken:
         with pytest.raises(BadTreeState):
             tree_from_bytes(data, group=GROUP, random=counted_bytes())
@@ -224,7 +224,7 @@ def test_a_tree_is_kept_whole_or_refused(scheme):
 
 def seats(*members: tuple[int, bytes]) -> bytes:
     """Return a state with these members, and the secrets of no node."""
-    head = b"\1\1" + bytes(8) + bytes(32) + len(members).to_bytes(4, "big") + bytes(4)
+    head = b"\1\1" + bytes(8) + bytes(8) + bytes(32) + len(members).to_bytes(4, "big") + bytes(4)
     return head + b"".join(slot.to_bytes(4, "big") + bytes([len(m)]) + m for slot, m in members)
 
 

@@ -11,13 +11,15 @@ from maia.sealing.tree_nodes import ROOT, ancestor
 from maia.sealing.tree_store import member_from_bytes
 from support.key_trees import tree_of
 
-HEAD = "!BBQ16s16s12sII"
+HEAD = "!BB8sQ16s16s12sII"
 
 
 def rekey(*, scheme=1, form=1, version=3, gone=(), entries=(), counts=None) -> bytes:
     """Write a rekey by hand; an entry is a node and the node whose members open it."""
     gone_count, count = counts or (len(gone), len(entries))
-    head = struct.pack(HEAD, form, scheme, version, bytes(16), bytes(16), bytes(12), gone_count, count)
+    head = struct.pack(
+        HEAD, form, scheme, bytes(8), version, bytes(16), bytes(16), bytes(12), gone_count, count
+    )
     return (
         head
         + b"".join(node.to_bytes(4, "big") for node in gone)
@@ -73,7 +75,7 @@ def test_any_other_form_is_refused(message, sentence):
 
 def path(nodes, *, slot=0, form=1, scheme=1, version=1, count=None) -> bytes:
     count = len(nodes) if count is None else count
-    head = struct.pack("!BBQ16sIB", form, scheme, version, bytes(16), slot, count)
+    head = struct.pack("!BB8sQ16sIB", form, scheme, bytes(8), version, bytes(16), slot, count)
     return head + b"".join(struct.pack("!I32s", node, bytes(32)) for node in nodes)
 
 
