@@ -1,0 +1,257 @@
+"""Three domains over real processes: the one in the middle carries everything and reads nothing.
+
+CCS publishes, Met reads, PITO's key server hands out keys, and a broker of a
+third domain, which has the right to connect and no other, is the rendezvous of
+the type. Every byte that its process receives and stores is searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import maia
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    NetworkPattern,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TypePattern,
+    certificate_to_text,
+    exact_name,
+    issue,
+)
+from maia.domain import DomainSettings
+from maia.events import Instant
+from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
+from maia.runtime.clock import system_now
+from maia.runtime.domain_process import run_key_server
+from maia.runtime.key_files import create_key_file
+from maia.scenarios.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
+from maia.types import Sealing, SealingLevel, definition_to_text, sign_definition, type_id
+from maia.wire.codec import decode
+from maia.wire.messages import Carried, Publish, Sealed, SealedInterest
+
+SECRETS = ("LC04 ABC", "Waterloo Bridge", "Victoria")
+NAMES = ("numberplate", "location", "timestamp", "uk.gov.pito.Numberplate")
+
+
+@dataclass
+class Domain:
+    """A broker of one domain: its key, its certificates and its folder."""
+
+    name: str
+    key: SigningKey
+    certificates: tuple[SignedCertificate, ...]
+    home: Path
+
+
+def key_of(name: str) -> SigningKey:
+    return SigningKey.from_seed(sha256(b"third domain/" + name.encode()).digest())
+
+
+def right(story: NumberplateStory, to: Principal, *actions: Action) -> SignedCertificate:
+    """Let PITO, which owns the network and the type, grant something."""
+    name = story.definition.definition.name
+    pattern = (
+        NetworkPattern(story.network.owner, exact_name(story.network.name))
+        if actions == (Action.CONNECT,)
+        else TypePattern(name.owner, exact_name(name.name), None)
+    )
+    certificate = AuthorisationCertificate(
+        story.principal("PITO"),
+        to,
+        may_delegate=False,
+        authority=Authority(pattern, frozenset(actions)),
+        validity=story.certificates[0].certificate.validity,
+    )
+    return issue(certificate, story.keys["PITO"])
+
+
+def key_nearest_to_the_type(story: NumberplateStory, *others: SigningKey) -> SigningKey:
+    """Return a key whose broker is the rendezvous of the type among these."""
+    name = story.definition.definition.name
+    point = node_id_of_type(type_id(name.owner, name.name))
+    nearest = min(closeness(node_id_of_key(one.principal.key), point) for one in others)
+    for number in count():
+        key = key_of(f"rendezvous {number}")
+        if closeness(node_id_of_key(key.principal.key), point) < nearest:
+            return key
+    raise AssertionError
+
+
+def written(domain: Domain, story: NumberplateStory, *, join: list[str], types: bool) -> None:
+    """Write the files that the operator of a broker has."""
+    (domain.home / "certs").mkdir(parents=True)
+    create_key_file(domain.home / "broker.key", domain.key)
+    for number, signed in enumerate(domain.certificates):
+        (domain.home / "certs" / f"{number}.cert").write_text(certificate_to_text(signed))
+    lines = {
+        "key": "broker.key",
+        "network": story.network.name,
+        "coordinator": str(story.network.owner),
+        "credentials": "certs",
+        "listen": "127.0.0.1:0",
+        "join": join,
+        "data": "data",
+        "status": "off",
+        "log_format": "json",
+        "log_level": "debug",
+    }
+    if types:
+        (domain.home / "types").mkdir()
+        (domain.home / "types" / "np.type").write_text(definition_to_text(story.definition))
+        lines["types"] = "types"
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
+    (domain.home / "broker.toml").write_text(text)
+
+
+@asynccontextmanager
+async def process_of(domain: Domain) -> AsyncIterator[str]:
+    """Run a broker in a process of its own that records what it hears; yield where it listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "support.recording_broker", str(domain.home)),
+        cwd=Path(__file__).resolve().parents[1],
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            line = await process.stdout.readline()
+        yield json.loads(line)["address"]
+        process.terminate()  # it keeps what it has to keep, and that is searched too
+        async with asyncio.timeout(30):
+            await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def everything_in(home: Path) -> dict[str, bytes]:
+    """Return every file that a broker wrote, by its name."""
+    own = {"broker.key", "broker.toml"}
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and path.name not in own and "certs" not in path.parts
+    }
+
+
+def messages_in(heard: bytes) -> list[object]:
+    found, at = [], 0
+    while at < len(heard):
+        size = int.from_bytes(heard[at : at + 4], "big")
+        found.append(decode(heard[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return found
+
+
+async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[str, object]], Path, Path]:
+    """Publish through CCS, read at Met; return what was read, and the folders of the third domain and Met."""
+    story = tell_numberplate_story(b"third domain", now=system_now())
+    keys = key_of("keys")
+    connects = right(story, keys.principal, Action.CONNECT)
+
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            run_key_server(
+                keys,
+                lambda address: DomainSettings(story.network, address, (connects,), require_install=False),
+                listen="127.0.0.1:0",
+            )
+        )
+        sealing = Sealing(level, keys.principal, (server.address,))
+        sealed = replace(story.definition.definition, sealing=sealing)
+        story = replace(story, definition=sign_definition(sealed, story.keys["PITO"]))
+        first, last = key_of("CCS broker"), key_of("Met broker")
+        middle = key_nearest_to_the_type(story, first, last)
+        domains = [
+            Domain(name, key, (right(story, key.principal, Action.CONNECT), *rights), folder / name)
+            for name, key, rights in (
+                ("ccs", first, (right(story, first.principal, Action.PUBLISH, Action.SUBSCRIBE),)),
+                ("third", middle, ()),
+                ("met", last, (right(story, last.principal, Action.SUBSCRIBE),)),
+            )
+        ]
+        addresses: list[str] = []
+        for domain in domains:
+            written(domain, story, join=addresses[:1], types=domain.name != "third")
+            addresses.append(await stack.enter_async_context(process_of(domain)))
+        camera = await stack.enter_async_context(client(story, "camera at Victoria", addresses[0]))
+        smith = await stack.enter_async_context(client(story, "Detective Smith", addresses[2]))
+        read = await published_until_read(camera, smith)
+    return read, folder / "third", folder / "met"
+
+
+def client(story: NumberplateStory, who: str, address: str):
+    return maia.connect(
+        address,
+        key=story.keys[who],
+        network=story.network,
+        credentials=story.certificates,
+        types=[story.definition],
+        dial_again_s=0.05,
+    )
+
+
+async def published_until_read(camera, smith) -> list[dict[str, object]]:
+    """Publish sightings until the detective has seen three of the suspect."""
+    name = "uk.gov.pito.Numberplate"
+    read: list[dict[str, object]] = []
+    async with asyncio.timeout(60):
+        subscription = await smith.subscribe(name, 'location == "Victoria"')
+        publisher = await camera.advertise(name)
+
+        async def publish() -> None:
+            while True:
+                for plate in ("LC04 ABC", SUSPECT):
+                    event = {"numberplate": plate, "timestamp": system_now(), "location": "Waterloo Bridge"}
+                    await publisher.publish(**event)
+                await publisher.flush()
+                await asyncio.sleep(0.1)
+
+        publishing = asyncio.create_task(publish())
+        try:
+            async for event in subscription:
+                read.append(dict(event))
+                if len(read) == 3:
+                    break
+        finally:
+            publishing.cancel()
+            with suppress(asyncio.CancelledError):
+                await publishing
+    return read
+
+
+@pytest.mark.parametrize("level", list(SealingLevel))
+def test_every_byte_of_a_broker_without_rights_is_free_of_what_it_carried(tmp_path: Path, level) -> None:
+    """Issue 4: no value, name or filter operand among what the process received and stored."""
+    read, third, met = asyncio.run(told_the_story(tmp_path, level))
+    assert [(event["numberplate"], event["location"]) for event in read] == [(SUSPECT, "Victoria")] * 3
+    assert all(isinstance(event["timestamp"], Instant) for event in read)
+
+    heard = messages_in((third / "heard").read_bytes())
+    kinds = {type(message) for message in heard}
+    assert {Sealed, SealedInterest} <= kinds, "the third domain was not on the way"
+    assert not kinds & {Carried, Publish}
+    assert sum(message.rows for message in heard if isinstance(message, Sealed)) >= 3
+    for name, data in everything_in(third).items():
+        for secret in (*SECRETS, SUSPECT, *NAMES):
+            assert secret.encode() not in data, f"`{secret}` is in `{name}` of a broker without rights"
+    # The search finds what is there: the reader's broker has the names and the operand.
+    found = b"".join(everything_in(met).values())
+    assert all(secret.encode() in found for secret in ("uk.gov.pito.Numberplate", "numberplate", "Victoria"))

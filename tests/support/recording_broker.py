@@ -1,0 +1,48 @@
+"""A broker that writes down every byte it hears: `python -m support.recording_broker HOME`, run in `tests`.
+
+It runs exactly what `maia broker --config HOME/broker.toml` runs. Each message
+that its links bring it, opened by TLS, is appended to HOME/heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from maia.broker import Broker
+from maia.runtime.broker_process import Listening, serve
+from maia.runtime.clock import system_now
+from maia.runtime.config import read_config
+from maia.runtime.key_files import load_signing_key
+from maia.runtime.preparation import prepare
+from maia.runtime.telemetry import Telemetry
+from maia.wire.effects import Received
+
+
+def main(home: Path) -> None:
+    heard = (home / "heard").open("ab", buffering=0)
+    handle = Broker.handle
+
+    def recorded(self: Broker, happened, now):
+        if isinstance(happened, Received):
+            heard.write(len(happened.data).to_bytes(4, "big") + happened.data)
+        return handle(self, happened, now)
+
+    Broker.handle = recorded
+    config = read_config(home / "broker.toml", flags={}, environment={})
+    prepared = prepare(config, now=system_now(), open_key=load_signing_key)
+
+    def say(listening: Listening) -> None:
+        sys.stdout.write(json.dumps({"address": listening.address}) + "\n")
+        sys.stdout.flush()
+
+    with (home / "broker.log").open("w", encoding="utf-8") as log:
+        asyncio.run(serve(prepared, Telemetry(log, log_format="json"), say))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
