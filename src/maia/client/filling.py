@@ -75,6 +75,6 @@ def columns_of(
     given = {
         uid: Column(kinds[uid], tuple(values))
         for uid, values in columns.items()
-        if any(value is not None for value in values)
+        if values.count(None) < rows
     }
     return frame_to_columns(Frame(rows, given))

@@ -48,6 +48,10 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     BYTES = "bytes"
 
+    # Members are equal only to themselves, so where they live will do. Enum would hash the name, in Python,
+    # and tables by kind are looked into for every column of every frame.
+    __hash__ = object.__hash__
+
     @property
     def is_ordered(self) -> bool:
         """Say whether `<` and its relatives mean anything for this kind."""

@@ -65,6 +65,8 @@ class Operator(Enum):
     GT = ">"
     GE = ">="
 
+    __hash__ = object.__hash__  # as for `Kind`: no two members are equal, and filters are hashed often
+
 
 class TextTest(Enum):
     """What is asked of a string."""
