@@ -25,6 +25,7 @@ __all__ = [
     "block_rows",
     "blocks_in",
     "blocks_with",
+    "equal_lengths",
     "pack_lengths",
     "row_lengths",
     "rows_of_block",
@@ -91,10 +92,9 @@ def blocks_with(wanted: Sequence[int], *, blocks: Sequence[int], rows: int) -> l
 
 def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], rows: int) -> tuple[int, ...]:
     """Return how many bytes each block of a column takes, behind the array's own header."""
-    start = len(array_header(rows))
-    each, rest = divmod(len(data) - start, rows)
-    if not rest and _all_take(each, data, start, rows):
-        return tuple([each * count for count in _rows_by_block(rows)])
+    known = equal_lengths(data, rows)
+    if known is not None:
+        return known
     size = block_rows(rows)
     plain = _as_ints(values) if kind is Kind.TIMESTAMP else values
     encode = _ENCODER.encode
@@ -102,17 +102,23 @@ def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], rows: int) -> 
     return tuple([len(encode(part)) - len(array_header(len(part))) for part in parts])
 
 
-def _all_take(each: int, data: bytes, start: int, rows: int) -> bool:
-    """Say whether it is certain that every value takes `each` bytes; a cautious no costs only time."""
+def equal_lengths(data: bytes, rows: int) -> tuple[int, ...] | None:
+    """Return the same without a look at the values, if it is certain that all take equally many bytes."""
+    start, counts = _division(rows)
+    each, rest = divmod(len(data) - start, rows)
+    if rest:
+        return None
     # None takes less than one byte. And where every value begins like the first, at the distance that the
     # first one says, every value takes as much as the first.
     first = data[start]
-    return each == 1 or (_SIZES.get(first) == each and data[start::each].count(first) == rows)
+    if each != 1 and (_SIZES.get(first) != each or data[start::each].count(first) != rows):
+        return None
+    return tuple([each * count for count in counts])
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
     """Return the lengths of blocks as bytes, four for each."""
-    return _packer(len(lengths)).pack(*lengths)
+    return _packer(len(lengths)).pack(*lengths) if lengths else b""
 
 
 def unpack_lengths(data: bytes, at: int, count: int) -> tuple[int, ...]:
@@ -134,8 +140,10 @@ def array_header(rows: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _rows_by_block(rows: int) -> tuple[int, ...]:
-    return tuple(len(rows_of_block(block, rows)) for block in range(blocks_in(rows)))
+def _division(rows: int) -> tuple[int, tuple[int, ...]]:
+    """Return where the rows of a column begin, and how many rows each block has."""
+    counts = tuple(len(rows_of_block(block, rows)) for block in range(blocks_in(rows)))
+    return len(array_header(rows)), counts
 
 
 def _as_ints(values: Sequence[Value]) -> list[int | None]:

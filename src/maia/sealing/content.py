@@ -17,7 +17,14 @@ import msgspec
 
 from maia.errors import BrokenCredential
 from maia.events import BadAttribute, Value, attribute_uid
-from maia.sealing.blocks import all_blocks, array_header, pack_lengths, row_lengths, unpack_lengths
+from maia.sealing.blocks import (
+    all_blocks,
+    array_header,
+    equal_lengths,
+    pack_lengths,
+    row_lengths,
+    unpack_lengths,
+)
 from maia.types import SealingLevel
 from maia.wire.columns import decode_column, kind_from_number
 from maia.wire.messages import Column
@@ -83,10 +90,12 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, rows: int) ->
     """Return a column with the lengths of its blocks, as far as it has several."""
     if not all_blocks(rows):
         return OpenColumn(column)
-    kind = kind_from_number(column.kind)
-    if values is None:
-        values = decode_column(kind, column.data, rows)
-    return OpenColumn(column, row_lengths(column.data, kind, values, rows))
+    lengths = equal_lengths(column.data, rows)
+    if lengths is None:
+        kind = kind_from_number(column.kind)
+        known = decode_column(kind, column.data, rows) if values is None else values
+        lengths = row_lengths(column.data, kind, known, rows)
+    return OpenColumn(column, lengths)
 
 
 def _padding(length: int) -> bytes:
@@ -114,15 +123,19 @@ def is_uid(text: str) -> bool:
 
 def plaintext_of(part: OpenPart) -> bytes:
     """Return what is sealed: the content, with its length in front and zeros behind."""
-    if part.uid and not (one := part.columns[0]).lengths:
-        # What most small frames consist of, without the detours.
-        kind, data = _KIND_BYTES[one.column.kind], one.column.data
-        length = len(data) + 1
-        padding = _PADDING[length] if length < _SMALL else _padding(length)
-        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, data, padding))
-    content = _pieces_of(part)
-    length = sum([len(piece) for piece in content])
-    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, _padding(length)))
+    if part.uid:
+        one = part.columns[0]
+        content: tuple[bytes, ...] = (
+            _KIND_BYTES[one.column.kind],
+            pack_lengths(one.lengths),
+            one.column.data,
+        )
+        length = 1 + _LENGTH_BYTES * len(one.lengths) + len(one.column.data)
+    else:
+        content = (content_of(part),)
+        length = len(content[0])
+    padding = _PADDING[length] if length < _SMALL else _padding(length)
+    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, padding))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -138,7 +151,13 @@ def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> Ope
 
 def content_of(part: OpenPart) -> bytes:
     """Return a part in the clear, as it travels beside its ciphertext."""
-    return b"".join(_pieces_of(part))
+    if part.uid:
+        return _written(part.columns[0])
+    return _ENCODER.encode([(one.column.uid, _written(one)) for one in part.columns])
+
+
+def _written(one: OpenColumn) -> bytes:
+    return _KIND_BYTES[one.column.kind] + pack_lengths(one.lengths) + one.column.data
 
 
 def read_content(uid: str, content: bytes, *, blocks: int, rows: int) -> OpenPart:
@@ -156,19 +175,6 @@ def read_content(uid: str, content: bytes, *, blocks: int, rows: int) -> OpenPar
     return OpenPart(
         uid, [_read_column(uid, each, 0, len(each), blocks=blocks, rows=rows) for uid, each in found]
     )
-
-
-def _pieces_of(part: OpenPart) -> tuple[bytes, ...]:
-    if part.uid:
-        return _column_pieces(part.columns[0])
-    return (_ENCODER.encode([(one.column.uid, b"".join(_column_pieces(one))) for one in part.columns]),)
-
-
-def _column_pieces(one: OpenColumn) -> tuple[bytes, ...]:
-    column = one.column
-    if one.lengths:
-        return _KIND_BYTES[column.kind], pack_lengths(one.lengths), column.data
-    return _KIND_BYTES[column.kind], column.data
 
 
 def _read_column(uid: str, content: bytes, at: int, end: int, *, blocks: int, rows: int) -> OpenColumn:
@@ -204,11 +210,11 @@ def leaves_of(
     if not blocks:
         span = (len(data) - start).to_bytes(_LENGTH_BYTES, "big")
         return [sha256(b"".join((salt, counter, _BLOCK_NUMBERS[0], head, span, data[start:]))).digest()]
-    salting, leaves = salt + counter, []
+    salting, leaves, view = salt + counter, [], memoryview(data)
     for block, length in zip(blocks, one.lengths, strict=True):
         span = length.to_bytes(_LENGTH_BYTES, "big")
-        rows_of_it = data[start : start + length]
-        leaves.append(sha256(b"".join((salting, _BLOCK_NUMBERS[block], head, span, rows_of_it))).digest())
+        message = (salting, _BLOCK_NUMBERS[block], head, span, view[start : start + length])
+        leaves.append(sha256(b"".join(message)).digest())
         start += length
     return leaves
 
