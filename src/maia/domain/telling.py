@@ -17,9 +17,9 @@ from maia.sealing.epochs import epoch_to_bytes
 from maia.sealing.group_manager import GroupManager
 from maia.sealing.group_outcomes import Delivery, NewEpoch, Outcome, ShutOut
 from maia.sealing.handover import pack, parcel_info
-from maia.wire.codec import encode
+from maia.wire.codec import Unsendable, encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import GroupKeys, GroupsEnded, KeyTermsRecord, Rekey, RekeyPart
+from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, KeyTermsRecord, Rekey, RekeyPart
 
 __all__ = ["Teller"]
 
@@ -53,7 +53,7 @@ class Teller:
 
     def _tell_epoch(self, manager: GroupManager, new: NewEpoch, *, skip: set[Principal]) -> list[Effect]:
         parts = [RekeyPart(group.uid, change) for group, change in new.parts]
-        data = encode(Rekey(manager.type_id, epoch_to_bytes(new.epoch), parts))
+        data = self._rekey(manager.type_id, new, parts)
         links = [link for link in self._links.joined(manager.type_id) if link.peer not in skip]
         number = new.epoch.statement.number
         fields = {"type": manager.type_id.hex(), "epoch": number, "groups": len(parts), "told": len(links)}
@@ -64,6 +64,13 @@ class Teller:
             *(Count("maia_key_refreshes_total", count, {"why": word}) for word, count in why.items()),
             *(Send(link.id, data) for link in links),
         ]
+
+    def _rekey(self, type_id: bytes, new: NewEpoch, parts: list[RekeyPart]) -> bytes:
+        try:
+            return encode(Rekey(type_id, epoch_to_bytes(new.epoch), parts))
+        except Unsendable:
+            # More changed at once than fits into a message: everybody hears that it has to ask.
+            return encode(KeysHeld(type_id, new.epoch.statement.number, new.epoch.digest))
 
     def _deliver(
         self, manager: GroupManager, delivery: Delivery, asked: tuple[Link, int] | None

@@ -40,6 +40,8 @@ _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _KEM_ID: Final = b"KEM\x00\x20"
 _HPKE_ID: Final = b"HPKE\x00\x20\x00\x01\x00\x02"
 _BASE_MODE: Final = b"\x00"
+_PROBE: Final = X25519PrivateKey.from_private_bytes(b"has this point a small order? ..")
+"""Any secret will do to find that out; nothing is ever sealed with this one."""
 
 
 class BadEncryptionKey(BrokenCredential):
@@ -96,8 +98,9 @@ class SessionKey:
 def check_encryption_key(
     shown: EncryptionKey, *, member: Principal, manager: Principal, session: bytes
 ) -> bytes:
-    """Return the key if `member` signed it for this session with this manager."""
+    """Return the key if `member` signed it for this session, and if a secret can be kept with it."""
     verify_signature(member, SignedKind.MEMBER_KEY, _body(shown.key, manager, session), shown.signature)
+    _agreed(_PROBE, shown.key)
     return shown.key
 
 
@@ -110,10 +113,7 @@ def seal_to(key: bytes, plaintext: bytes, info: bytes, random: Callable[[int], b
     """
     ephemeral = X25519PrivateKey.from_private_bytes(random(ENCRYPTION_KEY_BYTES))
     sent = ephemeral.public_key().public_bytes_raw()
-    try:
-        shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(key))
-    except ValueError:  # a point of small order: the result would be known to everybody
-        raise BadEncryptionKey("nobody could keep a secret with this encryption key") from None
+    shared = _agreed(ephemeral, key)
     agreed = _expand(_extract(_KEM_ID, b"", b"eae_prk", shared), _KEM_ID, b"shared_secret", sent + key, 32)
     context = (
         _BASE_MODE
@@ -123,6 +123,13 @@ def seal_to(key: bytes, plaintext: bytes, info: bytes, random: Callable[[int], b
     secret = _extract(_HPKE_ID, agreed, b"secret", b"")
     cipher = AESGCM(_expand(secret, _HPKE_ID, b"key", context, 32))
     return sent + cipher.encrypt(_expand(secret, _HPKE_ID, b"base_nonce", context, 12), plaintext, None)
+
+
+def _agreed(secret: X25519PrivateKey, key: bytes) -> bytes:
+    try:
+        return secret.exchange(X25519PublicKey.from_public_bytes(key))
+    except ValueError:  # a point of small order: the result would be known to everybody
+        raise BadEncryptionKey("nobody could keep a secret with this encryption key") from None
 
 
 def _extract(suite: bytes, salt: bytes, label: bytes, given: bytes) -> bytes:
