@@ -160,6 +160,11 @@ def messages_in(heard: bytes) -> list[object]:
     return found
 
 
+def carried(heard: list[object]) -> int:
+    """Return how many rows a broker was given to carry."""
+    return sum(message.rows for message in heard if isinstance(message, Sealed))
+
+
 async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[str, object]], Path, Path]:
     """Publish through CCS, read at Met; return what was read, and the folders of the third domain and Met."""
     story = tell_numberplate_story(b"third domain", now=system_now())
@@ -193,7 +198,7 @@ async def told_the_story(folder: Path, level: SealingLevel) -> tuple[list[dict[s
             addresses.append(await stack.enter_async_context(process_of(domain)))
         camera = await stack.enter_async_context(client(story, "camera at Victoria", addresses[0]))
         smith = await stack.enter_async_context(client(story, "Detective Smith", addresses[2]))
-        read = await published_until_read(camera, smith)
+        read = await published_until_read(camera, smith, through=folder / "third" / "heard")
     return read, folder / "third", folder / "met"
 
 
@@ -208,8 +213,11 @@ def client(story: NumberplateStory, who: str, address: str):
     )
 
 
-async def published_until_read(camera, smith) -> list[dict[str, object]]:
-    """Publish sightings until the detective has seen three of the suspect."""
+async def published_until_read(camera, smith, *, through: Path) -> list[dict[str, object]]:
+    """Publish sightings until the detective has seen three of the suspect, and the third domain carried some.
+
+    At first the brokers may not have found each other, and frames take a shorter way.
+    """
     name = "uk.gov.pito.Numberplate"
     read: list[dict[str, object]] = []
     async with asyncio.timeout(60):
@@ -228,7 +236,7 @@ async def published_until_read(camera, smith) -> list[dict[str, object]]:
         try:
             async for event in subscription:
                 read.append(dict(event))
-                if len(read) == 3:
+                if len(read) >= 3 and carried(messages_in(through.read_bytes())) >= 3:
                     break
         finally:
             publishing.cancel()
@@ -241,14 +249,14 @@ async def published_until_read(camera, smith) -> list[dict[str, object]]:
 def test_every_byte_of_a_broker_without_rights_is_free_of_what_it_carried(tmp_path: Path, level) -> None:
     """Issue 4: no value, name or filter operand among what the process received and stored."""
     read, third, met = asyncio.run(told_the_story(tmp_path, level))
-    assert [(event["numberplate"], event["location"]) for event in read] == [(SUSPECT, "Victoria")] * 3
+    assert {(event["numberplate"], event["location"]) for event in read} == {(SUSPECT, "Victoria")}
     assert all(isinstance(event["timestamp"], Instant) for event in read)
 
     heard = messages_in((third / "heard").read_bytes())
     kinds = {type(message) for message in heard}
     assert {Sealed, SealedInterest} <= kinds, "the third domain was not on the way"
     assert not kinds & {Carried, Publish}
-    assert sum(message.rows for message in heard if isinstance(message, Sealed)) >= 3
+    assert carried(heard) >= 3
     for name, data in everything_in(third).items():
         for secret in (*SECRETS, SUSPECT, *NAMES):
             assert secret.encode() not in data, f"`{secret}` is in `{name}` of a broker without rights"
