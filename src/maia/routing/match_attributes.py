@@ -8,7 +8,7 @@ doubts, which cost a search each. No answer changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,14 +71,14 @@ def attributes_of_block(
     spans: Mapping[AttributeUid, RankSpans],
     *,
     cells_max: int,
-) -> Attributes:
-    """Set the bits of all attributes of `count` slots."""
+) -> Generator[None, None, Attributes]:
+    """Set the bits of all attributes of `count` slots, one attribute in a step."""
     room = _allotted({uid: (ranks[uid].count, len(asked.slots)) for uid, asked in spans.items()}, cells_max)
-    mapped = [
-        _mapped(uid, ranks[uid], asked, cells=room[uid], count=count)
-        for uid, asked in spans.items()
-        if room[uid] >= CELLS_MIN
-    ]
+    mapped: list[MappedAttribute] = []
+    for uid, asked in spans.items():
+        if room[uid] >= CELLS_MIN:
+            mapped.append(_mapped(uid, ranks[uid], asked, cells=room[uid], count=count))
+            yield
     unmapped: dict[int, list[UnmappedAttribute]] = {}
     for uid, asked in spans.items():
         if room[uid] < CELLS_MIN:

@@ -8,7 +8,7 @@ could not say. Rows that lie in the same cells are answered together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Generic, TypeAlias, TypeVar
 
@@ -18,18 +18,20 @@ import numpy.typing as npt
 from maia.events import AttributeUid, Event, Frame
 from maia.routing.match_attributes import CELLS_MAX, attributes_of_block
 from maia.routing.match_bitmaps import PAGE, Bitmaps, packed_bits, pages_of
-from maia.routing.match_cells import Ranks, rank_spans
+from maia.routing.match_cells import Ranks, RankSpans, rank_spans
 from maia.routing.match_contents import Contents
 from maia.routing.match_event import slots_for_event
 from maia.routing.match_order import clustered
 from maia.routing.match_search import groups_of, pairs_in_all
 from maia.routing.match_spans import Slots
 
-__all__ = ["Block"]
+__all__ = ["Block", "Steps"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
+Steps: TypeAlias = Generator[None, None, "Block[Key]"]
+"""The making of a block, one step after the other."""
 
 
 class Block(Generic[Key]):
@@ -50,15 +52,34 @@ class Block(Generic[Key]):
 
     def __init__(self, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> None:
         """Put the slots in order and set their bits."""
+        for _ in self._steps(contents, cells_max):
+            pass
+
+    @classmethod
+    def in_steps(cls, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> Steps[Key]:
+        """Make a block step by step; it is returned behind the last one, and asked nothing before."""
+        block = cls.__new__(cls)
+        yield from block._steps(contents, cells_max)
+        return block
+
+    def _steps(self, contents: Contents[Key], cells_max: int) -> Iterator[None]:
+        """Do the work; each step grows with the number of slots, and none with that of attributes."""
         count = len(contents.ids)
-        ranks = {uid: Ranks(asked) for uid, asked in contents.spans.items()}
-        spans = {uid: rank_spans(ranks[uid], asked) for uid, asked in contents.spans.items()}
+        ranks: dict[AttributeUid, Ranks] = {}
+        spans: dict[AttributeUid, RankSpans] = {}
+        for uid, asked in contents.spans.items():
+            ranks[uid] = Ranks(asked)
+            yield
+            spans[uid] = rank_spans(ranks[uid], asked)
+            yield
         order = clustered(count, [(spans[uid], ranks[uid].count) for uid in spans])
         new_slots = np.empty(count, np.int64)
         new_slots[order] = np.arange(count)
+        yield
         self.contents = contents.moved(new_slots)
+        yield
         moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
-        attributes = attributes_of_block(count, ranks, moved, cells_max=cells_max)
+        attributes = yield from attributes_of_block(count, ranks, moved, cells_max=cells_max)
         self._mapped, self._unmapped = attributes.mapped, attributes.unmapped
         self._has_more_to_ask = np.zeros(count, np.bool_)
         self._has_more_to_ask[[*self._unmapped, *self.contents.rest]] = True

@@ -6,7 +6,8 @@ question grows far slower than the number of filters. Filters come and go
 between questions: new ones wait in a short list that is read one by one, and
 move into a block with bitmaps when they are many or asked often. Blocks at
 least double from one to the next, so a filter is built into a block about
-log(number of filters) times in its life (docs/decisions/matching-index.md).
+log(number of filters) times in its life. Large blocks are built step by step
+beside those that they replace (docs/decisions/matching-index.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from maia.predicates.syntax import Predicate, checked_size
 from maia.routing.match_attributes import CELLS_MAX
 from maia.routing.match_block import Block
 from maia.routing.match_contents import KnownAttributes, contents_of, joined_contents
+from maia.routing.match_growth import Growth
 
 __all__ = ["MatchIndex"]
 
@@ -33,13 +35,28 @@ READINGS_MAX: Final = 512
 FEW_ROWS: Final = 4
 """Up to this many rows are matched one by one, which starts faster than a whole frame."""
 
+AHEAD: Final = 256
+"""Once an index is asked at all, so many filters are built into a block before anybody has to wait for it."""
+
+AT_ONCE_MAX: Final = 2048
+"""A block of more filters is built in steps, one with each change and question, beside those it replaces."""
+
 _GROWTH: Final = 2
 
 
 class MatchIndex(Generic[Key]):
     """The filters of one event type, by key."""
 
-    __slots__ = ("_blocks", "_cells_max", "_hopeless", "_known", "_readings", "_waiting")
+    __slots__ = (
+        "_blocks",
+        "_cells_max",
+        "_growth",
+        "_hopeless",
+        "_is_asked",
+        "_known",
+        "_readings",
+        "_waiting",
+    )
 
     def __init__(self, *, cells_max: int = CELLS_MAX) -> None:
         """Begin without filters. `cells_max` bounds the bits kept per filter, eight cells to a byte."""
@@ -49,6 +66,8 @@ class MatchIndex(Generic[Key]):
         self._hopeless: set[Key] = set()
         self._known = KnownAttributes()
         self._readings = 0
+        self._is_asked = False
+        self._growth: Growth[Key] | None = None
 
     def __contains__(self, key: Key) -> bool:
         if key in self._waiting or key in self._hopeless:
@@ -67,6 +86,9 @@ class MatchIndex(Generic[Key]):
         if key in self:
             self.remove(key)
         self._waiting[key] = predicate
+        if self._is_asked and len(self._waiting) >= AHEAD:
+            self._build()
+        self._go_on()
 
     def remove(self, key: Key) -> None:
         """Forget a filter; `KeyError` for an key that stands for none."""
@@ -76,6 +98,9 @@ class MatchIndex(Generic[Key]):
             self._hopeless.discard(key)
         else:
             self._block_of(key).discard(key)
+            if self._growth is not None:
+                self._growth.left.append(key)
+                self._go_on()
 
     def match(self, event: Event) -> set[Key]:
         """Return the identifiers of all filters that admit `event`."""
@@ -131,27 +156,67 @@ class MatchIndex(Generic[Key]):
 
     def _settle(self, *, events: int) -> None:
         """Before `events` are asked about: build what has waited long enough, drop what has mostly left."""
+        self._is_asked = True
         self._readings += len(self._waiting) * events
         is_due = len(self._waiting) > WAITING_MAX or self._readings > READINGS_MAX
         if self._waiting and is_due:
             self._build()
-        if any(block.live * _GROWTH < len(block) for block in self._blocks):
-            self._blocks = [rebuilt for block in self._blocks for rebuilt in self._rebuilt(block)]
+        self._go_on()
+        for block in self._settled_blocks():
+            if block.live * _GROWTH < len(block):
+                self._replace([block])
 
     def _build(self) -> None:
-        """Make one block of all that waits and of every block that is not much larger."""
+        """Make a block of all that waits, and one of it and of every block that is not much larger."""
         if not self._blocks:
             self._known = KnownAttributes()
-        parts = [contents_of(self._spread_out(), self._known)]
-        size = len(parts[0].ids)
+        contents = contents_of(self._spread_out(), self._known)
         self._waiting, self._readings = {}, 0
+        size, tail = len(contents.ids), list[Block[Key]]()
         if not size:
             return
-        while self._blocks and self._blocks[-1].live <= _GROWTH * size:
-            block = self._blocks.pop()
-            parts.append(block.live_contents())
-            size += block.live
-        self._blocks.append(Block(joined_contents(parts), cells_max=self._cells_max))
+        settled = self._settled_blocks()
+        while settled and settled[-1].live <= _GROWTH * size:
+            tail.append(settled.pop())
+            size += tail[-1].live
+        if not tail or size > AT_ONCE_MAX:
+            tail.insert(0, Block(contents, cells_max=self._cells_max))
+            self._blocks.append(tail[0])
+            self._replace(tail)
+        else:
+            parts = [contents, *(block.live_contents() for block in tail)]
+            joined = Block(joined_contents(parts), cells_max=self._cells_max)
+            self._blocks = [block for block in self._blocks if block not in tail] + [joined]
+
+    def _settled_blocks(self) -> list[Block[Key]]:
+        """Return the blocks in whose place no other is being built, in their order."""
+        if self._growth is None:
+            return list(self._blocks)
+        return [block for block in self._blocks if block not in self._growth.blocks]
+
+    def _replace(self, blocks: Sequence[Block[Key]]) -> None:
+        """Build one block in place of these: at once if they are small, in steps while they go on if not."""
+        size = sum(block.live for block in blocks)
+        if (len(blocks) == 1 and blocks[0].live == len(blocks[0])) or self._growth is not None:
+            return  # there is nothing to gain, or not now
+        steps = Block.in_steps(
+            joined_contents([block.live_contents() for block in blocks]), cells_max=self._cells_max
+        )
+        self._growth = Growth(tuple(blocks), steps)
+        while size <= AT_ONCE_MAX and self._growth is not None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take one step of the block that is being built, and let it take its place if that was the last."""
+        growth = self._growth
+        if growth is None or not growth.advance():
+            return
+        place = self._blocks.index(growth.blocks[-1])
+        before = [block for block in self._blocks[:place] if block not in growth.blocks]
+        after = [block for block in self._blocks[place:] if block not in growth.blocks]
+        made = growth.made()
+        self._blocks = [*before, *([made] if made.live else []), *after]
+        self._growth = None
 
     def _spread_out(self) -> Iterator[tuple[Key, Predicate, Sequence[Alternative]]]:
         for key, predicate in self._waiting.items():
@@ -159,9 +224,3 @@ class MatchIndex(Generic[Key]):
             if not alternatives:
                 self._hopeless.add(key)
             yield key, predicate, alternatives
-
-    def _rebuilt(self, block: Block[Key]) -> Iterator[Block[Key]]:
-        if block.live * _GROWTH >= len(block):
-            yield block
-        elif block.live:
-            yield Block(block.live_contents(), cells_max=self._cells_max)

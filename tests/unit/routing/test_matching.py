@@ -218,3 +218,46 @@ def test_a_filter_beyond_the_language_is_refused_at_the_door():
     with pytest.raises(PredicateTooLarge):
         index.add(1, AllOf((ALWAYS,) * (NODES_MAX + 1)))
     assert len(index) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, seed):
+    monkeypatch.setattr(matching, "AHEAD", 16)
+    monkeypatch.setattr(matching, "AT_ONCE_MAX", 40)
+    rng = random.Random(seed)  # noqa: S311 - test data
+    filters, standing = many_filters(300, seed), dict[int, Predicate]()
+    index, frame = MatchIndex[int](), many_rows(6, seed)
+    index.match({SPEED: 1})
+    was_growing = 0
+    for number, one in enumerate(filters):
+        index.add(number, one)
+        standing[number] = one
+        if rng.random() < 0.4:
+            gone = rng.choice(list(standing))
+            index.remove(gone)
+            del standing[gone]
+        if rng.random() < 0.1:
+            again = rng.choice(list(standing))
+            standing[again] = rng.choice(filters)
+            index.add(again, standing[again])
+        was_growing += index._growth is not None
+        if rng.random() < 0.05:
+            expected = by_reading(list(standing.values()), frame)
+            keys = list(standing)
+            assert index.match_frame(frame) == {keys[at]: rows for at, rows in expected.items()}
+            assert len(index) == len(standing)
+    assert was_growing > 20
+    assert len(index._blocks) < 24
+
+
+def test_no_block_is_built_for_an_index_that_nobody_asks():
+    index = index_of(*many_filters(1000))
+    assert index._blocks == []
+
+
+def test_filters_that_come_after_the_first_question_are_built_before_the_next_one():
+    index = index_of(faster_than(1))
+    index.match({SPEED: 5})
+    for number, one in enumerate(many_filters(2000), start=1):
+        index.add(number, one)
+        assert len(index._waiting) < matching.AHEAD
