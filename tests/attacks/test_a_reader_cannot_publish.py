@@ -48,7 +48,7 @@ from support.sealing import (
     sealer,
 )
 
-ROWS = 600
+ROWS = 1100
 
 
 def _column(opened, uid: str) -> OpenColumn:
@@ -126,10 +126,10 @@ def test_rows_cannot_be_pasted_from_one_frame_into_another(level):
 @pytest.mark.parametrize("level", LEVELS)
 def test_blocks_cannot_change_places_or_stand_twice(level, order):
     """A49: every block is signed in its place."""
-    frame = Publishing(level=level).seal(plates(512))
+    frame = Publishing(level=level).seal(plates(1024))
     opened = open_frame(frame, keys())
     for part in opened.parts.values():
-        moved = [_reordered(one, order, rows=512) for one in part.columns]
+        moved = [_reordered(one, order, rows=1024) for one in part.columns]
         with pytest.raises(BadFrameProof):
             read(_with_content(frame, OpenPart(part.uid, moved)))
 
@@ -145,15 +145,15 @@ def _reordered(one: OpenColumn, order: list[int], *, rows: int) -> OpenColumn:
 @pytest.mark.parametrize("blocks", [[1, 0], [0, 0], [4], [0, 1, 2, 3], [2, 1]])
 def test_a_cut_names_some_blocks_in_their_order(blocks):
     """A49: no order, repetition or number but those of a real cut is read at all."""
-    opened = open_frame(Publishing().seal(plates(512)), keys())
-    cut = cut_frame(opened, [0, 200], sealer=sealer(seed=b"cutter"), keys=keys())
+    opened = open_frame(Publishing().seal(plates(1024)), keys())
+    cut = cut_frame(opened, [0, 300], sealer=sealer(seed=b"cutter"), keys=keys())
     with pytest.raises(BadSealedFrame):
         open_frame(replace(cut, blocks=blocks), keys())
 
 
 def test_a_cut_frame_cannot_be_given_back_rows_of_the_forgers_choice():
     """A49: the leaves of what was cut away are signed, too; only the signer's rows fit them."""
-    opened = open_frame(Publishing().seal(plates(512)), keys())
+    opened = open_frame(Publishing().seal(plates(1024)), keys())
     cut = cut_frame(opened, [0], sealer=sealer(seed=b"cutter"), keys=keys())
     for at in range(4):
         start = 32 * at
@@ -169,7 +169,7 @@ def test_an_honest_cut_by_a_reader_keeps_the_proof():
     """A49: the other side of the promise: whoever cuts needs no signing key, and every row stays proved."""
     frame = plates(ROWS)
     opened = open_frame(Publishing().seal(frame), keys())
-    for row in range(0, ROWS, 37):
+    for row in range(0, ROWS, 67):
         cut = cut_frame(opened, [row], sealer=sealer(ANOTHER_BROKER, b"cutter"), keys=keys())
         proved = read(cut)
         assert proved.signer == BROKER.principal
@@ -179,9 +179,9 @@ def test_an_honest_cut_by_a_reader_keeps_the_proof():
 
 def test_a_liar_among_the_signers_is_found_before_a_cut_hides_it():
     """A49: a cutter passes nothing on in its own seal that the signer did not say."""
-    frame = Publishing().seal(plates(512))
+    frame = Publishing().seal(plates(1024))
     opened = open_frame(frame, keys())
-    other = open_frame(Publishing(by=sealer(seed=b"z")).seal(plates(512, 7000)), keys())
+    other = open_frame(Publishing(by=sealer(seed=b"z")).seal(plates(1024, 7000)), keys())
     lied = replace(frame, columns=[replace(frame.columns[0], commitment=bytes(32)), *frame.columns[1:]])
     for liar in (changed(opened, frame=lied), changed(opened, frame=other.frame)):
         with pytest.raises(BadFrameProof):
@@ -265,11 +265,11 @@ def test_plaintext_is_not_believed_by_somebody_without_the_key():
 
 def test_plaintext_of_a_cut_frame_is_checked_against_the_blocks_that_are_left():
     """A51: after a cut the cache is bound as before."""
-    opened = open_frame(Publishing().seal(plates(512)), keys())
+    opened = open_frame(Publishing().seal(plates(1024)), keys())
     cut = cut_frame(opened, [0], sealer=sealer(seed=b"cutter"), keys=keys())
     honest = contents(open_frame(cut, keys()), {"plate"})
     assert open_with_cache(cut, honest, keys())[1] == frozenset()
-    other = cut_frame(opened, [511], sealer=sealer(seed=b"cutter"), keys=keys())
+    other = cut_frame(opened, [1023], sealer=sealer(seed=b"cutter"), keys=keys())
     elsewhere = contents(open_frame(other, keys()), {"plate"})
     assert open_with_cache(cut, elsewhere, keys())[1] == {"plate"}
 

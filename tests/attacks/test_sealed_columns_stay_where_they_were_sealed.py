@@ -105,8 +105,8 @@ def test_a_frame_of_one_level_is_refused_at_the_other():
 
 def test_blocks_of_a_cut_frame_cannot_be_renamed():
     """A46: what is left of a frame is bound to the blocks that are left."""
-    opened = open_frame(Publishing().seal(plates(600)), keys())
-    cut = cut_frame(opened, [0, 200], sealer=sealer(seed=b"cutter"), keys=keys())
+    opened = open_frame(Publishing().seal(plates(1100)), keys())
+    cut = cut_frame(opened, [0, 300], sealer=sealer(seed=b"cutter"), keys=keys())
     assert cut.blocks == [0, 1]
     with pytest.raises(BrokenSeal):
         open_frame(replace(cut, blocks=[0, 2]), keys())
@@ -223,7 +223,7 @@ def test_a_column_of_no_attribute_is_refused_without_a_key(uid):
 
 def test_blocks_that_are_not_all_of_a_column_are_refused():
     """A46: a key holder who moves the ends of blocks is found before anything is hashed."""
-    frame = Publishing().seal(plates(300))
+    frame = Publishing().seal(plates(600))
     one = open_frame(frame, keys()).parts["plate"].columns[0]
     for lengths in ((0, 0, 0), (one.lengths[0] + 1, *one.lengths[1:]), (2**32 - 1,) * 3):
         part = OpenPart(PLATE, [OpenColumn(one.column, lengths)])
@@ -234,7 +234,7 @@ def test_blocks_that_are_not_all_of_a_column_are_refused():
 
 def test_ends_of_blocks_that_add_up_and_are_not_the_signers_are_refused():
     """A49: with the same bytes divided otherwise, no block is what was signed."""
-    frame = Publishing().seal(plates(300))
+    frame = Publishing().seal(plates(600))
     one = open_frame(frame, keys()).parts["plate"].columns[0]
     first, second, third = one.lengths
     part = OpenPart(PLATE, [OpenColumn(one.column, (first + 1, second - 1, third))])

@@ -106,8 +106,8 @@ def test_equal_events_do_not_look_equal(level):
 
 def test_a_cut_shows_which_blocks_somebody_wanted():
     """A55: the blocks that are left are named in the clear; the page says so."""
-    opened = open_frame(Publishing().seal(plates(512)), keys())
-    cut = cut_frame(opened, [300], sealer=sealer(seed=b"cutter"), keys=keys())
+    opened = open_frame(Publishing().seal(plates(1024)), keys())
+    cut = cut_frame(opened, [600], sealer=sealer(seed=b"cutter"), keys=keys())
     assert cut.blocks == [2]
     assert "which blocks of a frame somebody wanted" in PAGE
 

@@ -121,7 +121,7 @@ def content(opened: OpenedFrame) -> Frame:
 @st.composite
 def frames(draw: st.DrawFn) -> Frame:
     """Return frames of all kinds and of every division into blocks; long ones repeat a few values."""
-    rows = draw(st.sampled_from([1, 2, 3, 16, 255, 256, 257, 384, 2048, 2500]) | st.integers(1, 600))
+    rows = draw(st.sampled_from([1, 2, 3, 16, 511, 512, 513, 768, 4100]) | st.integers(1, 1200))
     uids = draw(st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True))
     columns = {}
     for uid in uids:

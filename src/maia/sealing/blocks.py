@@ -36,7 +36,7 @@ __all__ = [
 BLOCKS_MAX: Final = 16
 """Blocks of one frame at most: a hash each, on both sides."""
 
-ROWS_PER_BLOCK_MIN: Final = 128
+ROWS_PER_BLOCK_MIN: Final = 256
 """Fewer rows than this are never a block of their own, unless they are what is left at the end."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

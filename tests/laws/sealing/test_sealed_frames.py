@@ -25,8 +25,8 @@ levels = st.sampled_from(LEVELS)
 @given(frames(), levels)
 @example(plates(1), SealingLevel.ATTRIBUTE)
 @example(plates(2500), SealingLevel.EVENT)
-@example(Frame(300, {}), SealingLevel.EVENT)
-@example(Frame(300, {}), SealingLevel.ATTRIBUTE)
+@example(Frame(600, {}), SealingLevel.EVENT)
+@example(Frame(600, {}), SealingLevel.ATTRIBUTE)
 def test_what_was_sealed_is_what_a_reader_opens_and_proves(frame, level):
     sealed = decode(encode(Publishing(level=level).seal(frame)))
     assert isinstance(sealed, Sealed)
@@ -51,7 +51,7 @@ def test_a_cut_keeps_exactly_the_blocks_that_hold_a_wanted_row(frame, level, dat
     assert content(left) == frame.take(expected)
 
 
-@given(st.integers(256, 3000), levels, st.data())
+@given(st.integers(512, 3000), levels, st.data())
 def test_cutting_twice_is_cutting_once(rows, level, data):
     frame = plates(rows)
     opened = open_frame(Publishing(level=level).seal(frame), keys())
@@ -65,7 +65,7 @@ def test_cutting_twice_is_cutting_once(rows, level, data):
     assert content(read(again).opened) == content(read(directly).opened)
 
 
-@given(levels, st.sampled_from([1, 3, 300]), st.data())
+@given(levels, st.sampled_from([1, 3, 600]), st.data())
 def test_a_frame_with_any_byte_changed_is_refused(level, rows, data):
     frame = plates(rows)
     sealed = Publishing(level=level).seal(frame)

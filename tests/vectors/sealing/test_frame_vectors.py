@@ -37,10 +37,10 @@ def test_a_sealed_frame_is_opened_and_proved_as_ever(vector):
 def test_sealing_and_cutting_again_gives_the_same_bytes(level):
     publishing = Publishing(level=level)
     assert encode(publishing.seal(plates(1))) == BYTES[f"{level.value}: one event"]
-    many = publishing.seal(plates(300))
-    assert encode(many) == BYTES[f"{level.value}: three hundred events"]
+    many = publishing.seal(plates(600))
+    assert encode(many) == BYTES[f"{level.value}: six hundred events"]
     cutter = sealer(ANOTHER_BROKER, b"cutter")
-    cut = cut_frame(open_frame(many, keys()), [299], sealer=cutter, keys=keys())
+    cut = cut_frame(open_frame(many, keys()), [599], sealer=cutter, keys=keys())
     assert encode(cut) == BYTES[f"{level.value}: cut to its last block"]
 
 
