@@ -86,7 +86,7 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant) -> li
 def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     """Answer a client; what is wrong with one request is said in the answer to it."""
     try:
-        if not isinstance(message, Publish | TypeQuery):
+        if type(message) not in _FREE:
             price = price_of_renewal(link) if isinstance(message, RenewAll) else 1
             state.quota.spend(link.peer, now, requests=price)
         return _OF_CLIENTS[type(message)](state, link, message, now)
@@ -139,6 +139,9 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     RenewAll: renew_all,
     Publish: publish,
 }
+
+_FREE: Final = frozenset({Publish, TypeQuery})
+"""What a client may say as often as it likes."""
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,

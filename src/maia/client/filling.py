@@ -22,6 +22,7 @@ __all__ = ["EVENT_BYTES_MAX", "FRAME_BYTES", "ROWS_PER_FRAME", "EventTooLarge", 
 ROWS_PER_FRAME: Final = 1024
 FRAME_BYTES: Final = 1 << 20
 """About how many characters a frame has when it leaves; one long event alone may have more."""
+_LONG: Final = (str, bytes)
 EVENT_BYTES_MAX: Final = 2 << 20
 """How many characters one event may have, so that any frame fits into a message, four bytes each."""
 
@@ -52,7 +53,7 @@ class FrameFiller:
 
     def add(self, event: Mapping[AttributeUid, PresentValue]) -> None:
         """Add one event that was checked against the type."""
-        size = sum(len(value) for value in event.values() if isinstance(value, str | bytes))
+        size = sum(len(value) for value in event.values() if isinstance(value, _LONG))
         if size > EVENT_BYTES_MAX:
             raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
         for uid, values in self._columns.items():
@@ -73,8 +74,6 @@ def columns_of(
 ) -> list[WireColumn]:
     """Return columns ready to travel, every value checked; those of nulls alone are left out."""
     given = {
-        uid: Column(kinds[uid], tuple(values))
-        for uid, values in columns.items()
-        if values.count(None) < rows
+        uid: Column(kinds[uid], tuple(values)) for uid, values in columns.items() if values.count(None) < rows
     }
     return frame_to_columns(Frame(rows, given))

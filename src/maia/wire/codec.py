@@ -44,6 +44,7 @@ __all__ = [
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_COMPLAINTS: Final = (Bye, Failed, Ended)
 _UNSHOWABLE: Final = re.compile(f"[{NOT_FOR_SCREENS}\ud800-\udfff]")
 _WELCOME: Final = _ENCODER.encode(Welcome(0))[:-1]
 
@@ -68,7 +69,7 @@ class Unsendable(ProtocolViolation):
 
 def encode(message: Message) -> bytes:
     """Return the bytes of a message; a complaint is cut and escaped so that it can always be sent."""
-    if isinstance(message, Bye | Failed | Ended):
+    if isinstance(message, _COMPLAINTS):
         message = _showable(message)
     try:
         data = _ENCODER.encode(message)
