@@ -14,7 +14,7 @@ from typing import Final
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
 from maia.credentials import Principal, SigningKey, VerificationCache
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member import KeyMember
 from maia.sealing.member_settings import MemberSettings
@@ -75,7 +75,27 @@ class KeyDesk:
         bounds, constitutions = self._settings.bounds, self._settings.constitutions
         found = standing(claim, Grounds(sealing.level, bounds, constitutions, self._cache), now)
         self._found[type_id] = (found, len(versions))
-        return without_alarms(self.member.need(claim.versions, now)) if found.groups else []
+        if not found.groups:
+            return []
+        asked = self.member.need(claim.versions, now)
+        if not asked and known is not None and found.groups - known[0].groups:
+            asked = self.member.missing(type_id, now)  # another group has opened
+        return without_alarms(asked)
+
+    def look_again(self, now: Instant) -> list[Effect]:
+        """Ask for keys to which this broker's certificates have begun to give a right."""
+        due = [type_id for type_id, (found, _) in self._found.items() if found.until < now]
+        return [effect for type_id in due for effect in self.look_for(type_id, now)]
+
+    def evidence_changed(self) -> None:
+        """Forget what was worked out: what speaks for or against somebody has changed."""
+        self._found.clear()
+
+    def next_look(self) -> Instant | None:
+        """Return when there is something to do: for the member, or because a certificate begins."""
+        begins = [Instant(found.until + 1) for found, _ in self._found.values() if found.until < INSTANT_MAX]
+        member = self.member.next_look()
+        return min([*begins, *([] if member is None else [member])], default=None)
 
     def ask_for_epoch(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask the manager what was missed: something is sealed in an epoch that is not known here."""

@@ -58,7 +58,7 @@ def look_for_keys(state: BrokerState, types: Iterable[bytes], now: Instant) -> l
 
 def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
     """Do what is due by itself: the key member's business, and frames that waited long enough."""
-    effects: list[Effect] = []
+    effects = state.keys.look_again(now)
     member = state.keys.member.next_look()
     if member is not None and member <= now:
         effects += keys_handled(state, Tick(), now)
@@ -70,7 +70,7 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
 def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
     again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
-    moments = (state.keys.member.next_look(), state.seals.next_due(), again)
+    moments = (state.keys.next_look(), state.seals.next_due(), again)
     return min((moment for moment in moments if moment is not None), default=None)
 
 

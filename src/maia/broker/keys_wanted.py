@@ -34,8 +34,9 @@ def note_missing_keys(state: BrokerState, right: Right, now: Instant) -> list[Ef
     """Say in the log which attributes a subscriber may see, and this broker cannot read at this moment."""
     type_id = right.event_type.type_id
     sealing = state.types.sealing(type_id)
-    if sealing is None:
-        return []
+    ring = state.seals.ring_of(type_id)
+    if sealing is None or (ring is not None and ring.newest is None):
+        return []  # nothing to miss, or the keys are on their way
     seen = [uid for uid in right.event_type.kinds if any(shows(one, uid) for one in right.view.windows)]
     wanted: list[AttributeUid | None] = [*seen] if sealing.level is SealingLevel.ATTRIBUTE else [None]
     missing = [uid or "*" for uid in wanted if not state.seals.holds(type_id, uid, now)]

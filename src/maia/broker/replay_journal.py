@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.settings import BrokerLimits
@@ -18,7 +18,7 @@ from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.effects import Effect, Keep, Note
-from maia.wire.replays import ReplayMemory
+from maia.wire.replays import ReplayMemory, record_of, records_to_bytes
 from maia.wire.requests import SignedRequest
 
 __all__ = ["KEPT_REQUESTS", "ReplayJournal"]
@@ -33,8 +33,11 @@ class _Volume:
     """Some requests, written together; `newest` is the latest time stamp among them."""
 
     name: str
-    memory: ReplayMemory
+    horizon: Instant | None
     newest: Instant
+    records: list[bytes] = field(default_factory=list)
+    is_whole: bool = False
+    """Whether it holds all that was read back at the start, which is not written again."""
 
 
 class ReplayJournal:
@@ -66,7 +69,7 @@ class ReplayJournal:
             effects.append(Note("kept-dropped", {"name": KEPT_REQUESTS, "code": problem.code}))
         # Written under a new name before the old ones go: a crash in between loses nothing.
         volume = self._new_volume(latest)
-        volume.memory = self.memory
+        volume.is_whole = True
         effects.append(Keep(volume.name, self.memory.to_bytes()))
         return effects + [Keep(name, None) for name in names]
 
@@ -74,27 +77,26 @@ class ReplayJournal:
         """Keep a request that was just remembered, and drop the volumes that `oldest` has left behind."""
         request = signed.request
         volume = self._open_volume(request.at)
-        volume.memory.remember(principal, request.nonce, signed_at=request.at)
+        volume.records.append(record_of(principal, request.nonce, request.at))
         volume.newest = max(volume.newest, request.at)
         dropped: list[Effect] = []
         while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
             left_behind = self._volumes.popleft()
             # What a dropped volume knew must stay refused, should the clock step back after a restart.
-            volume.memory.refuse_up_to(left_behind.newest)
+            volume.horizon = max(volume.horizon or left_behind.newest, left_behind.newest)
             dropped.append(Keep(left_behind.name, None))
-        return [Keep(volume.name, volume.memory.to_bytes()), *dropped]
+        return [Keep(volume.name, records_to_bytes(volume.records, volume.horizon)), *dropped]
 
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None
-        if last is None or last.memory is self.memory or len(last.memory) >= _VOLUME_MAX:
+        if last is None or last.is_whole or len(last.records) >= _VOLUME_MAX:
             return self._new_volume(at)
         return last
 
     def _new_volume(self, newest: Instant) -> _Volume:
         self._number += 1
-        volume = _Volume(
-            f"{KEPT_REQUESTS}{self._number:0{_DIGITS}d}", ReplayMemory(horizon=self.memory.horizon), newest
-        )
+        name = f"{KEPT_REQUESTS}{self._number:0{_DIGITS}d}"
+        volume = _Volume(name, self.memory.horizon, newest)
         self._volumes.append(volume)
         return volume
 

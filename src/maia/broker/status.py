@@ -45,6 +45,8 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "replicas": len(state.routes.store),
         "streams": len(state.routes.seen),
         "requests_remembered": len(state.requests.memory),
+        "keys": state.keys.member.status(),
+        "frames_waiting": len(state.seals.carrying) + len(state.seals.publishing),
         "counters": dict(state.counters),
     }
 

@@ -50,7 +50,8 @@ def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
 def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     """Ask again about every right that stands: what speaks for or against somebody has changed."""
     state.edge.evidence_changed()
-    effects: list[Effect] = []
+    state.keys.evidence_changed()
+    effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
     for link in list(state.links.values()):
         if link.is_ready:
             effects += _look_at_right_to_connect(state, link, now)

@@ -1,0 +1,202 @@
+"""How a broker comes by keys, what it does when they come, and when they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.broker.key_desk import KeyDesk
+from maia.credentials import Validity
+from maia.domain import DomainSettings, KeyServer
+from maia.events import Instant
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.sealing.secrets import Secret
+from maia.types import Sealing, SealingLevel, sign_definition
+from maia.wire.messages import JoinGroups, Published, SealedRights
+from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
+from support.sealed_net import state_of
+from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
+
+KEYS = "key server"
+
+
+class DomainNet(PublishingNet):
+    """Brokers that get their keys from a key server."""
+
+    def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
+        super().__init__(level, **settings)
+        key, _ = self._identity(KEYS)
+        pito = self.story.keys["PITO"]
+        sealing = Sealing(level, key.principal, ("key-server:7400",))
+        definition = replace(self.story.definition.definition, sealing=sealing)
+        self.story = replace(self.story, definition=sign_definition(definition, pito))
+
+    def key_server(self) -> Running:
+        """Start the key server; it is a node like a broker."""
+        key, _ = self._identity(KEYS)
+        settings = DomainSettings(
+            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),)
+        )
+        node = KeyServer(
+            key,
+            settings,
+            at_rest=Secret.fresh(random_from(b"at rest")),
+            random=random_from(b"key server" + len(self.brokers).to_bytes(2, "big")),
+        )
+        running = self.brokers[KEYS] = Running(KEYS, key, settings, node)
+        self._perform(running, node.start(self.now))
+        self.settle()
+        return running
+
+    def two(self, **reads) -> tuple[Running, Running]:
+        self.entitle("CCS broker", READ, WRITE)
+        self.entitle("Met broker", READ, **reads)
+        return self.broker(), self.broker("Met broker", seeds=["CCS broker"])
+
+    def epoch(self, running: Running) -> int | None:
+        ring = state_of(running).seals.ring_of(self.type_id)
+        return None if ring is None else ring.newest
+
+
+def test_brokers_get_keys_from_the_manager_and_events_flow():
+    net = DomainNet()
+    net.key_server()
+    ccs, met = net.two()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+    assert net.epoch(ccs) == net.epoch(met) is not None
+    assert ccs.broker.status(net.now)["keys"]["types"][net.type_id.hex()]["groups"] == 4
+
+
+def test_a_publisher_waits_until_the_manager_answers():
+    net = DomainNet()
+    net.two()
+    camera, office = net.client("camera at Victoria"), net.client("billing office")
+    office.subscribe()
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert not camera.all_heard(Published)
+    net.key_server()
+    net.advance(8)
+    assert camera.last(Published) == Published(1, 0, 0)
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+
+
+def test_a_broker_without_a_right_asks_for_nothing():
+    net = DomainNet()
+    server = net.key_server()
+    net.broker()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    assert not [
+        message for _, to, message in net.carried if to == server.name and isinstance(message, JoinGroups)
+    ]
+
+
+def test_a_publisher_at_a_broker_without_a_right_is_told_so_and_nothing_leaves():
+    net = DomainNet()
+    net.key_server()
+    net.broker()
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    net.advance(11)
+    assert camera.ended_with(1) == "UNAVAILABLE-KEYS-AWAITED"
+    assert not net.frames()
+
+
+def test_a_broker_holds_the_keys_of_what_it_may_read_and_no_others():
+    net = DomainNet()
+    net.key_server()
+    _, met = net.two(attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert [set(event) for event in office.events()] == [{NUMBERPLATE, TIMESTAMP}]
+    groups = {group.uid for group in state_of(met).keys.member.groups(net.type_id)}
+    assert groups == {None, NUMBERPLATE, TIMESTAMP}
+    assert b"Victoria" not in net.heard_by(met)
+
+
+def test_a_right_that_ends_takes_the_keys_with_it():
+    net = DomainNet()
+    net.key_server()
+    last = Instant(NOW + 30 * SECOND)
+    _, met = net.two(validity=Validity(None, last))
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("IN TIME"))
+    net.advance(35)
+    camera.publish(1, sighting("TOO LATE"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["IN TIME"]
+    assert not state_of(met).keys.member.groups(net.type_id)
+
+
+def test_a_right_that_begins_brings_the_keys():
+    net = DomainNet()
+    net.key_server()
+    first = Instant(NOW + 30 * SECOND)
+    net.two(validity=Validity(first, None))
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("TOO EARLY"))
+    net.advance(35)
+    camera.publish(1, sighting("IN TIME"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["IN TIME"]
+
+
+def test_a_second_right_that_begins_brings_its_keys_too():
+    net = DomainNet()
+    net.key_server()
+    first = Instant(NOW + 30 * SECOND)
+    net.entitle("Met broker", READ, attributes=frozenset({LOCATION}), validity=Validity(first, None))
+    net.two(attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting())
+    net.advance(35)
+    camera.publish(1, sighting())
+    assert [LOCATION in event for event in office.events()] == [False, True]
+
+
+def test_neighbours_show_each_other_their_rights_sealed():
+    net = DomainNet()
+    net.key_server()
+    ccs, met = net.two()
+    camera_and_reader(net)
+    shown = [message for _, _, message in net.carried if isinstance(message, SealedRights)]
+    assert shown
+    (link,) = [one for one in state_of(ccs).links.values() if one.peer == met.key.principal]
+    assert link.rights[net.type_id]
+    assert net.story.definition.definition.name.name.encode() not in net.heard_by(met)
+
+
+def test_a_drained_broker_says_goodbye_to_its_manager_and_forgets_its_keys():
+    net = DomainNet()
+    server = net.key_server()
+    ccs, _ = net.two()
+    camera_and_reader(net)
+    ring = state_of(ccs).seals.ring_of(net.type_id)
+    net.drain("CCS broker")
+    assert ring.newest is None
+    assert not [link for link in net.wires if link[0] == "CCS broker" and net.wires[link][0] == server.name]
+
+
+def test_a_broker_that_was_forked_seals_under_keys_of_its_own():
+    """A45: the child of a process that sealed does not go on with its parent's counter."""
+    net = DomainNet()
+    net.key_server()
+    ccs, _ = net.two()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting())
+    state_of(ccs).seals.sealer._process_id = lambda: 2
+    camera.publish(1, sighting())
+    marks = [getattr(frame, "frame", frame).origin for frame in net.frames()]
+    assert len({mark.instance for mark in marks}) == len(marks) == 2
+    assert len(office.events()) == 2
+
+
+@pytest.mark.parametrize("later", [0, 10 * SECOND])
+def test_looking_for_keys_again_costs_a_look_into_a_dictionary(later, monkeypatch):
+    net = DomainNet()
+    net.key_server()
+    ccs, _ = net.two()
+    desk: KeyDesk = state_of(ccs).keys
+    monkeypatch.setattr("maia.broker.key_desk.standing", lambda *_: pytest.fail("worked out again"))
+    assert desk.look_for(net.type_id, Instant(net.now + later)) == []
