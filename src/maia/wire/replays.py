@@ -34,9 +34,12 @@ __all__ = [
     "RequestStale",
     "TooManyRequests",
     "page_of",
+    "record_of",
+    "records_to_bytes",
 ]
 
 NONCE_BYTES: Final = 16
+_MOMENT_BYTES: Final = 8
 REPLAYS_MAX: Final = 1 << 16
 REPLAYS_PER_PRINCIPAL_MAX: Final = 1 << 10
 PAGES: Final = 64
@@ -114,8 +117,9 @@ class ReplayMemory:
         """Begin empty."""
         self._entries_max, self._per_principal_max = entries_max, per_principal_max
         self._horizon = horizon
-        self._by_age: list[tuple[int, bytes, bytes]] = []
-        self._heard: set[tuple[bytes, bytes]] = set()
+        # A heap of records, the oldest first, and the part of each behind its moment.
+        self._by_age: list[bytes] = []
+        self._heard: set[bytes] = set()
         self._of_principal: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
@@ -129,7 +133,7 @@ class ReplayMemory:
 
     def check_unheard(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> None:
         """Return if this request is new and can be remembered; raise if not."""
-        if (principal.key, nonce) in self._heard:
+        if principal.key + nonce in self._heard:
             raise RequestReplayed("this request has been made before; sign a new one")
         if self._horizon is not None and signed_at <= self._horizon:
             raise RequestStale(f"requests signed up to `{self._horizon}` are forgotten; sign a new one")
@@ -142,14 +146,16 @@ class ReplayMemory:
 
     def remember(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> int:
         """Take note of a request that was checked, and return the page that changed."""
-        self._add((int(signed_at), principal.key, nonce))
+        self._add(record_of(principal, nonce, signed_at))
         return page_of(nonce)
 
     def forget_before(self, oldest: Instant) -> None:
         """Forget the requests signed before `oldest`, which their time stamp refuses from now on."""
-        while self._by_age and self._by_age[0][0] < oldest:
-            signed_at, key, nonce = heappop(self._by_age)
-            self._heard.discard((key, nonce))
+        first_kept = _moment_bytes(oldest)
+        while self._by_age and self._by_age[0] < first_kept:
+            record = heappop(self._by_age)
+            signed_at, key, _ = _entry(record)
+            self._heard.discard(record[_MOMENT_BYTES:])
             self._of_principal[key] -= 1
             if not self._of_principal[key]:
                 del self._of_principal[key]
@@ -162,8 +168,8 @@ class ReplayMemory:
 
     def to_bytes(self, page: int | None = None) -> bytes:
         """Return the memory, or one page of it, to be kept across a restart."""
-        entries = sorted(entry for entry in self._by_age if page is None or page_of(entry[2]) == page)
-        return _ENCODER.encode(_Kept(1, self._horizon if self._horizon is None else +self._horizon, entries))
+        some = (one for one in self._by_age if page is None or page_of(one[-NONCE_BYTES:]) == page)
+        return records_to_bytes(some, self._horizon)
 
     @classmethod
     def from_parts(
@@ -183,17 +189,38 @@ class ReplayMemory:
             kept = _read(part)
             if kept.horizon is not None:
                 memory.refuse_up_to(Instant(kept.horizon))
-            for entry in kept.entries:
-                memory._add(entry)
+            for signed_at, key, nonce in kept.entries:
+                memory._add(_moment_bytes(signed_at) + key + nonce)
         return memory
 
-    def _add(self, entry: tuple[int, bytes, bytes]) -> None:
-        _, key, nonce = entry
-        if (key, nonce) in self._heard:
+    def _add(self, record: bytes) -> None:
+        heard = record[_MOMENT_BYTES:]
+        if heard in self._heard:
             return
-        self._heard.add((key, nonce))
-        self._of_principal[key] += 1
-        heappush(self._by_age, entry)
+        self._heard.add(heard)
+        self._of_principal[heard[:-NONCE_BYTES]] += 1
+        heappush(self._by_age, record)
+
+
+def record_of(principal: Principal, nonce: bytes, signed_at: Instant) -> bytes:
+    """Return what is remembered of a request: its moment, its principal and its nonce, in one piece."""
+    return _moment_bytes(signed_at) + principal.key + nonce
+
+
+def records_to_bytes(records: Iterable[bytes], horizon: Instant | None) -> bytes:
+    """Return records and a horizon as they are kept across a restart."""
+    entries = [_entry(record) for record in sorted(records)]
+    return _ENCODER.encode(_Kept(1, None if horizon is None else +horizon, entries))
+
+
+def _moment_bytes(moment: int) -> bytes:
+    # Counted from the first moment there is, so that bytes are in the order of moments.
+    return (moment - INSTANT_MIN).to_bytes(_MOMENT_BYTES, "big")
+
+
+def _entry(record: bytes) -> _Entry:
+    moment = int.from_bytes(record[:_MOMENT_BYTES], "big") + INSTANT_MIN
+    return moment, record[_MOMENT_BYTES:-NONCE_BYTES], record[-NONCE_BYTES:]
 
 
 def _read(part: bytes) -> _Kept:
