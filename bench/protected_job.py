@@ -1,12 +1,14 @@
 """One client of the protected job, as a process of its own: it publishes, or reads what its right allows.
 
 The job: a publisher of ten attributes; three readers with different rights,
-each of which wants the events in one half of the lanes. With Maia, certificates say what a
-reader sees, and brokers seal, sign, filter and screen. With NATS, the
-application does it as its author would today: a key for each attribute, one
-ciphertext for each value, an Ed25519 signature for each event, and a reader
-that opens the attribute it filters on, verifies what passes, and then opens
-the others it has keys for. Both give the reader a dictionary for every event.
+each of which wants the events in one half of the lanes. With Maia,
+certificates say what a reader sees, and brokers seal, sign, filter and
+screen. With NATS, the application does it as its author would today: a key
+for each attribute, one ciphertext for each value, an Ed25519 signature for
+each event, and a reader that opens the attribute it filters on, verifies what
+passes, and then opens the others it has keys for. Both give the reader a
+dictionary for every event. `open` is NATS with none of that: the publisher
+packs, and the reader unpacks and filters.
 
     python bench/protected_job.py '{"side": "nats", "role": "billing", …}'
 
@@ -23,6 +25,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -87,11 +90,11 @@ async def maia_client(spec: dict[str, Any]) -> AsyncIterator[Job]:
 async def _maia_publisher(client: maia.Client, world: World) -> Job:
     publisher, frame = await client.advertise(definition_from_bytes(world.definition)), sightings()
 
-    async def publish(count: int | None) -> int:
-        for _ in range((count or 0) // FRAME_ROWS):
+    async def publish(wanted: int | None) -> int:
+        for _ in range((wanted or 0) // FRAME_ROWS):
             await publisher.publish_many(frame)
         await publisher.flush()
-        return count or 0
+        return wanted or 0
 
     return publish
 
@@ -99,13 +102,13 @@ async def _maia_publisher(client: maia.Client, world: World) -> Job:
 async def _maia_reader(client: maia.Client, world: World, role: str) -> Job:
     subscription = await client.subscribe(definition_from_bytes(world.definition), FILTER)
 
-    async def read(count: int | None) -> int:
+    async def read(wanted: int | None) -> int:
         found = 0
-        while count is None or found < count:
-            if count is None:
+        while wanted is None or found < wanted:
+            if wanted is None:
                 some = await subscription.some(FRAME_ROWS, timeout_s=QUIET_S)
             else:
-                some = await subscription.some(count - found)
+                some = await subscription.some(wanted - found)
             if not some:
                 break
             check(some[0], RIGHTS[role])
@@ -137,45 +140,56 @@ async def nats_client(spec: dict[str, Any]) -> AsyncIterator[Job]:
     context = dialling_context(SigningKey.from_seed(bytes(32)))
     client = await nats.connect(f"tls://{spec['address']}", tls=context, tls_hostname="localhost")
     try:
-        role = spec["role"]
-        yield _nats_publisher(client) if role == PUBLISHER else await _nats_reader(client, role)
+        role, is_open = spec["role"], spec["side"] == "open"
+        if role == PUBLISHER:
+            yield _nats_publisher(client, _packing() if is_open else _sealing())
+        else:
+            yield await _nats_reader(client, _unpacking(role) if is_open else _opening(role), role)
     finally:
         await client.close()
 
 
-# Any: the client of nats-py, which is not installed everywhere.
-def _nats_publisher(client: Any) -> Job:
+Event = dict[str, Any]
+
+
+def _packing() -> Callable[[Event], bytes]:
+    return msgspec.msgpack.encode
+
+
+def _sealing() -> Callable[[Event], bytes]:
+    """Return what makes one message of an event: ten ciphertexts and a signature."""
     ciphers = [(name, name.encode(), attribute_cipher(name)) for name in ALL]
-    sign, encode = signing_key().sign, msgspec.msgpack.encode
-    frame = [{name: +v if isinstance(v, Instant) else v for name, v in one.items()} for one in sightings()]
-    sequence = 0
+    sign, encode, numbers = signing_key().sign, msgspec.msgpack.encode, count(1)
 
-    async def publish(count: int | None) -> int:
-        nonlocal sequence
-        for turn in range(count or 0):
-            event = frame[turn % FRAME_ROWS]
-            sequence += 1
-            nonce = sequence.to_bytes(12, "big")
-            sealed = [
-                cipher.encrypt(nonce, encode(event[name]), bound + nonce) for name, bound, cipher in ciphers
-            ]
-            body = encode([nonce, *sealed])
-            await client.publish(SUBJECT, sign(body) + body)
-        await client.flush(timeout=PATIENCE_S)
-        return count or 0
+    def sealed(event: Event) -> bytes:
+        nonce = next(numbers).to_bytes(12, "big")
+        values = [
+            cipher.encrypt(nonce, encode(event[name]), bound + nonce) for name, bound, cipher in ciphers
+        ]
+        body = encode([nonce, *values])
+        return sign(body) + body
 
-    return publish
+    return sealed
 
 
-async def _nats_reader(client: Any, role: str) -> Job:
+def _unpacking(role: str) -> Callable[[bytes], Event | None]:
+    seen = RIGHTS[role]
+
+    def unpacked(data: bytes) -> Event | None:
+        event = msgspec.msgpack.decode(data)
+        return {name: event[name] for name in seen} if event["lane"] < WANTED_LANES else None
+
+    return unpacked
+
+
+def _opening(role: str) -> Callable[[bytes], Event | None]:
+    """Return what makes an event of one message, or nothing if the reader does not want it."""
     ciphers = {name: (place, name.encode(), attribute_cipher(name)) for place, name in enumerate(ALL, 1)}
     wanted = [(name, *ciphers[name]) for name in RIGHTS[role] if name != "lane"]
     lane_place, lane_bound, lane_cipher = ciphers["lane"]
     verify, decode = signing_key().public_key().verify, msgspec.msgpack.decode
-    subscription = await client.subscribe(SUBJECT, pending_msgs_limit=-1, pending_bytes_limit=-1)
-    await client.flush()
 
-    def opened(data: bytes) -> dict[str, Any] | None:
+    def opened(data: bytes) -> Event | None:
         body = data[64:]
         message = decode(body)
         nonce = message[0]
@@ -188,11 +202,31 @@ async def _nats_reader(client: Any, role: str) -> Job:
             event[name] = decode(cipher.decrypt(nonce, message[place], bound + nonce))
         return event
 
-    async def read(count: int | None) -> int:
+    return opened
+
+
+# Any: the client of nats-py, which is not installed everywhere.
+def _nats_publisher(client: Any, packed: Callable[[Event], bytes]) -> Job:
+    frame = [{name: +v if isinstance(v, Instant) else v for name, v in one.items()} for one in sightings()]
+
+    async def publish(wanted: int | None) -> int:
+        for turn in range(wanted or 0):
+            await client.publish(SUBJECT, packed(frame[turn % FRAME_ROWS]))
+        await client.flush(timeout=PATIENCE_S)
+        return wanted or 0
+
+    return publish
+
+
+async def _nats_reader(client: Any, opened: Callable[[bytes], Event | None], role: str) -> Job:
+    subscription = await client.subscribe(SUBJECT, pending_msgs_limit=-1, pending_bytes_limit=-1)
+    await client.flush()
+
+    async def read(wanted: int | None) -> int:
         found = 0
-        while count is None or found < count:
+        while wanted is None or found < wanted:
             try:
-                message = await subscription.next_msg(timeout=QUIET_S if count is None else PATIENCE_S)
+                message = await subscription.next_msg(timeout=QUIET_S if wanted is None else PATIENCE_S)
             except TimeoutError:
                 break
             event = opened(message.data)
