@@ -110,6 +110,12 @@ def test_slots_double_and_halve_with_the_members():
     assert [slots.place(member) for member in crowd(5)[1:]] == [1, 2, 3, 4]
 
 
+def test_a_tree_gives_back_the_room_of_those_who_left():
+    tree = tree_of(*crowd(64))
+    tree.rekey(leaves=crowd(64)[4:])
+    assert tree._slots.capacity == 8
+
+
 def test_a_slot_above_an_empty_half_keeps_the_tree_high():
     slots = Slots.seating({0: ANN, 9: BOB})
     slots.shrink()
