@@ -202,6 +202,7 @@ class KeyNet:
         self.weather: Weather = lambda _message, _name, _to_server: 1
         self.reorders = False
         self.trace: list[tuple[str, str, bytes]] = []
+        self.dials: list[tuple[str, Instant]] = []
         self._wires: dict[LinkId, _Wire] = {}
         self._next_link = 1
         self._queue: deque[Callable[[], None]] = deque()
@@ -430,6 +431,7 @@ class KeyNet:
                     member.notes.append(effect)
 
     def _dial(self, member: Member, address: str) -> None:
+        self.dials.append((member.name, self.now))
         if not self.is_up or member.is_cut_off or address != ADDRESS:
             self._to_member(member, DialFailed(address))
             return

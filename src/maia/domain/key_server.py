@@ -252,7 +252,7 @@ class KeyServer:
             case JoinGroups():
                 return self._join(link, message, now)
             case WhoWrites():
-                return self._tell_writer(link, message)
+                return self._tell_writer(link, message, now)
 
     def _refused(self, link: Link, problem: MaiaError) -> list[Effect]:
         return [
@@ -324,11 +324,11 @@ class KeyServer:
             return KeysHeld(type_id, 0, None)
         return KeysHeld(type_id, manager.number, manager.head.digest)
 
-    def _tell_writer(self, link: Link, message: WhoWrites) -> list[Effect]:
+    def _tell_writer(self, link: Link, message: WhoWrites, now: Instant) -> list[Effect]:
         manager = self._groups.get(message.type_id)
         if manager is None or not manager.is_in(GroupId(message.type_id), link.peer):
             raise NotAMember("only members of a type's groups are told who publishes")
-        shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal))]
+        shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
 
     def _left(self, link: Link, type_id: bytes, now: Instant) -> list[Effect]:

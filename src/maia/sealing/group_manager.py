@@ -36,7 +36,7 @@ from maia.sealing.key_group import Issued, KeyGroup
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.looks import Looks
 from maia.sealing.manager_store import KeptGroups, ManagerStore
-from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, RightHistory
+from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, RightHistory, writing_certificates
 from maia.sealing.refresh import (
     Refresh,
     joining_calls_for_refresh,
@@ -108,10 +108,12 @@ class GroupManager:
         member = self._members.get(principal)
         return member is not None and member.is_here and group in member.groups
 
-    def writer(self, principal: Principal) -> tuple[SignedCertificate, ...]:
+    def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates with which a member publishes; none if it does not."""
         member = self._members.get(principal)
-        return member.claim.pool if member is not None and member.may_write else ()
+        if member is None or not member.may_write:
+            return ()
+        return writing_certificates(member.claim, self.grounds, now)
 
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return the secret of a group in an epoch, from what is kept for reading the past."""

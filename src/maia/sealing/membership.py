@@ -23,12 +23,21 @@ from maia.credentials import (
 )
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.policy import NO_FACTS, BoundRule, Permit, Request, decide, gather_evidence
+from maia.policy import NO_FACTS, BoundRule, Evidence, Permit, Request, decide, gather_evidence
 from maia.policy.view import shows
 from maia.sealing.groups import GroupId
 from maia.types import SealingLevel, VerifiedType
 
-__all__ = ["VERSIONS_MAX", "Claim", "Grounds", "RightHistory", "Standing", "TooManyVersions", "standing"]
+__all__ = [
+    "VERSIONS_MAX",
+    "Claim",
+    "Grounds",
+    "RightHistory",
+    "Standing",
+    "TooManyVersions",
+    "standing",
+    "writing_certificates",
+]
 
 VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
@@ -97,6 +106,17 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
     )
 
 
+def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:
+    """Return the certificates of a claim that let its principal publish, and no others."""
+    found: dict[bytes, SignedCertificate] = {}
+    for version in claim.versions:
+        evidence = _evidence(
+            Request(claim.principal, Action.PUBLISH, version.name, version), claim, grounds, at
+        )
+        found |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
+    return tuple(found.values())
+
+
 class RightHistory:
     """What a claim opens now, and has opened before; worked out backwards, as far as somebody asks."""
 
@@ -131,15 +151,7 @@ def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
 ) -> tuple[set[GroupId], Validity]:
     request = Request(claim.principal, action, version.name, version)
-    evidence = gather_evidence(
-        request,
-        claim.pool,
-        at=at,
-        bounds=grounds.bounds,
-        cache=grounds.cache,
-        constitutions=grounds.constitutions,
-    )
-    decision = decide(request, evidence, NO_FACTS, at)
+    decision = decide(request, _evidence(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
         return set(), decision.stable
     groups = {GroupId(version.type_id)}
@@ -148,6 +160,17 @@ def _opened(
         shown = (uid for uid in version.kinds if any(shows(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in shown}
     return groups, decision.stable
+
+
+def _evidence(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
+    return gather_evidence(
+        request,
+        claim.pool,
+        at=at,
+        bounds=grounds.bounds,
+        cache=grounds.cache,
+        constitutions=grounds.constitutions,
+    )
 
 
 def _steady_period(pool: tuple[SignedCertificate, ...], at: Instant) -> Validity:
