@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
@@ -18,6 +19,8 @@ from maia.errors import Unavailable
 __all__ = ["FolderStore", "MemoryStore", "Store", "StoreUnavailable"]
 
 _UNFINISHED: Final = ".unfinished"
+_AT_ONCE: Final = 64
+"""How many files are open at one time."""
 
 
 class StoreUnavailable(Unavailable):
@@ -83,15 +86,23 @@ class FolderStore:
         return found
 
     def keep(self, changes: Mapping[str, bytes | None]) -> None:
-        """Write each file beside the old one, synchronise it, and put it in the old one's place."""
+        """Write all files beside the old ones, synchronise them, and put them in the old ones' places.
+
+        What is to be forgotten goes when the rest is safe, so that whatever
+        takes its place is there before it.
+        """
+        written = {self._path(name): data for name, data in changes.items() if data is not None}
+        gone = [self._path(name) for name, data in changes.items() if data is None]
         try:
-            for name, data in changes.items():
-                path = self._path(name)
-                if data is None:
-                    path.unlink(missing_ok=True)
-                else:
-                    _replace(path, data)
-            _synchronise(self._folder)
+            _write_beside(written)
+            for path in written:
+                _unfinished(path).replace(path)
+            if written:
+                _synchronise(self._folder)
+            for path in gone:
+                path.unlink(missing_ok=True)
+            if gone:
+                _synchronise(self._folder)
         except OSError as problem:
             raise _unavailable(self._folder, problem) from problem
 
@@ -100,13 +111,22 @@ class FolderStore:
         return self._folder / quote(name, safe="").replace(".", "%2E")
 
 
-def _replace(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(path.name + _UNFINISHED)
-    with unfinished.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+def _write_beside(files: Mapping[Path, bytes]) -> None:
+    """Write files under their unfinished names; many are on their way to the disk before any is awaited."""
+    waiting = list(files.items())
+    while waiting:
+        some, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        with ExitStack() as stack:
+            opened = [stack.enter_context(_unfinished(path).open("wb")) for path, _ in some]
+            for file, (_, data) in zip(opened, some, strict=True):
+                file.write(data)
+                file.flush()
+            for file in opened:
+                os.fsync(file.fileno())
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(path.name + _UNFINISHED)
 
 
 def _synchronise(folder: Path) -> None:

@@ -32,6 +32,21 @@ def reopen(request, tmp_path):
     return lambda: kept
 
 
+def test_more_files_than_are_opened_at_once_are_all_kept(tmp_path):
+    many = {f"name {number}": b"%d" % number for number in range(150)}
+    FolderStore(tmp_path / "kept").keep(many)
+    assert FolderStore(tmp_path / "kept").load() == many
+
+
+def test_what_takes_the_place_of_another_is_safe_before_the_other_goes(tmp_path, monkeypatch):
+    store = FolderStore(tmp_path / "kept")
+    store.keep({"old": b"1"})
+    found: list[set[str]] = []
+    monkeypatch.setattr("maia.runtime.stores._synchronise", lambda _folder: found.append(set(store.load())))
+    store.keep({"old": None, "new": b"1"})
+    assert found == [{"old", "new"}, {"new"}]
+
+
 def test_what_was_kept_is_there_after_a_restart(reopen):
     reopen().keep({name: name.encode() for name in ODD_NAMES})
     reopen().keep({"plain": b"newer", "..": None, "never there": None})
