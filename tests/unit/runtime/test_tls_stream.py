@@ -220,3 +220,18 @@ def test_a_handshake_that_is_given_up_leaves_no_socket_open():
 
         asyncio.run(play())
         assert other.fileno() == -1
+
+
+def test_a_peer_that_makes_tls_answer_and_never_reads_is_let_go():
+    async def scene(dialled, accepted):
+        dialled.start(ear := Ear())
+        while not ear.is_paused:
+            dialled.write(bytes(1_000_000))
+        for _ in range(3):
+            dialled._outgoing.write(bytes(30_000))  # as TLS does when a peer changes its keys
+            dialled._send_answers()
+        await ear.until(lambda: bool(ear.ends))
+        assert isinstance(ear.ends[0], ConnectionAbortedError)
+        assert accepted.waiting == 0
+
+    _play(scene)
