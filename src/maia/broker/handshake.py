@@ -22,7 +22,7 @@ from maia.broker.peers import broker_known, broker_ready, superseded
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
 from maia.broker.sessions import Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, end_of_right_to_connect
+from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, next_look_at_right_to_connect
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -106,7 +106,7 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
 
 def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     link.stage = Stage.READY
-    ask_to_look_at_link(state, link, end_of_right_to_connect(link))
+    ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     begin_rounds(state, now)
     fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
     joined = _joined(state, link, now) if link.role is Role.BROKER else []

@@ -13,7 +13,7 @@ from typing import Final
 
 from maia.broker.refusals import StandsOtherwise
 from maia.broker.sessions import Link
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, just_after
 from maia.broker.subscription import ask_to_look_at_entries, lease_end
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -43,7 +43,10 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
     ends = lease_end(state, link, now)
     for entry in entries:
         entry.lease_ends = ends
-    ask_to_look_at_entries(state, link, ends)
+    # A right may end within the lease that begins now, and then it is looked at before the lease ends (A35).
+    for right_ends in {entry.right.stable.not_after for entry in entries}:
+        at = ends if right_ends is None else min(ends, just_after(right_ends))
+        ask_to_look_at_entries(state, link, at)
     return [Send(link.id, encode(Accepted(message.id, None)))]
 
 

@@ -26,11 +26,12 @@ __all__ = [
     "ask_to_look_at_broker",
     "ask_to_look_at_link",
     "begin_rounds",
-    "end_of_right_to_connect",
     "look_at_everything",
     "look_at_what_is_due",
+    "next_look_at_right_to_connect",
 ]
 
+_HOUR_S: Final = 3600
 _ROUNDS_UNASKED: Final = 2
 _ROUNDS_SILENT: Final = 4
 """A peer is asked in the third round without a word, again in the fourth, and given up in the fifth."""
@@ -88,10 +89,13 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
         state.deadlines.ask(at, Due(None, None, at))
 
 
-def end_of_right_to_connect(link: Link) -> Instant | None:
-    """Return when the right to connect of a peer has to be asked about again."""
+def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
+    """Return when the right to connect of a peer has to be asked about again.
+
+    Within the hour, so that links that came and went leave no wishes behind for years.
+    """
     ends = link.connect.stable.not_after if link.connect is not None else None
-    return None if ends is None else just_after(ends)
+    return None if ends is None else min(just_after(ends), seconds_after(now, _HOUR_S))
 
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
@@ -120,7 +124,7 @@ def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
     effects = _look_at_right_to_connect(state, link, now)
     if not effects:
-        ask_to_look_at_link(state, link, end_of_right_to_connect(link))
+        ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     return effects
 
 
