@@ -26,8 +26,19 @@ class Link:
     """What it told us, stale or not."""
     fresh: Tally = field(default_factory=Tally)
     """What it told us, without what is stale."""
+    knows_of_nothing: bool = False
+    """Whether our last renewal said that nothing stands."""
     asked_again_at: Instant | None = None
     told_again_at: Instant | None = None
+
+    @property
+    def is_to_be_renewed(self) -> bool:
+        """Say whether something stands, or the neighbour has yet to hear that nothing does."""
+        return self.told.count > 0 or not self.knows_of_nothing
+
+    def renew(self, now: Instant) -> None:
+        """Take note that the neighbour is told of all that stands."""
+        self.renewed_at, self.knows_of_nothing = now, self.told.count == 0
 
     @property
     def has_stale(self) -> bool:

@@ -195,7 +195,8 @@ class RoutingBook:
         link = self._link(hop)
         if _is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
             return []
-        link.told_again_at = link.renewed_at = now
+        link.told_again_at = now
+        link.renew(now)
         again = [tell for book in self._types.values() for tell in book.tell_again(hop)]
         return [*again, TellRenew(hop, link.told.count, link.told.digest)]
 
@@ -220,15 +221,18 @@ class RoutingBook:
         """Tell neighbours that all stands, where a third of a lease has passed since they last heard it.
 
         When one is due, those that would be soon go along, so that a broker
-        wakes once for many neighbours and not once for each.
+        wakes once for many neighbours and not once for each. A neighbour that
+        knows that nothing stands is told so no more; if it should believe
+        something else later, that ends with the lease.
         """
         every = self._limits.renew_every_us
-        if all(_is_within(link.renewed_at, now, every) for link in self._links.values()):
+        links = [(hop, link) for hop, link in self._links.items() if link.is_to_be_renewed]
+        if all(_is_within(link.renewed_at, now, every) for _, link in links):
             return []
         tells: list[Tell] = []
-        for hop, link in self._links.items():
+        for hop, link in links:
             if not _is_within(link.renewed_at, now, every // 2):
-                link.renewed_at = now
+                link.renew(now)
                 tells.append(TellRenew(hop, link.told.count, link.told.digest))
         return tells
 
@@ -245,7 +249,8 @@ class RoutingBook:
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `renew_due` or `expire` has something to do."""
-        oldest = min((link.renewed_at for link in self._links.values()), default=None)
+        renewed = [link.renewed_at for link in self._links.values() if link.is_to_be_renewed]
+        oldest = min(renewed, default=None)
         end = self._leases.next_end()
         if oldest is None:
             return None if end is None else Instant(end + 1)

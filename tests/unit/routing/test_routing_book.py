@@ -233,6 +233,20 @@ def test_one_renewal_may_go_missing_in_a_lease():
     assert book.next_due() == 2 * every < LEASE_US
 
 
+def test_where_nothing_stands_that_is_said_once():
+    book = book_with(PARENT, CHILD)
+    every = BookLimits(lease_us=LEASE_US).renew_every_us
+    assert {(tell.hop, tell.entries) for tell in book.renew_due(Instant(every))} == {(PARENT, 0), (CHILD, 0)}
+    assert book.next_due() is None
+    assert book.renew_due(Instant(10 * LEASE_US)) == []
+    book.local_subscribe(TYPE, entry_id(1), over(50))
+    assert [(tell.hop, tell.entries) for tell in book.renew_due(Instant(10 * LEASE_US))] == [(PARENT, 1)]
+    book.local_unsubscribe(TYPE, entry_id(1))
+    (last,) = book.renew_due(Instant(11 * LEASE_US))
+    assert (last.hop, last.entries) == (PARENT, 0)
+    assert book.next_due() is None
+
+
 def test_entries_end_with_the_lease_unless_renewed():
     book = book_with(PARENT, CHILD)
     book.heard_interest(CHILD, TYPE, [entry(1, over(10))], [], NOW)
