@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from maia.broker.audience import class_key, routed_filter
 from maia.broker.sealed_tells import wanted_to_wire
 from maia.canonical import write_canonical
-from maia.credentials import Action, SigningKey
+from maia.credentials import Action, SigningKey, issue
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.sealing.filter_proofs import OpenedProof, seal_proof
@@ -130,6 +131,15 @@ def test_an_interest_that_was_seen_can_be_repeated_and_asks_for_no_more_than_it_
     assert world.rows_for_rogue(world.ccs) == [0]
 
 
+def test_an_interest_that_is_replaced_by_a_bad_one_is_gone(world):
+    """A67: the same id, first repeated as it was seen, then widened."""
+    world.detective()
+    seen, rogue = world.told(), world.rogue("CCS broker")
+    rogue.say(SealedInterest(world.net.type_id, [seen], []))
+    rogue.say(SealedInterest(world.net.type_id, [msgspec.structs.replace(seen, parts=[])], []))
+    assert world.rows_for_rogue(world.ccs) == []
+
+
 def test_an_epoch_that_is_far_ahead_is_refused(world):
     """A67: nobody waits for the key of epoch 2^62."""
     rogue = world.rogue("CCS broker")
@@ -184,6 +194,20 @@ def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_anybody(wo
     rogue = world.rogue(world.third.name)
     rogue.say(SealedInterest(world.net.type_id, [everything()], []))
     assert world.rows_for_rogue(world.third) == []
+    assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
+
+
+def test_an_interest_that_its_own_broker_cannot_prove_stands_for_nobody_else(world):
+    """A67, the honest way: a broker without the key of plates, and a certificate that speaks of plates."""
+    world.net.hold(world.third, None, LOCATION)
+    plain = world.net.story.certificates[6].certificate
+    authority = replace(plain.authority, restriction=THE_SUSPECT)
+    restricted = issue(replace(plain, authority=authority), world.net.story.keys["PITO"])
+    client = world.net.client(
+        "CCS", world.third.name, credentials=(*world.net.story.certificates, restricted)
+    )
+    assert client.was_accepted(client.subscribe())
+    world.detective()
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
 
 

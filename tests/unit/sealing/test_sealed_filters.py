@@ -6,15 +6,29 @@ from dataclasses import replace
 
 import pytest
 
+from maia.canonical import write_canonical
 from maia.errors import MaiaError
 from maia.events import AttributeUid
-from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Membership, Operator
+from maia.predicates import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Operator,
+    predicate_to_expression,
+)
+from maia.sealing.filter_keys import joint_key, keyed_mark, seal_box
 from maia.sealing.filter_parts import PART_BYTES_MAX, parts_of
 from maia.sealing.filter_proofs import (
     NotMadeByAMember,
     OpenedProof,
     ProofDoesNotOpen,
     SealedOffer,
+    SealedProof,
+    _bound_to,
     check_made_by_a_member,
     open_proof,
     seal_proof,
@@ -24,9 +38,12 @@ from maia.sealing.filters import (
     FilterDoesNotOpen,
     SealedFilter,
     SealedPart,
+    _frame_of,
     open_filter,
     proved_to_cover,
 )
+from maia.sealing.groups import GroupId
+from maia.sealing.secrets import Secret
 from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
@@ -208,6 +225,48 @@ def test_only_the_one_form_is_read(make):
         make()
 
 
+def made_by_a_member(uids, mark_of, box_of):
+    """Return a filter with one part as somebody who has the key could make it up."""
+    key = joint_key(EVERYTHING, TYPE, uids, EPOCH)
+    assert key is not None
+    bare = SealedFilter(
+        TYPE, EPOCH, b"i" * 16, (SealedPart(uids, keyed_mark(key, written(mark_of)), b"b" * 64),)
+    )
+    box = seal_box(
+        key, written(box_of), bound_to=_frame_of(bare), context=bare.id, block=64, random=random_from()
+    )
+    return replace(bare, parts=(replace(bare.parts[0], box=box),))
+
+
+def written(predicate):
+    return write_canonical(predicate_to_expression(predicate))
+
+
+def test_a_part_that_is_not_what_its_mark_says_does_not_open():
+    """A67: whoever has a key must not pass one filter off as another towards those who have none."""
+    assert open_filter(made_by_a_member((PLATE,), SUSPECT, SUSPECT), EVERYTHING).opened == SUSPECT
+    with pytest.raises(FilterDoesNotOpen):
+        open_filter(made_by_a_member((PLATE,), Exists(PLATE), SUSPECT), EVERYTHING)
+
+
+def test_a_part_that_speaks_of_other_attributes_than_it_names_does_not_open():
+    """A46: readers of plates are not made to match on places."""
+    with pytest.raises(FilterDoesNotOpen):
+        open_filter(made_by_a_member((PLATE,), SOHO, SOHO), EVERYTHING)
+
+
+def test_a_key_of_two_attributes_follows_from_both_and_is_neither():
+    """A48: whoever has one of the two keys, and knows how it is done, is no step further."""
+    both = joint_key(EVERYTHING, TYPE, (PLACE, PLATE), EPOCH)
+    assert both is not None
+    for uids in [(PLACE,), (PLATE,), (None,), (PLATE, PLACE), (None, PLACE, PLATE)]:
+        assert joint_key(EVERYTHING, TYPE, uids, EPOCH) != both
+    for changed in (PLACE, PLATE):
+        other = ring(None, PLATE, PLACE)
+        other.hold(GroupId(TYPE, changed), EPOCH, Secret.from_bytes(bytes(range(32))))
+        assert joint_key(other, TYPE, (PLACE, PLATE), EPOCH) != both
+
+
 # ------------------------------------------------------------ proofs
 
 
@@ -252,9 +311,6 @@ def test_who_lacks_a_key_for_the_proof_sends_a_tag_alone():
 
 
 def test_a_box_that_holds_something_else_is_refused_without_a_traceback():
-    from maia.sealing.filter_keys import joint_key, seal_box
-    from maia.sealing.filter_proofs import SealedProof, _bound_to
-
     key = joint_key(EVERYTHING, TYPE, (None,), EPOCH)
     assert key is not None
     for data in (b"", b"not canonical", b"(5:proof)", b"(5:proof1:r(1:a(1:b)))", b"(5:proof1:r1:c)"):
