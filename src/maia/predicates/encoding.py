@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from sys import intern
 from typing import Final, assert_never
 
 from maia.canonical import SExpression
@@ -198,7 +199,8 @@ def _octets(expression: SExpression) -> bytes:
 
 
 def _read_uid(expression: SExpression) -> AttributeUid:
-    return attribute_uid(_octets(expression).decode("ascii", "replace"))
+    # A hundred thousand filters speak of the same few attributes: one object for each.
+    return attribute_uid(intern(_octets(expression).decode("ascii", "replace")))
 
 
 def _read_kind(expression: SExpression) -> Kind:
