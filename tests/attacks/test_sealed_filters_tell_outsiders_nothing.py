@@ -200,12 +200,11 @@ def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_anybody(wo
 def test_an_interest_that_its_own_broker_cannot_prove_stands_for_nobody_else(world):
     """A67, the honest way: a broker without the key of plates, and a certificate that speaks of plates."""
     world.net.hold(world.third, None, LOCATION)
-    plain = world.net.story.certificates[6].certificate
-    authority = replace(plain.authority, restriction=THE_SUSPECT)
-    restricted = issue(replace(plain, authority=authority), world.net.story.keys["PITO"])
-    client = world.net.client(
-        "CCS", world.third.name, credentials=(*world.net.story.certificates, restricted)
-    )
+    *connects, whole = (signed.certificate for signed in world.net.story.certificates[:7])
+    places = replace(whole, authority=replace(whole.authority, attributes=frozenset({LOCATION})))
+    suspect = replace(whole, authority=replace(whole.authority, restriction=THE_SUSPECT))
+    rights = [issue(one, world.net.story.keys["PITO"]) for one in (connects[1], places, suspect)]
+    client = world.net.client("CCS", world.third.name, credentials=tuple(rights))
     assert client.was_accepted(client.subscribe())
     world.detective()
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
