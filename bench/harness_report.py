@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from rich.table import Table
 from harness import BENCH_FOLDER, Answer, Benchmark, Result, Unanswered
 
 RESULTS = BENCH_FOLDER / "results"
+LOAD_FILE = "load.json"
 PAGE = BENCH_FOLDER.parent / "docs" / "performance.md"
 
 
@@ -99,7 +100,9 @@ def keep(benchmark: Benchmark, results: Sequence[Answer], machine: Machine) -> P
 
 def performance_page(folder: Path = RESULTS) -> str:
     """Return the performance page, written from the kept results in `folder`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("[0-9][0-9]-*.json"))
+    ]
     rows = [row for record in records for row in record["rows"]]
     untried = [row for row in rows if "not_measured" in row]
     missed = [row for row in rows if not row["met"] and row not in untried]
@@ -118,7 +121,36 @@ def performance_page(folder: Path = RESULTS) -> str:
     ]
     for record in records:
         parts += _section(record)
+    parts += _load_section(folder / LOAD_FILE)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def keep_load(found: Mapping[str, str], kept: Mapping[str, bool], machine: Machine) -> Path:
+    """Keep what the load test found, and which promises were kept, as its last result."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / LOAD_FILE
+    described = {name: getattr(machine, name) for name in Machine.__slots__}
+    record = {"found": dict(found), "kept": dict(kept), "machine": described}
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _load_section(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    record = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        "## Load",
+        "",
+        "One broker process, everything over mutual TLS on loopback, every filter its own: `make load`.",
+        "",
+        "| what | found |",
+        "| --- | --- |",
+        *(f"| {what} | {found} |" for what, found in record["found"].items()),
+        "",
+        *(f"- {'Kept' if kept else '**Broken**'}: {promise}." for promise, kept in record["kept"].items()),
+    ]
+    return [*lines, "", _measured(record["machine"]), ""]
 
 
 def _section(record: dict[str, object]) -> list[str]:
@@ -135,14 +167,15 @@ def _section(record: dict[str, object]) -> list[str]:
     lines += [_page_row(row) for row in rows]
     picture = PAGE.parent / "images" / f"bench-{record['bench']:02d}.svg"
     lines += ["", f"![ratio by case](images/{picture.name})"] if picture.exists() else []
-    return [
-        *lines,
-        "",
+    return [*lines, "", _measured(machine), ""]
+
+
+def _measured(machine: Mapping[str, object]) -> str:
+    return (
         f"Measured {machine['measured_on']}: {machine['cores']} cores {machine['architecture']}, "
         f"Python {machine['python']}, load {machine['load_before']} before and "
-        f"{machine['load_after']} after, {machine['busy_cores']} cores busy with other work.",
-        "",
-    ]
+        f"{machine['load_after']} after, {machine['busy_cores']} cores busy with other work."
+    )
 
 
 def _page_row(row: dict[str, object]) -> str:
