@@ -17,7 +17,7 @@ from maia.sealing.epochs import (
 )
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.secrets import Secret
-from maia.sealing.type_keys import TypeKeys
+from maia.sealing.type_keys import KeysMissed, TypeKeys
 from maia.wire.codec import decode
 from maia.wire.messages import GroupKeys, GroupsEnded, Rekey
 from support.key_groups import (
@@ -116,6 +116,24 @@ def test_a_new_member_reads_no_earlier_epoch_and_a_leaver_no_later_one():
     assert [net.holds(newcomer, PLATE, number) for number in (1, 2, 3)] == [False, False, True]
     assert net.ring(newcomer).key(net.group(PLATE), 3) == held[3]
     assert not any(net.holds(early, PLATE, number) for number in (1, 2, 3))
+
+
+def test_a_leaver_that_goes_on_listening_cannot_follow_into_the_next_epoch():
+    """A54: it left with a valid right, kept everything, and overhears the message that goes to all."""
+    net = KeyNet()
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    leaver = net.member("leaver", grant(key_of("leaver"), since=-1))
+    net.run_to(at(TERMS.refresh_s))  # everybody has a place in the key trees
+    keys = leaver.node._types[net.type_id].keys
+    net.cut_off(leaver)
+    net.run(5)
+    net.member("guest", grant(key_of("guest"), since=TERMS.refresh_s + 1))
+    overheard = [message for _, _, data in net.trace[-8:] if isinstance(message := decode(data), Rekey)]
+    assert overheard
+    assert leaver.principal not in net.server.groups_of(net.type_id).members(net.group(PLATE))
+    with pytest.raises(KeysMissed):
+        keys.follow(overheard[-1])
+    assert keys.ring.key(net.group(PLATE), net.epoch()) is None
 
 
 def test_a_member_refuses_an_epoch_that_does_not_follow_from_its_own():
@@ -284,6 +302,35 @@ def test_a_restart_with_another_key_begins_new_secrets_in_a_later_epoch():
     assert net.holds(camera, PLATE)
     dropped = [note for note in net.notes if note.event == "kept-dropped"]
     assert dropped
+
+
+def test_an_older_secret_does_not_take_the_place_of_one_that_cannot_be_read():
+    """A82: only the newest records are damaged; what was good before an eviction must not come back."""
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    evicted = net.member("evicted", grant(key_of("evicted")))
+    stolen = net.ring(evicted).secret(net.group(PLATE), 1).reveal()
+    net.run(1)
+    net.serve(net.server.evict(evicted.principal, net.now))
+    for name in [one for one in net.kept if "/secret/" in one and one.endswith("/2")]:
+        net.kept[name] = bytes(len(net.kept[name]))
+    net.restart_server()
+    net.run(5)
+    assert net.epoch() == 3
+    assert net.ring(camera).secret(net.group(PLATE), 3).reveal() != stolen
+
+
+def test_a_right_that_ended_during_a_restart_is_noticed_whatever_became_of_its_group():
+    """A82: records of a group are gone, a member of it comes and goes: the server lives on."""
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    net.member("reader", grant(key_of("reader"), [PLATE], until=50))
+    for name in [one for one in net.kept if f"/secret/{PLATE}/" in one]:
+        del net.kept[name]
+    net.kill_server()
+    net.start_server()
+    net.run_to(at(60))
+    assert net.holds(camera, PLATE)
 
 
 def test_a_publisher_that_hears_nothing_of_its_manager_stops_sealing_when_a_refresh_is_overdue():

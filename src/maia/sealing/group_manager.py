@@ -173,9 +173,14 @@ class GroupManager:
         del now
         member = self._members.get(principal)
         if member is not None:
-            member.is_here = False
+            self._part(member)
             self._forget_if_gone(principal)
         return []
+
+    def _part(self, member: _Member) -> None:
+        member.is_here = False
+        for group in self._groups.values():
+            group.part(member.claim.principal)
 
     def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
         """Put somebody out at once, whatever its certificates say, until it is trusted again."""
@@ -185,7 +190,7 @@ class GroupManager:
         self.store.keep_member(principal, None, ())
         for group in self._groups.values():
             if principal in group.holders:
-                group.holders.discard(principal)
+                group.expel(principal)
                 due[group.id] = Refresh.EVICTION
         shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True, is_out=True)]
         return [*shut, *self._refreshed(due, now)]
@@ -214,7 +219,8 @@ class GroupManager:
             if lost and member.is_here:
                 is_out = not member.groups
                 shut.append(ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out))
-                member.is_here = not is_out
+                if is_out:
+                    self._part(member)
             if member.is_here and member.groups - before:
                 gained.append((member, history))
         outcomes = self._refreshed(due, now)
@@ -251,10 +257,10 @@ class GroupManager:
         """Give a member its standing of this moment, note what is to be refreshed, return what it lost."""
         principal, found = member.claim.principal, history.now
         lost = member.groups - found.groups
-        for group_id in lost | {one.id for one in self._groups.values() if principal in one.holders}:
-            if group_id not in found.groups:
-                self._groups[group_id].holders.discard(principal)
-                due[group_id] = Refresh.EXPIRY
+        for group in self._groups.values():
+            if principal in group.holders and group.id not in found.groups:
+                group.expel(principal)
+                due[group.id] = Refresh.EXPIRY
         member.groups, member.may_write, member.until = found.groups, found.may_write, found.until
         if found.until < INSTANT_MAX:
             self._looks.ask(Instant(found.until + 1), principal)
@@ -281,8 +287,7 @@ class GroupManager:
             due.setdefault(group_id, Refresh.JOIN)
         elif self._is_stale(group, history.at):
             due.setdefault(group_id, Refresh.TIMER)
-        group.holders.add(principal)
-        group.was_used = True
+        group.admit(principal)
 
     def _held_since(
         self, history: RightHistory, principal: Principal, group: GroupId, moment: Instant
@@ -321,10 +326,8 @@ class GroupManager:
         parts: list[tuple[GroupId, bytes]] = []
         for group_id in sorted(due, key=lambda one: one.order):
             group = self._groups[group_id]
-            dropped = {one for one in group.holders if not self.is_in(group_id, one)}
-            here = sorted(group.holders - dropped, key=lambda one: one.key)
-            rekeyed = group.refresh(here, epoch=number, since=since)
-            welcomed |= {one for one in here if one.key in rekeyed.welcomes}
+            rekeyed, dropped = group.refresh(epoch=number, since=since)
+            welcomed |= {Principal(key) for key in rekeyed.welcomes}
             parts.append((group_id, rekeyed.broadcast))
             for principal in dropped:
                 self._keep_member(principal)
@@ -407,7 +410,7 @@ class GroupManager:
         for group_id, issued in kept.secrets.items():
             group = self._groups[group_id] = KeyGroup(group_id, self._random)
             # A secret that cannot be read back is gone; the one before it must not take its place.
-            group.issued = issued if issued[-1].epoch == newest.get(group_id) else []
+            group.restore(issued if issued[-1].epoch == newest.get(group_id) else [])
         for record in kept.members:
             known = tuple(versions[one] for one in record.versions if one in versions)
             claim = Claim(record.principal, known, record.pool)
@@ -416,8 +419,7 @@ class GroupManager:
             self._members[record.principal] = member
             for group_id in record.held:
                 if group_id in self._groups:
-                    self._groups[group_id].holders.add(record.principal)
-                    self._groups[group_id].was_used = True
+                    self._groups[group_id].restore_holder(record.principal)
             # Its right may have ended meanwhile: `tick` puts it out.
             self._looks.ask(now, record.principal)
 

@@ -7,7 +7,7 @@ next one to them. The manager of the type decides when; this is the what.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maia.credentials import Principal
@@ -42,7 +42,7 @@ class Issued:
 class KeyGroup:
     """One group: its secrets, its holders and its tree."""
 
-    __slots__ = ("holders", "id", "issued", "tree", "was_used")
+    __slots__ = ("_arriving", "_departing", "absent", "holders", "id", "issued", "tree", "was_used")
 
     def __init__(self, group: GroupId, random: Callable[[int], bytes]) -> None:
         """Begin a group of nobody, without a secret."""
@@ -50,28 +50,68 @@ class KeyGroup:
         self.issued: list[Issued] = []
         self.holders: set[Principal] = set()
         """Who was handed the newest secret, whether still here or not."""
+        self.absent: set[Principal] = set()
+        """Holders that have left; the next secret is not for them."""
         self.was_used = False
         """Whether anybody was ever handed the newest secret."""
         # Chosen behind the interface of `key_tree.py`; docs/decisions/key-trees.md says why it is this one.
         self.tree: KeyTree = LkhTree(group=group_name(group), random=random)
+        self._arriving: set[bytes] = set()
+        self._departing: set[bytes] = set()
 
     @property
     def current(self) -> Issued | None:
         """Return the newest secret."""
         return self.issued[-1] if self.issued else None
 
-    def refresh(self, members: Iterable[Principal], *, epoch: int, since: Instant) -> Rekeyed:
-        """Replace the secret by one for these members, and let the tree carry it to them."""
-        wanted = {member.key: member for member in members}
-        here = self.tree.members
-        joins = [key for key in sorted(wanted) if key not in here]
-        rekeyed = self.tree.rekey(joins=joins, leaves=[key for key in sorted(here) if key not in wanted])
+    def admit(self, member: Principal) -> None:
+        """Count on somebody who is here; it enters the tree with the next refresh."""
+        self.holders.add(member)
+        self.was_used = True
+        self.absent.discard(member)
+        self._departing.discard(member.key)
+        if member.key not in self.tree:
+            self._arriving.add(member.key)
+
+    def part(self, member: Principal) -> None:
+        """Let somebody go who keeps the newest secret; it leaves the tree with the next refresh."""
+        if member in self.holders:
+            self.absent.add(member)
+        self._take_out(member)
+
+    def expel(self, member: Principal) -> None:
+        """Shut somebody out. The caller sees to it that the secret is refreshed."""
+        self.holders.discard(member)
+        self.absent.discard(member)
+        self._take_out(member)
+
+    def restore(self, issued: list[Issued]) -> None:
+        """Go on with secrets from before a restart; everybody is absent at first."""
+        self.issued = issued
+
+    def restore_holder(self, member: Principal) -> None:
+        """Remember somebody who was handed the newest secret before a restart."""
+        self.holders.add(member)
+        self.absent.add(member)
+        self.was_used = True
+
+    def refresh(self, *, epoch: int, since: Instant) -> tuple[Rekeyed, frozenset[Principal]]:
+        """Replace the secret by one for those who are here; return also who was left behind."""
+        rekeyed = self.tree.rekey(joins=sorted(self._arriving), leaves=sorted(self._departing))
+        dropped = frozenset(self.absent)
+        self.holders -= dropped
+        self.was_used = bool(self.holders)
+        for waiting in (self.absent, self._arriving, self._departing):
+            waiting.clear()
         if self.current is not None:
             self.current.replaced_in, self.current.replaced_at = epoch, since
         self.issued.append(Issued(epoch, since, rekeyed.secret))
-        self.holders = set(wanted.values())
-        self.was_used = bool(wanted)
-        return rekeyed
+        return rekeyed, dropped
+
+    def _take_out(self, member: Principal) -> None:
+        self._arriving.discard(member.key)
+        if member.key in self.tree:
+            self._departing.add(member.key)
 
     def path(self, member: Principal) -> bytes | None:
         """Return what a member holds of the tree; None if it waits for the next refresh to be taken in."""
