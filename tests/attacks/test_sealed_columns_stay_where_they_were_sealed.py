@@ -22,6 +22,7 @@ from maia.sealing import (
     cut_frame,
     open_frame,
 )
+from maia.sealing.associated import description, frame_binding
 from maia.sealing.content import OpenColumn, OpenPart, plaintext_of
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
@@ -89,6 +90,20 @@ def test_a_frame_is_refused_as_one_of_another(changed, level):
     reader.type_id, reader.epoch = elsewhere.type_id, elsewhere.epoch
     with pytest.raises(BrokenCredential):
         open_frame(elsewhere, reader)
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_every_field_is_bound_by_itself_and_not_by_a_key_alone(changed):
+    """A46: were two epochs or types to share a key by mistake, their ciphertexts would still differ."""
+    frame, _ = _frames()
+    assert description(replace(frame, **CHANGES[changed])) != description(frame)
+
+
+def test_who_sealed_and_what_is_left_is_bound_too():
+    """A46: the mark and the blocks of a cut."""
+    mark, other = SealMark(b"0" * 16, 1), SealMark(b"0" * 16, 2)
+    bindings = [frame_binding(b"", of, blocks) for of in (mark, other) for blocks in ([], [0], [1], [0, 1])]
+    assert len(set(bindings)) == len(bindings)
 
 
 def test_a_frame_of_one_level_is_refused_at_the_other():
