@@ -10,8 +10,12 @@ from maia.broker import BrokerLimits
 from maia.events import Instant, frame_of
 from maia.predicates import Comparison, Exists, Not, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from maia.sealing.groups import GroupId
+from maia.sealing.key_ring import KeyRing
 from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
+from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
+from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
 from support.broker import NOW, SECOND, sighting
 from support.sealed_net import EVERYTHING, state_of
@@ -127,7 +131,10 @@ def test_whoever_asks_about_an_attribute_that_its_broker_cannot_read_gets_nothin
     """A hidden value is not an absent one: `not exists` must not let an event pass."""
     net, _, _, _ = the_three(met=(None, NUMBERPLATE, TIMESTAMP))
     camera, office = camera_and_reader(net, filter=asked)
+    everything = net.client("CCS", "Met broker")
+    everything.subscribe()  # so that the frame comes, whatever the filter asks
     camera.publish(1, sighting("LC04 ABC"))
+    assert len(everything.events()) == 1
     assert office.events() == []
 
 
@@ -172,6 +179,62 @@ def test_a_publisher_of_an_attribute_whose_key_its_broker_may_not_have_is_told_s
     camera.publish(1, sighting())
     assert camera.ended_with(1) == "SEALING-KEY-MISSING"
     assert not net.frames()
+
+
+def test_a_key_that_is_missing_is_noticed_even_if_nobody_listens():
+    net = PublishingNet()
+    net.entitle("CCS broker", READ, WRITE)
+    ccs = net.broker()
+    net.hold(ccs, None, NUMBERPLATE, TIMESTAMP)
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    assert camera.ended_with(1) == "SEALING-KEY-MISSING"
+
+
+def test_a_frame_does_not_overtake_one_that_waits_for_an_epoch_to_begin():
+    net, ccs, _, _ = the_three()
+    camera, office = camera_and_reader(net)
+    ring = KeyRing(net.type_id)
+    soon = Instant(net.now + SECOND // 10)
+    ring.learn(1, since=soon)
+    for uid in EVERYTHING:
+        ring.hold(GroupId(net.type_id, uid), 1, net.ring(uid).secret(GroupId(net.type_id, uid), 1))
+    net.use(ccs, ring)
+    camera.publish(1, sighting("FIRST"))
+    net.now = Instant(soon + SECOND // 20)  # it has begun, and nobody has looked yet
+    camera.publish(1, sighting("SECOND"))
+    net.advance(1)
+    assert [event[NUMBERPLATE] for event in office.events()] == ["FIRST", "SECOND"]
+
+
+# ---------------------------------------------------------------- cutting
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_large_frame_is_cut_to_the_blocks_that_somebody_wants(level):
+    net, _, middle, met = the_three(level)
+    wanted = Comparison(NUMBERPLATE, Operator.EQ, "WANTED")
+    camera, office = camera_and_reader(net, filter=wanted)
+    plates = ["WANTED" if row == 300 else f"P{row}" for row in range(1000)]
+    camera.publish(1, *map(sighting, plates))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["WANTED"]
+    (frame,) = net.frames(to=middle)
+    assert (frame.rows, len(frame.blocks)) == (1000, 1)
+    assert net.frames(to=met) == [frame]  # passed on as it came
+
+
+def test_rows_that_came_on_two_ways_are_delivered_once():
+    net, _, _, met = the_three()
+    wanted = Comparison(NUMBERPLATE, Operator.EQ, "WANTED")
+    camera, office = camera_and_reader(net, filter=wanted)
+    plates = ["WANTED" if row in (10, 300) else f"P{row}" for row in range(1000)]
+    camera.publish(1, *map(sighting, plates))
+    (frame,) = map(encode, net.frames(to=met))
+    link = next(one.id for one in state_of(met).links.values() if one.address is not None)
+    for _ in range(2):
+        net._input(met, Received(link, frame))
+        net.settle()
+    assert [event[NUMBERPLATE] for event in office.events()] == ["WANTED", "WANTED"]
 
 
 # ---------------------------------------------------------------- rotation
