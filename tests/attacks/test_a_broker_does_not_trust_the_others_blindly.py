@@ -7,6 +7,7 @@ import pytest
 from maia.credentials import Action, SigningKey
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
+from maia.routing.digests import Tally, digest_of_filter, mark_of_interest
 from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
@@ -111,14 +112,29 @@ def test_what_was_refused_does_not_make_two_honest_brokers_disagree(net: Net) ->
     """A67: refused and narrowed entries are left out of the comparison, so nobody asks for ever."""
     rogue = rogue_broker(net)
     rogue.say(Interest(the_type(net), [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), None, [])], []))
-    from maia.routing.digests import Tally, digest_of_filter, mark_of_interest
-
     tally = Tally()
     tally.add(mark_of_interest(the_type(net), b"w" * 16, digest_of_filter(ALWAYS)))
     rogue.say(Renew(tally.count, tally.digest))
     assert rogue.all_heard(Resync) == []
     rogue.say(Renew(tally.count + 1, tally.digest))
     assert len(rogue.all_heard(Resync)) == 1
+
+
+def test_an_interest_that_is_told_again_without_proof_is_gone(net: Net) -> None:
+    """A67: what stood on a proof does not go on standing on nothing, and the books still agree."""
+    camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
+    detective = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
+    proof, everything = detective.request(Action.SUBSCRIBE), filter_to_bytes(ALWAYS)
+    rogue.say(
+        Interest(the_type(net), [Wanted(b"w" * 16, everything, proof, shown(net.story.certificates))], [])
+    )
+    rogue.say(Interest(the_type(net), [Wanted(b"w" * 16, everything, None, [])], []))
+    camera.publish(camera.advertise(), sighting(SUSPECT))
+    assert rogue.all_heard(Carried) == []
+    tally = Tally()
+    tally.add(mark_of_interest(the_type(net), b"w" * 16, digest_of_filter(ALWAYS)))
+    rogue.say(Renew(tally.count, tally.digest))
+    assert rogue.all_heard(Resync) == []
 
 
 def test_a_frame_from_a_broker_is_screened_as_every_other(net: Net) -> None:

@@ -117,14 +117,17 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     neighbour = _neighbour(state, link)
     state.routes.stir(now)
     effects: list[Effect] = []
-    add: list[Entry] = []
+    told_last: dict[bytes, Entry | None] = {}
     for wanted in message.add:
-        entry, noted = _checked(state, link, neighbour, message.type_id, wanted, now)
+        told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now)
         effects += noted
-        add += [] if entry is None else [entry]
     for entry_id in message.remove:
         neighbour.forget_change(message.type_id, entry_id)
-    tells = state.routes.book.heard_interest(neighbour.node, message.type_id, add, message.remove, now)
+    add = [entry for entry in told_last.values() if entry is not None]
+    # Told again without proof, an entry does not stand on the proof that it had before.
+    refused = [entry_id for entry_id, entry in told_last.items() if entry is None]
+    remove = [*message.remove, *refused]
+    tells = state.routes.book.heard_interest(neighbour.node, message.type_id, add, remove, now)
     return [*effects, *told(state, tells)]
 
 
