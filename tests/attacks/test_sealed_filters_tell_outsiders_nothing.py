@@ -21,6 +21,7 @@ from maia.wire.messages import (
     Bye,
     Interest,
     Offer,
+    SealedDoubted,
     SealedInterest,
     SealedOffer,
     SealedPart,
@@ -233,6 +234,34 @@ def test_a_sealed_proof_routes_no_more_than_it_proves(world):
     wanted = sealed_by_a_member(world, ALWAYS, proof, world.net.story.certificates, NUMBERPLATE)
     rogue.say(SealedInterest(world.net.type_id, [wanted], []))
     assert world.rows_for_rogue(world.ccs) == [0]
+
+
+@pytest.mark.parametrize("order", ["first", "later"])
+def test_a_member_that_lies_to_brokers_with_fewer_keys_silences_nobody_for_long(world, order):
+    """A67: the third broker must believe a member about a proof that it cannot read; the next does not."""
+    world.net.hold(world.third, None)
+    if order == "later":
+        world.detective()
+    rogue = world.rogue(world.third.name)
+    wanted = sealed_by_a_member(world, ALWAYS, b"not a request", (), NUMBERPLATE)
+    rogue.say(SealedInterest(world.net.type_id, [wanted], []))
+    if order == "first":
+        world.detective()
+    assert set(world.refusals(world.ccs)) == {"PROTOCOL-REQUEST"}
+    assert [message.ids for message in rogue.all_heard(SealedDoubted)] == [[b"w" * 16]]
+    assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
+    world.net.hold(world.third, None, LOCATION)  # what is known of it later does not bring it back
+    assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
+
+
+def test_a_broker_that_doubts_without_reason_takes_nothing_away(world):
+    """A67: it is told more than before."""
+    world.detective()
+    rogue, ids = world.rogue(world.third.name), [world.told().id]
+    rogue.say(SealedDoubted(world.net.type_id, [*ids, b"?" * 16]))
+    rogue.say(SealedDoubted(b"\x01" * 32, ids))
+    assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
+    assert not rogue.closed
 
 
 @pytest.mark.parametrize("change", ["no proof", "signer", "action", "certificates"])

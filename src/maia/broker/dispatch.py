@@ -17,7 +17,7 @@ from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
 from maia.broker.renewing import price_of_renewal, renew_all
 from maia.broker.replicating import hear_replica, hear_sealed_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
-from maia.broker.sealed_interests import hear_sealed_interest, hear_sealed_offer
+from maia.broker.sealed_interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
 from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sessions import Link, Role
 from maia.broker.shown_rights import hear_rights
@@ -47,6 +47,7 @@ from maia.wire.messages import (
     Replica,
     Resync,
     Sealed,
+    SealedDoubted,
     SealedInterest,
     SealedOffer,
     SealedReplica,
@@ -159,4 +160,5 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     SealedOffer: hear_sealed_offer,
     SealedReplica: hear_sealed_replica,
     SealedRights: hear_rights,
+    SealedDoubted: hear_doubted,
 }

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from maia.broker.audience import ViewClass
-from maia.broker.sealed_interests import ends_of_patience, refuse_entry, understood
+from maia.broker.sealed_interests import doubts, ends_of_patience, refuse_entry, understood
 from maia.broker.sealed_state import HeardSealed, LocalSealed, Placed, Task
 from maia.broker.sessions import Advertisement
 from maia.broker.shown_rights import show_rights
@@ -203,7 +203,8 @@ def _understood_anew(
     except MaiaError as problem:
         refuse_entry(neighbour, key, entry_id, known.baggage)
         tells = book.understood_anew(hop, key, (), [entry_id])
-        return [Count("maia_refused_total", labels={"code": problem.code}), *told(state, tells)]
+        counted = Count("maia_refused_total", labels={"code": problem.code})
+        return [counted, *told(state, tells), *doubts(neighbour.link, type_id, [entry_id])]
     return told(state, tells)
 
 

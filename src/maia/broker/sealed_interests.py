@@ -9,6 +9,7 @@ publication, and stands for no other interest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.edge import refusal_effects
@@ -25,15 +26,18 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import mark_of_interest, mark_of_offer
-from maia.routing.hops import SealedEntry, book_key_of_sealed
+from maia.routing.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
 from maia.sealing.filter_proofs import OpenedProof, check_made_by_a_member, open_proof
 from maia.sealing.filters import open_filter
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
-from maia.wire.effects import Effect
-from maia.wire.messages import SealedInterest, SealedOffer, SealedWanted
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer, SealedWanted
 
 __all__ = [
+    "doubts",
+    "hear_doubted",
     "ends_of_patience",
     "hear_sealed_interest",
     "hear_sealed_offer",
@@ -44,6 +48,8 @@ __all__ = [
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
+
+DOUBTED_MAX: Final = 65_536
 
 _OFFER: Final = b"offer"
 
@@ -69,6 +75,7 @@ def hear_sealed_interest(
             refused.append(wanted.id)
             refuse_entry(neighbour, key, wanted.id, heard)
             effects += refusal_effects(problem, link.peer, link=link.id, asked="SealedInterest")
+    effects += doubts(link.id, message.type_id, refused)
     for entry_id in message.remove:
         neighbour.forget_change(key, entry_id)
     gone = [*message.remove, *refused]
@@ -94,6 +101,38 @@ def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now:
         neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
     )
     return told(state, tells)
+
+
+def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, _now: Instant) -> list[Effect]:
+    """Let interests stand for no others that somebody refused who could read more of them; say so further.
+
+    Whoever says so without reason has more told to it, and nothing taken away.
+    """
+    key = book_key_of_sealed(message.type_id)
+    effects: list[Effect] = []
+    for told_as in message.ids:
+        found = state.routes.book.source_of(key, told_as)
+        if found is not None and isinstance(found[1], SealedEntry):
+            effects += _doubted(state, key, found[0], found[1])
+    return effects
+
+
+def _doubted(state: BrokerState, key: bytes, hop: Hop, entry: SealedEntry) -> list[Effect]:
+    if entry.digest in state.sealed.doubted:
+        return []
+    state.sealed.doubted[entry.digest] = None
+    if len(state.sealed.doubted) > DOUBTED_MAX:
+        del state.sealed.doubted[next(iter(state.sealed.doubted))]
+    alone = replace(entry, marks=entry.marks | {entry.digest})
+    book, link = state.routes.book, state.routes.link_to(hop)
+    tells = book.local_entry(key, alone) if hop == LOCAL else book.understood_anew(hop, key, [alone], ())
+    further = [] if link is None else doubts(link, type_of_book_key(key), [entry.id])
+    return [*told(state, tells), *further]
+
+
+def doubts(link: LinkId, type_id: bytes, refused: list[bytes]) -> list[Effect]:
+    """Tell a neighbour that what it told is refused here, and must not stand for what would not be."""
+    return [Send(link, encode(SealedDoubted(type_id, refused)))] if refused else []
 
 
 def understood_in_replica(
@@ -130,7 +169,9 @@ def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Ins
         return _by_type_alone(entry_id, heard)
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened if proof is None else _proved(state, sealed.type_id, proof, opened.opened, now)
-    return SealedEntry(entry_id, known, heard, opened.unopened, sealed.digest)
+    digest = sealed.digest
+    own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
+    return SealedEntry(entry_id, known, heard, opened.unopened | own, digest)
 
 
 def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:

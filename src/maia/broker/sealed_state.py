@@ -75,5 +75,7 @@ class SealedInterests:
     """By type and class."""
     offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)
     """The type and epoch under which an advertisement is in the book."""
+    doubted: dict[bytes, None] = field(default_factory=dict)
+    """Digests of sealed filters that somebody refused who could read more of them; the oldest go first."""
     to_do: dict[Task, None] = field(default_factory=dict)
     """What is to be sealed or opened anew, in the order in which it was found."""

@@ -296,6 +296,10 @@ class RoutingBook:
         """Return one entry as a hop told it, if it is there."""
         return self._types[type_id].entry_from(hop, entry_id) if type_id in self._types else None
 
+    def source_of(self, type_id: TypeId, told_as: bytes) -> tuple[Hop, Entry] | None:
+        """Return the entry that is passed on under an id, as its hop told it, and that hop."""
+        return self._types[type_id].source_of(told_as) if type_id in self._types else None
+
     def entries(self, hop: Hop, type_id: TypeId) -> tuple[Entry, ...]:
         """Return all that a hop wants of a type."""
         return self._types[type_id].entries_from(hop) if type_id in self._types else ()

@@ -84,6 +84,14 @@ class TypeBook:
         held = self._hops[hop].find(entry_id) if hop in self._hops else None
         return None if held is None else held.entry
 
+    def source_of(self, told_as: bytes) -> tuple[Hop, Entry] | None:
+        """Return the entry that is passed on under an id, and the hop that told it."""
+        held = self._passed_on.get(told_as)
+        if held is None:
+            return None
+        told_by = (hop for hop, interests in self._hops.items() if interests.find(held.entry.id) is held)
+        return next(told_by), held.entry
+
     def shown_from(self, hop: Hop) -> tuple[Entry, ...]:
         """Return what a hop wants, without what another filter of the same hop covers."""
         shown = self._hops[hop].shown() if hop in self._hops else ()

@@ -55,6 +55,7 @@ __all__ = [
     "SealMark",
     "Sealed",
     "SealedColumn",
+    "SealedDoubted",
     "SealedInterest",
     "SealedOffer",
     "SealedPart",
@@ -472,6 +473,13 @@ class SealedReplica(_Message, tag=57, frozen=True):
     offers: bool
 
 
+class SealedDoubted(_Message, tag=59, frozen=True):
+    """These sealed interests, which you told me, are refused here: let them stand for no others."""
+
+    type_id: Digest
+    ids: Annotated[list[Token], Meta(max_length=4096)]
+
+
 class SealedRights(_Message, tag=58, frozen=True):
     """The sender's own certificates for a sealed type, for those who are in its group."""
 
@@ -600,7 +608,7 @@ Message: TypeAlias = (
     | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica
-    | SealedInterest | SealedOffer | SealedReplica | SealedRights
+    | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
 )  # fmt: skip
