@@ -99,6 +99,15 @@ def test_every_field_is_bound_by_itself_and_not_by_a_key_alone(changed):
     assert description(replace(frame, **CHANGES[changed])) != description(frame)
 
 
+def test_the_level_and_each_row_number_are_bound():
+    """A46: a frame with as many rows, numbered otherwise, or of the other level."""
+    frame = Publishing().seal(plates(3), [0, 1, 3])
+    for other in (replace(frame, kept=[0, 1, 4]), replace(frame, level=1)):
+        assert description(other) != description(frame)
+    with pytest.raises(BrokenSeal):
+        open_frame(replace(frame, kept=[0, 1, 4]), keys())
+
+
 def test_who_sealed_and_what_is_left_is_bound_too():
     """A46: the mark and the blocks of a cut."""
     mark, other = SealMark(b"0" * 16, 1), SealMark(b"0" * 16, 2)
