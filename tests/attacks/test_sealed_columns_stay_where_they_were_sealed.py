@@ -195,6 +195,7 @@ def _received(data: bytes) -> None:
         b"\0\0\0\x02\x01\x92".ljust(64, b"\0"),
         b"\0\0\0\x02\x01\x91".ljust(128, b"\0"),
         b"\0\0\0\x40\x01\x91".ljust(64, b"\0"),
+        b"\0\0\0\x7c\x01\x91".ljust(64, b"\xa0"),  # says that it is longer than it is, and needs no zeros
     ],
 )
 @pytest.mark.parametrize("level", LEVELS)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from maia.events import AttributeUid, Column, Frame, Instant, Kind
-from maia.sealing import cut_frame, open_frame
+from maia.sealing import EpochKeys, cut_frame, open_frame
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
-from support.sealing import LEVELS, NOON, Publishing, keys, plates, sealer
+from support.sealing import LEVELS, NOON, TYPE_ID, Publishing, keys, plates, sealer, secret
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limitations.md").read_text(encoding="utf-8")
 NOTE = AttributeUid("note")
@@ -102,6 +102,17 @@ def test_equal_events_do_not_look_equal(level):
     seen = [part for frame in frames for one in frame.columns for part in (one.sealed, one.commitment)]
     assert len(set(seen)) == len(seen)
     assert len({frame.signature for frame in frames}) == 3
+
+
+@pytest.mark.parametrize("rows", [1, 600])
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_signed_cannot_be_guessed_without_the_key(level, rows):
+    """A55: the same words, number and process under another key: everything that was said differs."""
+    said = []
+    for shared in (keys(1), EpochKeys(TYPE_ID, 1, lambda uid: secret("another", uid))):
+        frame = Publishing(by=sealer(), keys=shared, level=level).seal(plates(rows))
+        said.append({column.commitment for column in frame.columns})
+    assert not said[0] & said[1]
 
 
 def test_a_cut_shows_which_blocks_somebody_wanted():
