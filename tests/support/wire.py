@@ -86,7 +86,8 @@ def _of_type(hint: Any, meta: msgspec.Meta | None = None) -> st.SearchStrategy[A
     if get_origin(hint) in (Union, types.UnionType):
         return st.one_of(*map(_of_type, get_args(hint)))
     if get_origin(hint) is list:
-        return st.lists(_of_type(get_args(hint)[0]), max_size=3)
+        least = (meta.min_length or 0) if meta else 0
+        return st.lists(_of_type(get_args(hint)[0]), min_size=least, max_size=max(3, least))
     if hint is int:
         assert meta is not None, "an integer without bounds can be anything"
         return st.integers(meta.ge, meta.le) | st.sampled_from((meta.ge, meta.le))
