@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from maia.events import Kind
 from maia.sealing import (
     BATCH_MAX,
     BadBatch,
@@ -18,11 +19,11 @@ from maia.sealing import (
     open_frame,
     verify_frame,
 )
-from maia.sealing.blocks import all_blocks, block_rows, blocks_in
+from maia.sealing.blocks import all_blocks, block_rows, blocks_in, row_lengths
 from maia.sealing.ciphers import INSTANCES_MAX, BadEpochKeys
 from maia.sealing.frame_proof import SIGNATURES_REMEMBERED
 from maia.types import SealingLevel
-from maia.wire.columns import frame_to_columns
+from maia.wire.columns import encode_column, frame_to_columns
 from support.sealing import (
     BROKER,
     LEVELS,
@@ -217,3 +218,20 @@ def test_values_need_not_be_known_to_seal_columns():
         frame_to_columns(frame), publishing.about(600), keys=keys(), level=SealingLevel.ATTRIBUTE
     )
     assert content(read(sealed).opened) == frame
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        # On average each takes as much as the first one does, and the first block takes more.
+        (Kind.STRING, ("aa", *("aaa", "a") * 255, "aa")),
+        # At equal distances stands what begins a value each time, and is a part of one every other time.
+        (Kind.BYTES, (b"x", *(b"\x00\xc4", b"") * 255, b"x")),
+        (Kind.STRING, ("same", "size") * 256),
+        (Kind.BOOL, (True, None) * 256),
+    ],
+)
+def test_blocks_end_where_rows_do_whatever_the_bytes_look_like(kind, values):
+    data = encode_column(kind, values)
+    halves = [encode_column(kind, values[:256]), encode_column(kind, values[256:])]
+    assert row_lengths(data, kind, values, 512) == tuple(len(half) - 3 for half in halves)
