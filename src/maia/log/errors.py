@@ -1,0 +1,62 @@
+"""What can go wrong with an event log, and whose turn is it?
+
+Broken bytes are `Unavailable`: what was kept cannot be served until somebody
+who has a copy acts. They are always named with their file and offset.
+"""
+
+from __future__ import annotations
+
+from maia.errors import BadInput, Unavailable
+
+__all__ = ["BadLogName", "LogBroken", "LogBusy", "LogDamaged", "LogDiskFull", "LogInUse", "NotAFrame"]
+
+
+class LogDamaged(Unavailable):
+    """Bytes of the log are not the ones that were written; nothing of the damaged part is served."""
+
+    code = "LOG-DAMAGED"
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        """Name the file inside the log's folder, the offset in it, and what is wrong there."""
+        self.file, self.offset, self.what = file, offset, what
+        super().__init__(f"`{file}` is damaged at offset {offset}: {what}")
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error with its place as fields of their own."""
+        return {**super().as_record(), "file": self.file, "offset": self.offset, "what": self.what}
+
+
+class LogBroken(Unavailable):
+    """The disk refused to keep something, so what it holds is in doubt; open the log again."""
+
+    code = "LOG-BROKEN"
+
+
+class LogDiskFull(Unavailable):
+    """There is no room for what was to be kept; none of it was acknowledged."""
+
+    code = "LOG-DISK-FULL"
+
+
+class LogInUse(Unavailable):
+    """Another process writes to this log."""
+
+    code = "LOG-IN-USE"
+
+
+class LogBusy(Unavailable):
+    """More waits to be kept than the log allows."""
+
+    code = "LOG-BUSY"
+
+
+class BadLogName(BadInput):
+    """A name in a log's folder or in its manifest is none that a log gives."""
+
+    code = "LOG-NAME"
+
+
+class NotAFrame(BadInput):
+    """Bytes that were to be recorded are no frame on its way, or too many."""
+
+    code = "LOG-NOT-A-FRAME"
