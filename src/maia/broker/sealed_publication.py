@@ -103,8 +103,9 @@ def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, n
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
     by_attribute = sealing.level is SealingLevel.ATTRIBUTE
     wanted: list[AttributeUid | None] = [*transit.frame.columns] if by_attribute else [None]
+    instance = state.seals.sealer.instance
     for uid in wanted:
-        if not state.seals.has_key(transit.type_id, uid, keys.epoch):
+        if keys.cipher(uid, instance) is None:
             raise KeyMissing(f"this broker does not hold the key of attribute `{uid or '*'}`")
     if sum(len(column.data) for column in transit.columns()) > _SEALED_BYTES_MAX:
         raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")

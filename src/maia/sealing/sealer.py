@@ -112,6 +112,11 @@ class Sealer:
         self._counter = 0
 
     @property
+    def instance(self) -> bytes:
+        """Return under whose keys this process seals, unless it was forked meanwhile."""
+        return self._instance
+
+    @property
     def principal(self) -> Principal:
         """Return who signs."""
         return self._key.principal
