@@ -21,7 +21,7 @@ from maia.broker.state import BrokerState, just_after
 from maia.broker.telling import right_behind, speaks_of, told
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.routing.hops import LOCAL, SealedEntry, Tell, book_key_of_sealed
+from maia.routing.hops import LOCAL, Entry, SealedEntry, Tell, book_key_of_sealed
 from maia.routing.ids import NodeId
 from maia.sealing.filters import seal_filter
 from maia.sealing.groups import GroupId
@@ -170,10 +170,24 @@ def _find_work(state: BrokerState, type_id: bytes) -> None:
     audience = state.audiences.get(type_id)
     for class_key in audience.classes if audience is not None else ():
         state.sealed.to_do[type_id, LOCAL, class_key] = None
+    ring = state.sealed.ring_of(type_id)
     for hop in book.hops(key):
         if hop != LOCAL:
             for entry in book.entries(hop, key):
-                state.sealed.to_do[type_id, hop, entry.id] = None
+                if _may_change(entry, ring):
+                    state.sealed.to_do[type_id, hop, entry.id] = None
+
+
+def _may_change(entry: Entry, ring: KeyRing | None) -> bool:
+    """Say whether other keys could say anything new of an entry: most are of this epoch and open already."""
+    heard = entry.baggage
+    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(heard, HeardSealed):
+        return True
+    if entry.marks or heard.filter.epoch != ring.newest:
+        return True
+    spoken_of = {uid for part in heard.filter.parts for uid in part.uids}
+    held = {group.uid for group in ring.groups(heard.filter.epoch)}
+    return not spoken_of.union(heard.proof.uids) <= spoken_of or not spoken_of | {None} <= held
 
 
 def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:

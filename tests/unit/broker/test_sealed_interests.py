@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maia.broker.resealing import TASKS_PER_STEP, keys_changed
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
@@ -197,6 +198,19 @@ def test_an_interest_under_keys_that_are_still_known_lasts_for_the_drift_and_no_
     assert not carried(net, Resync)
 
 
+def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monkeypatch):
+    net, ccs, third, _ = the_three()
+    with monkeypatch.context() as patched:
+        patched.setattr("maia.broker.resealing.understood", lambda *_: pytest.fail("it is known already"))
+        keys_changed(state_of(ccs), net.type_id, net.now)
+    net.hold(ccs, None, LOCATION)
+    assert net.known(ccs, of=third) == [AT_VICTORIA]
+    net.hold(ccs, LOCATION)
+    assert net.known(ccs, of=third) == [ALWAYS]
+    net.hold(ccs, *EVERYTHING)
+    assert set(net.known(ccs, of=third)[0].parts) == {THE_SUSPECT, AT_VICTORIA}
+
+
 def test_sealing_anew_is_done_in_steps():
     net = SealedNet()
     (ccs, *_) = net.three()
@@ -209,8 +223,6 @@ def test_sealing_anew_is_done_in_steps():
     assert len(old) == 150
     held = net.ring(*EVERYTHING, epochs=(1, 2))
     state.sealed.ring_of = lambda asked: held
-    from maia.broker.resealing import TASKS_PER_STEP, keys_changed
-
     keys_changed(state, net.type_id, net.now)
     assert sum(placed.epoch == 2 for placed in state.sealed.placed.values()) == TASKS_PER_STEP
     assert len(state.routes.book.entries(next(iter(state.routes.book.hops(net.key))), net.key)) == 150
