@@ -69,6 +69,10 @@ class BoxIndex:
         if not len(group):
             self._drop_group(group)
 
+    def edges_of(self, number: int) -> tuple[Mapping[AttributeUid, Edge] | None, bool]:
+        """Return the bounds that were kept under a number, and whether they are exact."""
+        return (None, False) if number in self._unbounded else self._home_of[number].edges_of(number)
+
     def could_cover(self, box: Box) -> list[tuple[int, bool]]:
         """Return, in order, every number whose filter can cover `box`, and whether it is proved to."""
         found = [(number, False) for number in self._unbounded]
@@ -152,6 +156,13 @@ class _Group:
         for position, uid in enumerate(self.uids):
             self._bounds[position, :, row] = edges[uid].numbers()
             self._single_valued[position] += edges[uid].only != 0
+
+    def edges_of(self, number: int) -> tuple[Mapping[AttributeUid, Edge], bool]:
+        row = self._rows[number]
+        columns = self._bounds[:, :, row].tolist()
+        return {uid: Edge(*column) for uid, column in zip(self.uids, columns, strict=True)}, bool(
+            self._exact[row]
+        )
 
     def discard(self, number: int) -> None:
         """Move the last row into the gap, so that the rows stay dense."""

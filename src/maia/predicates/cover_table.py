@@ -123,7 +123,7 @@ class CoverTable:
         self._inserted_so_far += 1
         self._number_of[id] = entry.number
         self._entries[entry.number] = entry
-        displaced = self._place(entry)
+        displaced = self._place(entry, self._boxes.of(filter))
         if emptiest is not None and not entry.is_empty:
             displaced.append(emptiest)
         return Inserted(self.covered_by(id), self._ids(displaced))
@@ -201,13 +201,12 @@ class CoverTable:
             found.update(self._covered_in(self._maximal, box), self._covered_in(self._covered, box))
         return self._ids(found - {entry.number})
 
-    def _place(self, entry: _Entry) -> list[int]:
+    def _place(self, entry: _Entry, box: Box) -> list[int]:
         """Find a keeper for an entry, or make it maximal; return the entries that it displaced."""
         if entry.is_empty:
             self._empty[entry.number] = None
             return []
-        keeper = self._keeper_for(entry)
-        box = self._boxes.of(entry.filter)
+        keeper = self._keeper_for(box)
         if keeper is not None:
             self._covered.add(entry.number, box)
             _keep(entry, by=keeper)
@@ -218,18 +217,19 @@ class CoverTable:
         self._maximal.add(entry.number, box)
         return displaced
 
-    def _keeper_for(self, entry: _Entry) -> _Entry | None:
+    def _keeper_for(self, box: Box) -> _Entry | None:
         """Return the earliest maximal entry that covers this one.
 
         It is never a later equal of this one: while both were kept they had
         the same coverers, and orphans are placed in the order of insertion.
         """
-        number = next(self._covering(self._maximal, self._boxes.of(entry.filter)), None)
+        number = next(self._covering(self._maximal, box), None)
         return None if number is None else self._entries[number]
 
     def _demote(self, entry: _Entry, *, under: _Entry) -> None:
+        bounds = _bounds_in(self._maximal, entry)
         self._maximal.discard(entry.number)
-        self._covered.add(entry.number, self._boxes.of(entry.filter))
+        self._covered.add(entry.number, bounds)
         _keep(entry, by=under)
 
     def _release(self, gone: _Entry) -> tuple[list[int], list[int]]:
@@ -249,23 +249,28 @@ class CoverTable:
         return [], []
 
     def _place_again(self, orphans: list[_Entry]) -> tuple[list[int], list[int]]:
+        bounds = [_bounds_in(self._covered, orphan) for orphan in orphans]
         for orphan in orphans:
             self._covered.discard(orphan.number)
             orphan.keeper = None
         # Where proofs run out of steps, covering is not transitive, and an orphan can displace a stranger.
-        displaced = [number for orphan in orphans for number in self._place(orphan)]
+        pairs = zip(orphans, bounds, strict=True)
+        displaced = [number for orphan, box in pairs for number in self._place(orphan, box)]
         freed = [orphan.number for orphan in orphans if orphan.keeper is None]
         return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
 
     def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_cover(box):
-            if proved or proved_to_cover(wide=self._boxes.of(self._entries[number].filter), narrow=box):
+            if proved or self._is_proved(wide=self._entries[number].filter, narrow=box.filter):
                 yield number
 
     def _covered_in(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_be_covered_by(box):
-            if proved or proved_to_cover(wide=box, narrow=self._boxes.of(self._entries[number].filter)):
+            if proved or self._is_proved(wide=box.filter, narrow=self._entries[number].filter):
                 yield number
+
+    def _is_proved(self, *, wide: Predicate, narrow: Predicate) -> bool:
+        return proved_to_cover(wide=self._boxes.of(wide), narrow=self._boxes.of(narrow))
 
     def _maximal_empty(self) -> int | None:
         """Return the empty filter that is maximal, which takes a table of empty filters."""
@@ -282,6 +287,12 @@ class CoverTable:
 
     def _ids(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._entries[number].id for number in sorted(numbers))
+
+
+def _bounds_in(index: BoxIndex, entry: _Entry) -> Box:
+    """Return a filter with the bounds that an index has of it: enough to ask one, or to move elsewhere."""
+    edges, exact = index.edges_of(entry.number)
+    return Box(entry.filter, False, edges, exact, None, None)
 
 
 def _keep(entry: _Entry, *, by: _Entry) -> None:
