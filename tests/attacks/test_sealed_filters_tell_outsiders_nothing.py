@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from maia.broker.audience import class_key, routed_filter
-from maia.broker.sealed_tells import wanted_to_wire
+from maia.broker.sealed_tells import proof_from_wire, wanted_to_wire
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT
-from maia.sealing.filter_proofs import OpenedProof, seal_proof
+from maia.sealing.filter_proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters import seal_filter
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
@@ -26,6 +26,7 @@ from maia.wire.messages import (
     SealedOffer,
     SealedPart,
     SealedProof,
+    SealedRights,
     SealedWanted,
     Wanted,
 )
@@ -325,6 +326,31 @@ def test_neither_ids_nor_marks_nor_digests_are_hashes_of_a_filter_that_can_be_gu
     hashes.append(class_key(right.view, right.event_type))
     for one in (*hashes, *written):
         assert one[:16] not in heard
+
+
+def test_a_member_without_the_key_of_plates_learns_no_plate_from_requests_and_certificates():
+    """S7, A52: proofs and shown rights hold values too; they open for readers of these values alone."""
+    from support.sealed_publications import READ, PublishingNet
+
+    net = PublishingNet()
+    net.entitle("Met broker", READ)
+    right = net.rights["Met broker"][0].certificate
+    restricted = replace(right, authority=replace(right.authority, restriction=THE_SUSPECT))
+    net.rights["Met broker"] = (issue(restricted, net.story.keys["PITO"]),)
+    ccs, third, met = net.three()
+    for running in (ccs, met):
+        net.hold(running, *EVERYTHING)
+    net.hold(third, None, LOCATION)
+    net.client("camera at Victoria").advertise()
+    net.client("Detective Smith", "Met broker").subscribe()
+    shown = [one for _, to, one in net.carried if to == third.name and isinstance(one, SealedRights)]
+    told = [one for _, to, one in net.carried if to == third.name and isinstance(one, SealedInterest)]
+    assert [one.proof.uids for one in shown if one.proof.uids] == [[NUMBERPLATE]]
+    assert [wanted.proof.uids for one in told for wanted in one.add] == [[NUMBERPLATE]]
+    ring = net.ring(None, LOCATION)
+    for message in shown[-1:]:
+        about = SealedShowing(message.type_id, message.epoch, message.seal)
+        assert open_proof(about, proof_from_wire(message.proof), ring) is None
 
 
 # ------------------------------------------------------------ clients

@@ -14,7 +14,14 @@ from collections.abc import Iterable
 from maia.broker.sealed_tells import proof_from_wire, proof_to_wire
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
-from maia.credentials import AuthorisationCertificate, TypeName, TypePattern, certificate_to_bytes
+from maia.broker.telling import restricted_in
+from maia.credentials import (
+    AuthorisationCertificate,
+    SignedCertificate,
+    TypeName,
+    TypePattern,
+    certificate_to_bytes,
+)
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.filter_proofs import OpenedProof, SealedShowing, open_proof, seal_proof
@@ -42,15 +49,17 @@ def _sealed(state: BrokerState, type_id: bytes) -> SealedRights | None:
         return None
     showing = SealedShowing(type_id, epoch, state.random(FILTER_ID_BYTES))
     # Bound to who shows it: the request of a proof is its place for that.
-    proof = OpenedProof(state.principal.key, mine)
-    sealed = seal_proof(showing, proof, uids=frozenset(), keys=ring, random=state.random)
+    proof = OpenedProof(state.principal.key, tuple(certificate_to_bytes(signed) for signed in mine))
+    # A restriction holds values, which are for readers of that attribute alone.
+    uids = restricted_in(state, type_id, mine)
+    sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
     return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
 
 
-def _rights_to(state: BrokerState, type_id: bytes) -> tuple[bytes, ...]:
+def _rights_to(state: BrokerState, type_id: bytes) -> tuple[SignedCertificate, ...]:
     names = {version.name for version in state.types.versions(type_id)}
     return tuple(
-        certificate_to_bytes(signed)
+        signed
         for signed in state.settings.credentials
         if isinstance(signed.certificate, AuthorisationCertificate)
         and any(_is_about(signed.certificate, name) for name in names)

@@ -20,9 +20,9 @@ from maia.broker.sealed_tells import (
 from maia.broker.sessions import Advertisement, Right, Subscription
 from maia.broker.state import BrokerState
 from maia.broker.tells import NO_PROOF, Proof, messages_of
-from maia.credentials import AuthorisationCertificate, certificate_to_bytes
+from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
 from maia.events import AttributeUid
-from maia.predicates import attributes_of
+from maia.predicates import AllOf, Predicate, attributes_of
 from maia.routing.hops import Entry, Tell, TellInterest, TellOffer, TellRenew, is_of_sealed, type_of_book_key
 from maia.sealing.filter_proofs import OpenedProof, SealedOffer, SealedProof, seal_proof
 from maia.sealing.filters import FILTER_ID_BYTES, SealedFilter
@@ -31,7 +31,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Message, Renew, SealedWanted
 
-__all__ = ["proof_of", "right_behind", "sealed_wanted_of", "speaks_of", "told"]
+__all__ = ["proof_of", "restricted_in", "right_behind", "sealed_wanted_of", "speaks_of", "told"]
 
 _NOBODY: Final = SealedProof((), b"", bytes(16))
 """What stands where a proof should be and is not known: whoever can check it refuses it."""
@@ -134,15 +134,21 @@ def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggag
 
 
 def speaks_of(state: BrokerState, type_id: bytes, right: Right) -> frozenset[AttributeUid]:
-    """Return the attributes of which a request and its certificates hold values, for whoever opens the proof.
+    """Return the attributes of which a request and its certificates hold values."""
+    return restricted_in(state, type_id, right.used) | _of_type(state, type_id, right.filter)
 
-    At event level all content has one key, and so has the proof.
-    """
+
+def restricted_in(
+    state: BrokerState, type_id: bytes, certificates: Iterable[SignedCertificate]
+) -> frozenset[AttributeUid]:
+    """Return the attributes of a sealed type of which certificates hold values."""
+    rights = [signed.certificate for signed in certificates]
+    said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
+    return _of_type(state, type_id, AllOf(tuple(said)))
+
+
+def _of_type(state: BrokerState, type_id: bytes, said: Predicate) -> frozenset[AttributeUid]:
     sealing = state.types.sealing(type_id)
     if sealing is None or sealing.level is SealingLevel.EVENT:
-        return frozenset()
-    said = set(attributes_of(right.request.filter))
-    for signed in right.used:
-        if isinstance(signed.certificate, AuthorisationCertificate):
-            said |= attributes_of(signed.certificate.authority.restriction)
-    return frozenset(said & state.types.kinds(type_id).keys())
+        return frozenset()  # at event level all content has one key
+    return attributes_of(said) & state.types.kinds(type_id).keys()
