@@ -25,7 +25,7 @@ _Rows = npt.NDArray[np.intp]
 _Signature = frozenset[AttributeUid]
 
 _FIRST_ROWS: Final = 4
-_KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER = range(len(Edge.FIELDS))
+_KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER, _RANGE = range(len(Edge.FIELDS))
 
 
 class BoxIndex:
@@ -189,7 +189,8 @@ class _Group:
         fits &= (bounds[:, _KIND] == ANY_KIND) | (bounds[:, _KIND] == asked[:, _KIND])
         only, inner = bounds[:, _ONLY], asked[:, _INNER]
         fits &= (only == 0) | (inner == 0) | (only == inner)
-        return self._answer(rows[fits.all(axis=0)], exact=box.exact)
+        # What the narrow filter asks of other attributes does not matter.
+        return self._answer(rows[fits.all(axis=0)], exact=all(edge.is_range for edge in edges))
 
     def could_be_covered_by(self, box: Box) -> list[tuple[int, bool]]:
         """Return the rows whose inner edges lie within the outer edges of `box`."""
@@ -209,7 +210,9 @@ class _Group:
         fits &= bounds[:, _KIND] == asked[:, _KIND]
         inner, only = bounds[:, _INNER], asked[:, _ONLY]
         fits &= (only == 0) | (inner == 0) | (inner == only)
-        return self._answer(rows[fits.all(axis=0)], exact=box.exact)
+        found = fits.all(axis=0)
+        proofs = np.logical_and(bounds[:, _RANGE][:, found].all(axis=0), box.exact)
+        return list(zip(self._numbers[rows[found]].tolist(), proofs.tolist(), strict=True))
 
     def _first_around(self, edges: Sequence[Edge]) -> _Rows:
         """Cut the rows down by the one column that promises most."""

@@ -57,12 +57,15 @@ class Edge:
     inner_high: int
     inner: int
     """The fingerprint of an admitted value, or 0 where none is known."""
+    is_range: int = 0
+    """1 if exactly the values between the bounds are admitted, so that comparing bounds is proof."""
 
-    FIELDS: ClassVar = ("kind", "low", "high", "only", "inner_low", "inner_high", "inner")
+    FIELDS: ClassVar = ("kind", "low", "high", "only", "inner_low", "inner_high", "inner", "is_range")
 
     def numbers(self) -> tuple[int, ...]:
         """Return the bounds in the order of `FIELDS`."""
-        return self.kind, self.low, self.high, self.only, self.inner_low, self.inner_high, self.inner
+        outer = (self.kind, self.low, self.high, self.only)
+        return (*outer, self.inner_low, self.inner_high, self.inner, self.is_range)
 
 
 _OPEN_EDGE: Final = Edge(ANY_KIND, CODE_MIN, CODE_MAX, 0, CODE_MIN, CODE_MAX, 0)
@@ -250,11 +253,14 @@ def _edge(side: Side) -> Edge:
         inner_low=codes[0],
         inner_high=codes[-1],
         inner=_fingerprint(side.samples[0]) if side.samples else 0,
+        is_range=int(side.is_range),
     )
 
 
 def _joined(branches: Sequence[Mapping[AttributeUid, Edge]]) -> dict[AttributeUid, Edge]:
     """Return the bounds of alternatives taken together: those on attributes that all of them ask for."""
+    if len(branches) == 1:
+        return dict(branches[0])
     shared = [uid for uid in branches[0] if all(uid in branch for branch in branches)]
     return {uid: _joined_edge([branch[uid] for branch in branches]) for uid in shared}
 
