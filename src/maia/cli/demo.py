@@ -21,6 +21,7 @@ from maia.cli.output import ANSWER_NO, answer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from maia.cli.demo_live import LiveResult
     from maia.cli.demo_spark import SparkResult, SparkRun
     from maia.events import Instant, Value
     from maia.scenarios.attempts import Attempt
@@ -49,7 +50,7 @@ def demo(
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
 ) -> int:
-    """Play the numberplate story over a real network: three brokers, a camera, three readers, a crash."""
+    """Play the numberplate story over a real network: sealed events, four brokers, three readers, a crash."""
     from maia.cli.demo_live import go_live, process_started_at
     from maia.cli.demo_spark import spark_in_background
 
@@ -69,6 +70,7 @@ def demo(
 
         from maia.cli.demo_tables import (
             show_attempts,
+            show_carriage,
             show_comparisons,
             show_performance,
             show_story,
@@ -79,24 +81,27 @@ def demo(
 
         screen = Console(quiet=as_json, highlight=False, emoji=False)
         story, sightings = tell_numberplate_story(story_seed, now=now), _sightings(now)
-        live = go_live(
+        result = go_live(
             screen, story, sightings, seed=story_seed, now=now, folder=folder,
             started_at=started_at, keep=keep,
         )  # fmt: skip
+        live = result.play
         show_story(screen, story)
         show_performance(screen, live.expected, live.received)
+        show_carriage(screen, result)
         tried = [*attempts(story, now=now), live.refused]
         show_attempts(screen, tried)
-        result = None if spark is None else _result(screen, spark)
-    compared = [] if result is None else result.comparisons
+        computed = None if spark is None else _result(screen, spark)
+    compared = [] if computed is None else computed.comparisons
     show_comparisons(screen, compared, rows=rows)
     failed = [
         *live.differences(),
         *_broken_claims(live),
+        *result.broken_claims(),
         *(one.title for one in tried if not one.was_refused),
         *_differences(compared),
     ]
-    record = _record(live, tried, result, failed, started_at=started_at)
+    record = _record(result, tried, computed, failed, started_at=started_at)
     show_summary(screen, record)
     verdict = [f"FAILED: {claim}" for claim in failed] or [
         "Every claim above was computed from what was delivered, and holds."
@@ -201,13 +206,14 @@ def _differences(compared: list[Comparison]) -> Iterator[str]:
 
 
 def _record(
-    live: LivePlay,
+    result: LiveResult,
     tried: list[Attempt],
     spark: SparkResult | None,
     failed: list[str],
     *,
     started_at: float,
 ) -> dict[str, object]:
+    live, carrier = result.play, result.carrier
     first = live.first_event_at
     return {
         "received": {one.office: [dict(event) for event in one.events] for one in live.received},
@@ -216,6 +222,7 @@ def _record(
         "first_event_s": None if first is None else round(first - started_at, 3),
         "ready_s": round(live.ready_s, 3),
         "repaired_s": round(live.repaired_s, 3),
+        "carrier": {**asdict(carrier), "events": carrier.events, "found_elsewhere": len(result.reader.found)},
         "attempts": [asdict(one) for one in tried],
         "spark": [] if spark is None else [asdict(one) for one in spark.comparisons],
         "spark_result_s": None if spark is None else round(spark.finished_at - started_at, 3),

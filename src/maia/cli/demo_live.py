@@ -1,14 +1,16 @@
 """How does the live part of the demonstration run, and what does a watcher see of it?
 
-Three brokers in three processes, four clients, a broker that dies. Every
-delivery of a sighting is one line, as it happens.
+Four brokers and a key server in processes of their own, four clients, a broker
+that dies. Every delivery of a sighting is one line, as it happens. When all
+processes have ended, what two of the brokers heard and kept is searched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +19,33 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from maia.scenarios.carriage import Carriage
     from maia.scenarios.live import LivePlay
-    from maia.scenarios.live_brokers import LiveBroker
+    from maia.scenarios.live_brokers import LiveNodes
     from maia.scenarios.numberplate import NumberplateStory
 
-__all__ = ["go_live", "process_started_at"]
+__all__ = ["LiveResult", "go_live", "process_started_at"]
 
 _SHORT: Final = 18
+
+Words = Mapping[str, Sequence[bytes]]
+"""What is looked for, by what people call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What was received, what the broker in the middle could see, and what CCS's broker could."""
+
+    play: LivePlay
+    carrier: Carriage
+    reader: Carriage
+
+    def broken_claims(self) -> Iterator[str]:
+        """Say what the broker in the middle saw that it must not see, or why the search proves nothing."""
+        yield from self.carrier.broken_claims()
+        missed = self.carrier.looked_for - len(self.reader.found)
+        if missed:
+            yield f"{missed} of the words that were looked for were not found where they are"
 
 
 def go_live(
@@ -36,27 +58,40 @@ def go_live(
     folder: Path,
     started_at: float,
     keep: bool,
-) -> LivePlay:
+) -> LiveResult:
     """Run the network, play the story on it, and return what was received; `keep` goes on until Ctrl-C."""
-    # Loaded before the brokers are forked, so that each of them starts at once.
+    # Loaded before the processes are forked, so that each of them starts at once.
     import maia.runtime.broker_process
-    import maia.runtime.client_api
-    import maia.runtime.telemetry  # noqa: F401 - the forked brokers need it
-    from maia.scenarios.brokers import add_brokers
-    from maia.scenarios.live_brokers import running_brokers
+    import maia.runtime.domain_process
+    import maia.runtime.telemetry  # noqa: F401 - the forked processes need it
+    from maia.scenarios.carriage import words_to_look_for
+    from maia.scenarios.carriers import add_carrier
+    from maia.scenarios.live_brokers import running_nodes
 
-    with running_brokers(story, add_brokers(story, seed), folder) as brokers:
-        _show_brokers(screen, brokers)
-        return asyncio.run(
-            _played(screen, story, brokers, sightings, now=now, started_at=started_at, keep=keep)
+    words = words_to_look_for(story, sightings)
+    with running_nodes(story, add_carrier(story, seed), folder) as nodes:
+        _show_nodes(screen, nodes)
+        play = asyncio.run(
+            _played(screen, nodes, sightings, words, now=now, started_at=started_at, keep=keep)
         )
+    return _searched(nodes, play, words)
+
+
+def _searched(nodes: LiveNodes, play: LivePlay, words: Words) -> LiveResult:
+    from maia.scenarios.carriage import carriage_of
+    from maia.scenarios.carriers import CARRIER
+
+    carrier, reader = (
+        carriage_of(name, nodes.brokers[name].folder, words) for name in (CARRIER, "CCS broker")
+    )
+    return LiveResult(play, carrier, reader)
 
 
 async def _played(
     screen: Console,
-    story: NumberplateStory,
-    brokers: Mapping[str, LiveBroker],
+    nodes: LiveNodes,
     sightings: Sequence[Mapping[str, Value]],
+    words: Words,
     *,
     now: Instant,
     started_at: float,
@@ -77,12 +112,14 @@ async def _played(
     def say(sentence: str) -> None:
         screen.print(f"  {time.time() - started_at:6.2f} s  [bold]{sentence}[/bold]")
 
-    async with connected(story, brokers, tell) as network:
-        result = await play_live(network, brokers, sightings, now=now, say=say)
+    async with connected(nodes, tell) as network:
+        result = await play_live(network, nodes.brokers, sightings, now=now, say=say)
         if keep:
+            from maia.cli.demo_tables import show_carriage
+
+            show_carriage(screen, _searched(nodes, result, words))
             say("the network keeps running; Ctrl-C ends it")
-            for one in brokers.values():
-                screen.print(f"  maia status --data {one.folder / 'data'}", soft_wrap=True)
+            _show_where_to_ask(screen, nodes)
             await keep_going(network)
         return result
 
@@ -99,10 +136,17 @@ def process_started_at() -> float:
         return time.time()
 
 
-def _show_brokers(screen: Console, brokers: Mapping[str, LiveBroker]) -> None:
-    screen.print("Three domains, three brokers, each a process of its own:")
-    for one in brokers.values():
-        screen.print(f"  {one.name:<12} {one.address:<16} process {one.process.pid}")
+def _show_nodes(screen: Console, nodes: LiveNodes) -> None:
+    screen.print("A key server and four brokers, each a process of its own:")
+    for one in (nodes.key_server, *nodes.brokers.values()):
+        screen.print(f"  {one.name:<16} {one.address:<16} process {one.process.pid}")
+
+
+def _show_where_to_ask(screen: Console, nodes: LiveNodes) -> None:
+    screen.print(f"  maia domain status --data {nodes.key_server.folder / 'data'}", soft_wrap=True)
+    for one in nodes.brokers.values():
+        if not one.process.has_ended:
+            screen.print(f"  maia status --data {one.folder / 'data'}", soft_wrap=True)
 
 
 def _shown(event: Mapping[str, Value]) -> str:

@@ -12,6 +12,7 @@ from maia.cli.grants import authority_record
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from maia.cli.demo_live import LiveResult
     from maia.scenarios.attempts import Attempt
     from maia.scenarios.million import Comparison
     from maia.scenarios.numberplate import NumberplateStory
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOBODY_MAY_SEE",
     "show_attempts",
+    "show_carriage",
     "show_comparisons",
     "show_performance",
     "show_story",
@@ -71,6 +73,36 @@ def show_performance(screen: Console, performance: Performance, delivered: tuple
     screen.print()
 
 
+def show_carriage(screen: Console, result: LiveResult) -> None:
+    """Show what the broker in the middle could see, beside what the billing office saw of the same frames."""
+    from maia.scenarios.live import WITNESS
+
+    carrier, frames = result.carrier, {one.frame: one for one in result.carrier.frames}
+    table = Table(title=f"What the {carrier.broker} carried, and could not read", title_justify="left")
+    for heading in ("frame", "events", "sealed plates, first bytes", "bytes", f"the {WITNESS} saw"):
+        table.add_column(heading, justify="right" if heading in {"frame", "events", "bytes"} else "left")
+    witness = next(one for one in result.play.received if one.office == WITNESS)
+    for event in witness.events:
+        frame = frames.get(result.play.frames[str(event["timestamp"])])
+        cells = ("", "", "did not pass", "")
+        if frame is not None:
+            cells = (str(frame.frame[1]), str(frame.rows), frame.excerpt, str(frame.size))
+        table.add_row(*cells, str(event["numberplate"]))
+    screen.print(table)
+    uids = sorted({uid for frame in carrier.frames for uid in frame.uids})
+    screen.print(f"  attributes {' '.join(uids)} of the type")
+    screen.print(f"  {' '.join(carrier.type_ids)}", soft_wrap=True)
+    screen.print(
+        f"  {carrier.events} events passed it in {len(carrier.frames)} sealed frames, and "
+        f"{carrier.interests} sealed filters; {carrier.in_clear} messages with events in clear"
+    )
+    screen.print(
+        f"  searched: {carrier.searched:,} bytes in {carrier.files} files, its {carrier.messages} messages "
+        f"among them, for {carrier.looked_for} plates, places, moments, names and keys: "
+        f"{len(carrier.found)} found ({len(result.reader.found)} in those of the {result.reader.broker})\n"
+    )
+
+
 def show_attempts(screen: Console, tried: list[Attempt]) -> None:
     """Show who tried for more, and the answer."""
     table = Table(title="Those who tried for more", title_justify="left")
@@ -106,6 +138,8 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
         ("first event delivered after", _seconds(record["first_event_s"])),
         ("a broker was killed, and everything flowed again after", _seconds(record["repaired_s"])),
         ("subscriptions lost", len(lost) if isinstance(lost, list) else "?"),
+        ("sealed events that passed a broker without rights", _of_carrier(record, "events")),
+        ("of what they say, found in all that it received and kept", _of_carrier(record, "found")),
         ("attempts for more, refused", len(refused) if isinstance(refused, list) else 0),
     ]
     if record["spark_result_s"] is not None:
@@ -113,6 +147,12 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     for name, value in lines:
         table.add_row(name, str(value))
     screen.print(table)
+
+
+def _of_carrier(record: Mapping[str, object], name: str) -> object:
+    carrier = record["carrier"]
+    value = carrier[name] if isinstance(carrier, dict) else "?"
+    return len(value) if isinstance(value, tuple) else value
 
 
 def _seconds(value: object) -> str:

@@ -46,7 +46,13 @@ class Listening:
     status: str | None
 
 
-async def serve(prepared: PreparedBroker, telemetry: Telemetry, ready: Callable[[Listening], None]) -> None:
+async def serve(
+    prepared: PreparedBroker,
+    telemetry: Telemetry,
+    ready: Callable[[Listening], None],
+    *,
+    overhear: Callable[[bytes], None] | None = None,
+) -> None:
     """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link."""
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
@@ -59,6 +65,7 @@ async def serve(prepared: PreparedBroker, telemetry: Telemetry, ready: Callable[
                 store=_WithTypes(store, prepared.types_to_keep()),
                 limits=links,
                 records=telemetry,
+                overhear=overhear,
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):

@@ -19,6 +19,7 @@ from maia.runtime.addresses import bind, host_and_port
 from maia.runtime.clock import system_now
 from maia.runtime.links import LinkLimits
 from maia.runtime.node_runner import NodeRunner
+from maia.runtime.overhearing import Overheard
 from maia.runtime.records import Records
 from maia.runtime.stores import MemoryStore, Store
 
@@ -40,7 +41,7 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def run_broker(
+async def run_broker(  # noqa: PLR0913 - every one is named at the call
     key: SigningKey,
     settings: BrokerSettings,
     *,
@@ -49,11 +50,13 @@ async def run_broker(
     limits: LinkLimits | None = None,
     records: Records | None = None,
     clock: Callable[[], Instant] = system_now,
+    overhear: Callable[[bytes], None] | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
     It listens at `listen`, or else at the settings' address. Port 0 stands for
-    any free port, and the broker is then known by the one it found.
+    any free port, and the broker is then known by the one it found. Whoever
+    demonstrates what a broker hears may `overhear` its messages.
     """
     store = MemoryStore() if store is None else store
     kept = store.load()
@@ -62,7 +65,8 @@ async def run_broker(
         settings = replace(settings, address=bound)
     with listening:
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid)
-        runner = NodeRunner(broker, key, store=store, limits=limits, records=records, clock=clock)
+        node = broker if overhear is None else Overheard(broker, overhear)
+        runner = NodeRunner(node, key, store=store, limits=limits, records=records, clock=clock)
         async with runner.running():
             runner.perform(broker.start(clock()))
             runner.listen(listening)

@@ -29,12 +29,13 @@ from maia.credentials import (
 )
 from maia.scenarios.numberplate import NumberplateStory
 
-__all__ = ["BROKERS", "NumberplateBrokers", "add_brokers"]
+__all__ = ["BROKERS", "MET_BROKERS", "NumberplateBrokers", "add_brokers"]
 
 BROKERS: Final[Mapping[str, str]] = {"PITO broker": "PITO", "CCS broker": "CCS", "Met broker": "Met"}
 """The brokers of the story, each with the domain that runs it."""
 
-_GROUP: Final = "Met Brokers"
+MET_BROKERS: Final = "Met Brokers"
+"""The group to which Met grants what its brokers may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def add_brokers(story: NumberplateStory, seed: bytes) -> NumberplateBrokers:
     keys = {who: SigningKey.from_seed(sha256(seed + who.encode()).digest()) for who in BROKERS}
     met, name = story.keys["Met"], keys["Met broker"].principal
     validity = story.certificates[0].certificate.validity
-    member = issue(NameCertificate(met.principal, _GROUP, name, validity, "Met broker is one of ours"), met)
+    member = issue(
+        NameCertificate(met.principal, MET_BROKERS, name, validity, "Met broker is one of ours"), met
+    )
     credentials = {
         "PITO broker": (_connect(story, "PITO", keys["PITO broker"].principal, validity),),
         "CCS broker": (
@@ -59,7 +62,7 @@ def add_brokers(story: NumberplateStory, seed: bytes) -> NumberplateBrokers:
         ),
         "Met broker": (
             _domain_right(story, "Met"),
-            _connect(story, "Met", LocalName(met.principal, (_GROUP,)), validity),
+            _connect(story, "Met", LocalName(met.principal, (MET_BROKERS,)), validity),
             member,
         ),
     }

@@ -2,9 +2,11 @@
 
 The camera publishes through CCS's broker. The billing office listens there
 too, Detective Smith at Met's broker, and the statistics office at PITO's,
-with CCS's as its second choice. After half of the sightings PITO's broker is
-killed. What each office received is then compared with what the kernel alone
-says it should have seen (`performance.py`); nothing is taken on trust.
+with CCS's as its second choice. Between them stands the broker of a domain
+without any right to the type (`carriers.py`). After half of the sightings
+PITO's broker is killed. What each office received is then compared with what
+the kernel alone says it should have seen (`performance.py`); nothing is taken
+on trust.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, Value
 from maia.runtime.clock import system_now
 from maia.scenarios.attempts import Attempt
-from maia.scenarios.live_brokers import LiveBroker
+from maia.scenarios.carriage import FrameId
+from maia.scenarios.live_brokers import LiveBroker, LiveNodes
 from maia.scenarios.numberplate import SUSPECT, NumberplateStory
 from maia.scenarios.performance import OFFICES, Performance, Received, play
 
@@ -42,6 +45,9 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Detective Smith": ("Met broker",),
 }
 """Through which brokers each member of the cast connects, the second when the first is gone."""
+
+WITNESS: Final = "billing office"
+"""Whose deliveries are shown beside what the broker in the middle carried."""
 
 _SETTLE_S: Final = 20.0
 _PROBE_S: Final = 0.05
@@ -67,6 +73,8 @@ class LiveNetwork:
     probes: dict[str, set[Instant]] = field(default_factory=dict)
     """Which probes reached which office."""
     probed: set[Instant] = field(default_factory=set)
+    frames: dict[str, FrameId] = field(default_factory=dict)
+    """In which frame each sighting reached the billing office, by its moment."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     first_event_at: float | None = None
 
@@ -112,6 +120,8 @@ class LiveNetwork:
                 self.tell(office, "probe", event)
             else:
                 self.inboxes[office].append(dict(event))
+                if office == WITNESS:
+                    self.frames[str(moment)] = (event.delivered.stream.hex(), event.delivered.sequence)
                 self.tell(office, "sighting", event)
             self.arrived.set()
 
@@ -137,6 +147,8 @@ class LivePlay:
     """From the death of a broker until events reached everybody again."""
     first_event_at: float | None
     refused: Attempt
+    frames: Mapping[str, FrameId]
+    """In which frame each sighting reached the billing office, by its moment."""
 
     def lost(self) -> list[str]:
         """Return the offices that did not receive the last event they should have seen after the loss."""
@@ -156,16 +168,15 @@ class LivePlay:
 
 
 @asynccontextmanager
-async def connected(
-    story: NumberplateStory, brokers: Mapping[str, LiveBroker], tell: Tell
-) -> AsyncIterator[LiveNetwork]:
+async def connected(nodes: LiveNodes, tell: Tell) -> AsyncIterator[LiveNetwork]:
     """Connect the camera and the three offices, and subscribe each office to the type."""
     from maia.runtime.client_api import connect
 
+    story = nodes.story
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         clients: dict[str, Client] = {}
         for who, homes in HOMES.items():
-            addresses = [brokers[home].address for home in homes]
+            addresses = [nodes.brokers[home].address for home in homes]
             clients[who] = await stack.enter_async_context(
                 connect(addresses, key=story.keys[who], network=story.network, credentials=story.certificates)
             )
@@ -215,7 +226,16 @@ async def play_live(
     await network.publish(sightings[half:])
     await network.receive(_counts(expected))
     received = tuple(Received(office, tuple(network.inboxes[office])) for office in OFFICES)
-    return LivePlay(received, expected, "PITO broker", ready_s, repaired_s, network.first_event_at, refused)
+    return LivePlay(
+        received,
+        expected,
+        "PITO broker",
+        ready_s,
+        repaired_s,
+        network.first_event_at,
+        refused,
+        network.frames,
+    )
 
 
 async def _probing(network: LiveNetwork) -> Attempt:

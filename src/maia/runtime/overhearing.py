@@ -1,0 +1,90 @@
+"""What did a node hear? Whoever wants to know is shown every message before the node is.
+
+Demonstrations and tests ask, of brokers that they run themselves. A broker of
+an operator never writes down what it hears.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from maia.events import Instant
+from maia.wire.effects import Effect, Input, Received
+
+__all__ = ["HEARD_BYTES_MAX", "Heard", "HeardFile", "Overheard", "read_heard"]
+
+HEARD_BYTES_MAX: Final = 64 << 20
+"""How much is written down; then a mark says that there was more."""
+
+_PREFIX: Final = struct.Struct(">I")
+_MORE: Final = 0xFFFFFFFF
+
+
+class _Node(Protocol):
+    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+        """Take one input on."""
+        ...
+
+
+class Overheard:
+    """A node whose messages somebody else is shown too."""
+
+    __slots__ = ("_node", "_show")
+
+    def __init__(self, node: _Node, show: Callable[[bytes], None]) -> None:
+        """Show each message of `node` to `show` first."""
+        self._node, self._show = node, show
+
+    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+        """Take one input on."""
+        if isinstance(happened, Received):
+            self._show(bytes(happened.data))
+        return self._node.handle(happened, now)
+
+
+class HeardFile:
+    """Messages one behind the other in a file, each on disk before its node has seen it."""
+
+    __slots__ = ("_file", "_room")
+
+    def __init__(self, path: Path, *, bytes_max: int = HEARD_BYTES_MAX) -> None:
+        """Begin a new file."""
+        self._file = path.open("wb", buffering=0)
+        self._room = bytes_max
+
+    def write(self, message: bytes) -> None:
+        """Append a message, or the mark that some are missing."""
+        if self._room < 0:
+            return
+        self._room -= len(message) + _PREFIX.size
+        self._file.write(_PREFIX.pack(len(message)) + message if self._room >= 0 else _PREFIX.pack(_MORE))
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was written down, and whether it is everything."""
+
+    messages: tuple[bytes, ...]
+    is_whole: bool
+
+
+def read_heard(path: Path) -> Heard:
+    """Return the messages of a file; one that its writer could not finish counts as missing."""
+    data = path.read_bytes()
+    messages = tuple(_messages(data))
+    return Heard(messages, sum(len(one) + _PREFIX.size for one in messages) == len(data))
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + _PREFIX.size <= len(data):
+        (size,) = _PREFIX.unpack_from(data, at)
+        at += _PREFIX.size
+        if at + size > len(data):
+            return
+        yield data[at : at + size]
+        at += size
