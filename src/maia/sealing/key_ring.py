@@ -109,6 +109,11 @@ class KeyRing:
         """Say whether the epoch was announced; a key that is missing in it will not come."""
         return epoch in self._epochs
 
+    def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
+        """Return when an epoch began and when the next one does; None if it was not announced."""
+        known = self._epochs.get(epoch)
+        return None if known is None else (known.since, known.ends)
+
     def opens(self, epoch: int, published_at: Instant, now: Instant) -> bool:
         """Say whether something published at this moment may have been sealed in this epoch."""
         known = self._epochs.get(epoch)

@@ -1,0 +1,68 @@
+"""In which ways does a governed table say no, beside those of the policy kernel?
+
+Sentences are for whoever asked for the table. They name columns, types and
+moments; never a key, and never a restriction that hides something.
+"""
+
+from __future__ import annotations
+
+from maia.errors import BadInput, Refusal, Unavailable
+
+__all__ = [
+    "BadMoments",
+    "GrantEnded",
+    "NameTaken",
+    "NoDesk",
+    "NoSuchColumn",
+    "ReaderDistrusted",
+    "TooManyPeriods",
+    "UnknownTerms",
+]
+
+
+class ReaderDistrusted(Refusal):
+    """The reader was put out by the domain, whatever its certificates say of the past."""
+
+    code = "PIPELINE-READER-DISTRUSTED"
+
+
+class GrantEnded(Refusal):
+    """The right behind a governed table was taken back; ask for the table again."""
+
+    code = "PIPELINE-GRANT-ENDED"
+
+
+class TooManyPeriods(BadInput):
+    """Certificates begin and end more often in the period asked for than one table looks at."""
+
+    code = "PIPELINE-PERIODS"
+
+
+class BadMoments(BadInput):
+    """The period asked for ends before it begins."""
+
+    code = "PIPELINE-MOMENTS"
+
+
+class NoSuchColumn(BadInput):
+    """A column was asked for that the reader's version of the type does not have."""
+
+    code = "PIPELINE-COLUMN"
+
+
+class NameTaken(BadInput):
+    """An attribute has the name of one of the columns about the event itself."""
+
+    code = "PIPELINE-NAME-TAKEN"
+
+
+class UnknownTerms(BadInput):
+    """A right depends on an attribute that no version at hand declares."""
+
+    code = "PIPELINE-UNKNOWN-TERMS"
+
+
+class NoDesk(Unavailable):
+    """Keys are at hand, and no desk that executors could fetch them from."""
+
+    code = "PIPELINE-NO-DESK"
