@@ -8,15 +8,25 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from maia.credentials import Action
 from maia.events import Instant
+from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
+from maia.runtime.overhearing import HeardFile
 from maia.scenarios import tell_numberplate_story
 from maia.scenarios.attempts import Attempt, attempts
+from maia.scenarios.carriage import Carriage, carriage_of, words_to_look_for
+from maia.scenarios.carriers import CARRIER, add_carrier
 from maia.scenarios.live import LivePlay
-from maia.scenarios.numberplate import SUSPECT
+from maia.scenarios.live_processes import HEARD_FILE
+from maia.scenarios.numberplate import NUMBERPLATE_KINDS, SUSPECT
 from maia.scenarios.performance import OFFICES, Received, play
+from maia.types import type_id
+from maia.wire.codec import encode
+from maia.wire.messages import Publish
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 STORY = tell_numberplate_story(b"a fixed seed", now=NOON)
@@ -74,21 +84,56 @@ def test_a_probing_filter_is_refused_by_a_broker_too(demonstrated) -> None:
     assert demonstrated["attempts"][-1]["code"] == "POLICY-ATTRIBUTE-NOT-READABLE"
 
 
+def test_a_broker_without_rights_carries_the_events_and_can_read_nothing(demonstrated) -> None:
+    """Issue 4: computed from every byte that its process received and kept."""
+    carrier = demonstrated["carrier"]
+    assert carrier["broker"] == CARRIER
+    assert carrier["is_whole"]
+    assert carrier["events"] >= 4, "it was not on the way"
+    assert carrier["interests"] >= 2
+    assert (carrier["found"], carrier["in_clear"]) == ([], 0)
+    # The same search finds every word where it may be read.
+    assert carrier["found_elsewhere"] == carrier["looked_for"] > 15
+
+
+def test_what_the_broker_in_the_middle_could_see_is_what_it_was_sent(demonstrated) -> None:
+    carrier = demonstrated["carrier"]
+    name = STORY.definition.definition.name
+    assert len(carrier["type_ids"]) == 1
+    assert name.name not in json.dumps(carrier)
+    for frame in carrier["frames"]:
+        assert sorted(frame["uids"]) == sorted(NUMBERPLATE_KINDS)
+        assert len(bytes.fromhex(frame["excerpt"])) == 12
+        assert frame["size"] > 300
+    # Equal plates look different each time, and every frame was carried once.
+    assert len({frame["excerpt"] for frame in carrier["frames"]}) == len(carrier["frames"])
+    assert len({tuple(frame["frame"]) for frame in carrier["frames"]}) == len(carrier["frames"])
+
+
+def test_the_third_domain_has_the_right_to_connect_and_no_other() -> None:
+    cast = add_carrier(STORY, b"a fixed seed")
+    granted = [one.certificate.authority for one in cast.credentials[CARRIER]]
+    assert {action for one in granted for action in one.actions} == {Action.CONNECT}
+    point = node_id_of_type(type_id(STORY.network.owner, STORY.definition.definition.name.name))
+    nodes = {who: node_id_of_key(cast.keys[who].principal.key) for who in (CARRIER, *cast.brokers)}
+    assert min(nodes, key=lambda who: closeness(nodes[who], point)) == CARRIER
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_network_that_is_kept_ends_with_all_of_its_processes(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "maia.cli", "demo", "--keep"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         try:
-            processes = _brokers_that_keep_running(demo)
+            processes = _processes_that_keep_running(demo)
             demo.send_signal(number)
             assert demo.wait(60) == 130
         finally:
             demo.kill()
-    assert len(processes) == 3
+    assert len(processes) == 5
     assert not [pid for pid in processes if _is_there(pid)]
 
 
-def _brokers_that_keep_running(demo: subprocess.Popen[str]) -> list[int]:
+def _processes_that_keep_running(demo: subprocess.Popen[str]) -> list[int]:
     processes: list[int] = []
     for line in demo.stdout or ():
         found = re.search(r"process (\d+)", line)
@@ -114,7 +159,7 @@ def test_a_difference_between_network_and_kernel_is_a_failure() -> None:
     refused = Attempt("a probe", "POLICY", "")
 
     def claimed(received: tuple[Received, ...]) -> LivePlay:
-        return LivePlay(received, expected, "PITO broker", 0.1, 0.1, None, refused)
+        return LivePlay(received, expected, "PITO broker", 0.1, 0.1, None, refused, {})
 
     assert claimed(expected.received).differences() == []
     lost = claimed((billing, statistics, Received("Detective Smith", ())))
@@ -123,3 +168,45 @@ def test_a_difference_between_network_and_kernel_is_a_failure() -> None:
     assert (len(doubled.differences()), doubled.lost()) == (1, [])
     wider = claimed((Received("billing office", detective.events), statistics, detective))
     assert len(wider.differences()) == 1
+
+
+SIGHTINGS = [{"numberplate": "LB02 KRT", "timestamp": NOON, "location": "Victoria"}]
+WORDS = words_to_look_for(STORY, SIGHTINGS)
+
+
+def carriage_with(home: Path, *messages: bytes, **files: bytes) -> Carriage:
+    """Look at a broker that heard and kept exactly this."""
+    with HeardFile(home / HEARD_FILE) as heard:
+        for message in messages:
+            heard.write(message)
+    for name, content in files.items():
+        (home / name).write_bytes(content)
+    return carriage_of("third", home, WORDS)
+
+
+def test_the_search_would_notice_whatever_must_not_be_there(tmp_path: Path) -> None:
+    """Each word, in each way of writing it, among what was received or in a file that is kept."""
+    for number, (word, ways) in enumerate(WORDS.items()):
+        for way in ways:
+            (home := tmp_path / f"{number}-{ways.index(way)}").mkdir()
+            found = carriage_with(home, kept=b"\x00\x01" + way + b"\x02").found
+            assert word in found
+            assert any(word in claim for claim in carriage_of("third", home, WORDS).broken_claims())
+
+
+def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path: Path) -> None:
+    plain = encode(Publish(1, 0, int(NOON), 1, []))
+    for name in ("clear", "cut", "full"):
+        (tmp_path / name).mkdir()
+    assert carriage_with(tmp_path / "clear", plain).in_clear == 1
+    whole = carriage_with(tmp_path / "cut", plain, plain)
+    assert (whole.is_whole, whole.messages) == (True, 2)
+    cut = (tmp_path / "cut" / HEARD_FILE).read_bytes()[:-1]
+    (tmp_path / "cut" / HEARD_FILE).write_bytes(cut)
+    assert not carriage_of("third", tmp_path / "cut", WORDS).is_whole
+    with HeardFile(tmp_path / "full" / HEARD_FILE, bytes_max=len(plain) + 4) as full:
+        for _ in range(3):
+            full.write(plain)
+    short = carriage_of("third", tmp_path / "full", WORDS)
+    assert (short.is_whole, short.messages) == (False, 1)
+    assert "not everything" in next(iter(short.broken_claims()))

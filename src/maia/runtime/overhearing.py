@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from maia.events import Instant
 from maia.wire.effects import Effect, Input, Received
@@ -55,6 +55,12 @@ class HeardFile:
         """Begin a new file."""
         self._file = path.open("wb", buffering=0)
         self._room = bytes_max
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self._file.close()
 
     def write(self, message: bytes) -> None:
         """Append a message, or the mark that some are missing."""

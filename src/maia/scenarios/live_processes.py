@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -197,9 +198,10 @@ def _be_a_broker(home: Path, say: Callable[[str], None]) -> None:
     from maia.runtime.preparation import prepare
     from maia.runtime.telemetry import Telemetry
 
-    heard = home / HEARD_FILE
-    overhear = HeardFile(heard).write if heard.exists() else None
-    with (home / "broker.log").open("w", encoding="utf-8") as log:
+    with ExitStack() as stack:
+        log = stack.enter_context((home / "broker.log").open("w", encoding="utf-8"))
+        heard = home / HEARD_FILE
+        overhear = stack.enter_context(HeardFile(heard)).write if heard.exists() else None
         config = read_config(home / BROKER_FILE, flags={}, environment={})
         prepared = prepare(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
