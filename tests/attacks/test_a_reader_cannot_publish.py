@@ -151,6 +151,59 @@ def test_a_cut_names_some_blocks_in_their_order(blocks):
         open_frame(replace(cut, blocks=blocks), keys())
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [5, 20, 30, 60])
+def test_a_holder_of_all_keys_cannot_say_that_blocks_had_another_size(level, size):
+    """A49: how a frame was divided is signed, so rows cannot be numbered anew by a cutter or on the way."""
+    frame = Publishing(level=level).seal(plates(60), block_rows=10)
+    for honest in (frame, cut_frame(open_frame(frame, keys()), [59], sealer=sealer(seed=b"x"), keys=keys())):
+        lie = replace(honest, block_rows=size)
+        with pytest.raises(MaiaError):
+            read(lie)
+        # Sealed again by somebody who holds every key: the seals hold, and what was signed does not.
+        with pytest.raises(BadFrameProof):
+            verify_frame(
+                closed_frame(
+                    replace(
+                        lie,
+                        blocks=[],
+                        sealed_by=lie.origin,
+                        columns=[replace(column, path=b"") for column in lie.columns],
+                    )
+                ),
+                None,
+                SignatureChecks(),
+            )
+
+
+@pytest.mark.parametrize(("rows", "size"), [(60, 61), (65, 1), (600, 9)])
+def test_a_frame_of_too_many_blocks_or_too_large_ones_is_not_looked_at(rows, size):
+    """A49: nothing is computed from a division that no honest signer makes."""
+    with pytest.raises(BadSealedFrame):
+        closed_frame(replace(Publishing().seal(plates(rows)), block_rows=size))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path[:-32],
+        lambda path: path + bytes(32),
+        lambda path: path[:-1],
+        lambda path: path[32:] + path[:32],
+        lambda _path: b"",
+    ],
+)
+def test_what_leads_from_a_block_to_the_signature_has_one_form(level, change):
+    """A49: hashes beside a block are those of the signer's tree, each in its place, and no others."""
+    opened = open_frame(Publishing(level=level).seal(plates(60), block_rows=1), keys())
+    cut = cut_frame(opened, [17], sealer=sealer(seed=b"cutter"), keys=keys())
+    assert read(cut).opened.row_numbers == [17]
+    columns = [replace(column, path=change(column.path)) for column in cut.columns]
+    with pytest.raises(BadFrameProof):
+        read(replace(cut, columns=columns))
+
+
 def test_a_cut_frame_cannot_be_given_back_rows_of_the_forgers_choice():
     """A49: the leaves of what was cut away are signed, too; only the signer's rows fit them."""
     opened = open_frame(Publishing().seal(plates(1024)), keys())

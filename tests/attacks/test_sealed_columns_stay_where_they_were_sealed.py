@@ -73,7 +73,8 @@ CHANGES = {
     "sequence": {"sequence": 99},
     "moment": {"published_at": 1},
     "epoch": {"epoch": 2},
-    "rows": {"rows": 2},
+    "rows": {"rows": 4},
+    "size of blocks": {"block_rows": 2},
     "row numbers": {"kept": [0, 1, 3]},
     "instance": {"origin": SealMark(b"0" * 16, 1), "sealed_by": SealMark(b"0" * 16, 1)},
 }

@@ -91,16 +91,17 @@ class Publishing:
     level: SealingLevel = SealingLevel.ATTRIBUTE
     sequence: int = 0
 
-    def about(self, rows: int, kept: Iterable[int] = ()) -> Publication:
+    def about(self, rows: int, kept: Iterable[int] = (), block_rows: int = 0) -> Publication:
         """Return what is said in the clear about the next frame."""
         self.sequence += 1
-        return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept))
+        return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept), block_rows)
 
-    def seal(self, frame: Frame, kept: Iterable[int] = ()) -> Sealed:
-        """Return a frame sealed and signed."""
+    def seal(self, frame: Frame, kept: Iterable[int] = (), *, block_rows: int | None = None) -> Sealed:
+        """Return a frame sealed and signed, in blocks of this size, or of about 256 rows as far as that goes."""
+        size = min(frame.rows, max(256, -(-frame.rows // 64))) if block_rows is None else block_rows
         return self.by.seal(
             frame_to_columns(frame),
-            self.about(frame.rows, kept),
+            self.about(frame.rows, kept, size),
             keys=self.keys,
             level=self.level,
             values=frame.columns,

@@ -18,7 +18,6 @@ from maia.broker.transit import Transit
 from maia.events import AttributeUid, Instant
 from maia.routing.hops import LOCAL, book_key_of_sealed
 from maia.sealing import OpenedFrame, contents, cut_frame
-from maia.sealing.blocks import all_blocks, blocks_with
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
@@ -70,11 +69,10 @@ def _form_for(state: BrokerState, opened: OpenedFrame, link: LinkId, rows: list[
 
 
 def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:
-    frame = opened.frame
-    here = frame.blocks or all_blocks(frame.rows)
+    here = opened.blocks
     if not opened.is_whole or len(rows) == opened.rows or len(here) <= 1:
         return ()
-    left = blocks_with(rows, blocks=frame.blocks, rows=frame.rows)
+    left = opened.divided.blocks_with(rows, blocks=opened.frame.blocks)
     return tuple(left) if len(left) < len(here) else ()
 
 

@@ -16,7 +16,7 @@ from maia.sealing.opening import (
     verify_frame,
 )
 from maia.sealing.plaintext_cache import contents, open_with_cache
-from maia.sealing.sealer import BadBatch, Draft, KeyMissing, Publication, Sealer, SealerWornOut
+from maia.sealing.sealer import BadBatch, BadDivision, Draft, KeyMissing, Publication, Sealer, SealerWornOut
 from maia.sealing.secrets import SECRET_BYTES, BadSecret, Secret, SecretForgotten
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "SECRET_BYTES",
     "BadBatch",
     "BadContent",
+    "BadDivision",
     "BadFrameProof",
     "BadSealedFrame",
     "BadSecret",

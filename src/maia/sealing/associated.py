@@ -19,7 +19,7 @@ __all__ = ["NONCE_BYTES", "description", "frame_binding", "nonce"]
 NONCE_BYTES: Final = 12
 
 _DOMAIN: Final = b"maia/1/sealed-frame\x00"
-_FIXED: Final = Struct(">B32s32s32s16sQqQI16sQI")
+_FIXED: Final = Struct(">B32s32s32s16sQqQII16sQI")
 _MARK: Final = Struct(">16sQB")
 
 
@@ -36,6 +36,7 @@ def description(frame: Sealed) -> bytes:
         frame.published_at,
         frame.epoch,
         frame.rows,
+        frame.block_rows,
         frame.origin.instance,
         frame.origin.counter,
         len(kept),

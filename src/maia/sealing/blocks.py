@@ -1,15 +1,17 @@
 """Into which blocks of rows is a frame divided, and where does each begin in a column's bytes?
 
 A frame can be cut to whole blocks without losing its proof, so signers,
-cutters and verifiers must agree on the division. It follows from the number
-of rows alone: frames that are too small to be worth cutting are one block, and
-the largest have sixteen. A column's bytes stay one MessagePack array whatever
-blocks it has lost, so that nobody encodes it again.
+cutters and verifiers must agree on the division. The signer chooses how many
+rows a block has and signs that number: one block where nobody would cut the
+frame, and small ones where somebody asks for less than everything. A column's
+bytes stay one MessagePack array whatever blocks it has lost, so that nobody
+encodes it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Final, cast
@@ -20,24 +22,23 @@ from maia.events import Instant, Kind, Value
 
 __all__ = [
     "BLOCKS_MAX",
-    "all_blocks",
+    "Division",
     "array_header",
-    "block_rows",
-    "blocks_in",
-    "blocks_with",
+    "division",
     "equal_lengths",
+    "fine_block_rows",
+    "is_division",
     "pack_lengths",
     "row_lengths",
-    "rows_of_block",
-    "rows_of_blocks",
     "unpack_lengths",
 ]
 
-BLOCKS_MAX: Final = 16
+BLOCKS_MAX: Final = 64
 """Blocks of one frame at most: a hash each, on both sides."""
 
-ROWS_PER_BLOCK_MIN: Final = 256
-"""Fewer rows than this are never a block of their own, unless they are what is left at the end."""
+_FINE_BLOCKS: Final = 16
+_FINE_ROWS: Final = 16
+"""A frame that somebody may cut has this many blocks, or blocks of this many rows if that is more blocks."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -49,62 +50,69 @@ _SIZES: Final = {0xC0: 1, 0xC2: 1, 0xC3: 1, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 
 }  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
-def block_rows(rows: int) -> int:
-    """Return how many rows a block of a frame with so many rows has; the last one may have fewer."""
-    if rows < 2 * ROWS_PER_BLOCK_MIN:
-        return rows
-    return max(ROWS_PER_BLOCK_MIN, -(-rows // BLOCKS_MAX))
+def fine_block_rows(rows: int) -> int:
+    """Return how many rows a block should have in a frame of so many rows that somebody may cut."""
+    return max(min(_FINE_ROWS, -(-rows // _FINE_BLOCKS)), -(-rows // BLOCKS_MAX))
+
+
+def is_division(rows: int, size: int) -> bool:
+    """Say whether a frame of so many rows can have blocks of `size`; the last may have fewer."""
+    return 1 <= size <= rows <= size * BLOCKS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a frame was divided when it was signed. `division` makes each one once."""
+
+    rows: int
+    size: int
+    counts: tuple[int, ...]
+    """How many rows each block has."""
+    numbers: Sequence[int]
+    """The numbers of the blocks; none if the frame is one block, which is never cut."""
+
+    def rows_of(self, block: int) -> range:
+        """Return the rows of a block, numbered within the frame as it was signed."""
+        return range(block * self.size, min((block + 1) * self.size, self.rows))
+
+    def rows_left(self, blocks: Sequence[int]) -> int:
+        """Return how many rows are left of the frame when only these blocks are; none named means all."""
+        counts = self.counts
+        return sum([counts[block] for block in blocks]) if blocks else self.rows
+
+    def blocks_with(self, wanted: Sequence[int], *, blocks: Sequence[int]) -> list[int]:
+        """Return those of `blocks` (none named means all) with a wanted row, counted among those here."""
+        size, here = self.size, blocks or range(len(self.counts))
+        return sorted({here[row // size] for row in wanted})
 
 
 @lru_cache(maxsize=4096)
-def blocks_in(rows: int) -> int:
-    """Return how many blocks a frame with so many rows has."""
-    return -(-rows // block_rows(rows))
-
-
-@lru_cache(maxsize=4096)
-def all_blocks(rows: int) -> Sequence[int]:
-    """Return the numbers of a frame's blocks, or none if it is one block and is never cut."""
-    return range(blocks_in(rows)) if blocks_in(rows) > 1 else ()
-
-
-def rows_of_block(block: int, rows: int) -> range:
-    """Return the rows of a block, numbered within the frame as it was signed."""
-    size = block_rows(rows)
-    return range(block * size, min((block + 1) * size, rows))
-
-
-def rows_of_blocks(blocks: Sequence[int], rows: int) -> int:
-    """Return how many rows are left of a frame when only these blocks are; none named means all."""
-    return sum(len(rows_of_block(block, rows)) for block in blocks) if blocks else rows
-
-
-def blocks_with(wanted: Sequence[int], *, blocks: Sequence[int], rows: int) -> list[int]:
-    """Return those of `blocks` (none named means all) that hold a wanted row, counted among those here."""
-    size = block_rows(rows)
-    here = blocks or range(blocks_in(rows))
-    return sorted({here[row // size] for row in wanted})
+def division(rows: int, size: int) -> Division:
+    """Return how a frame of so many rows is divided into blocks of `size` rows."""
+    whole, rest = divmod(rows, size)
+    counts = (size,) * whole + ((rest,) if rest else ())
+    return Division(rows, size, counts, range(len(counts)) if len(counts) > 1 else ())
 
 
 # ------------------------------------------------------------ where blocks begin
 
 
-def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], rows: int) -> tuple[int, ...]:
+def row_lengths(data: bytes, kind: Kind, values: Sequence[Value], divided: Division) -> tuple[int, ...]:
     """Return how many bytes each block of a column takes, behind the array's own header."""
-    known = equal_lengths(data, rows)
+    known = equal_lengths(data, divided)
     if known is not None:
         return known
-    size = block_rows(rows)
+    rows, size = divided.rows, divided.size
     plain = _as_ints(values) if kind is Kind.TIMESTAMP else values
     encode = _ENCODER.encode
     parts = [plain[at : at + size] for at in range(0, rows, size)]
     return tuple([len(encode(part)) - len(array_header(len(part))) for part in parts])
 
 
-def equal_lengths(data: bytes, rows: int) -> tuple[int, ...] | None:
+def equal_lengths(data: bytes, divided: Division) -> tuple[int, ...] | None:
     """Return the same without a look at the values, if it is certain that all take equally many bytes."""
-    start, counts = _division(rows)
+    rows = divided.rows
+    start = len(array_header(rows))
     each, rest = divmod(len(data) - start, rows)
     if rest:
         return None
@@ -113,7 +121,7 @@ def equal_lengths(data: bytes, rows: int) -> tuple[int, ...] | None:
     first = data[start]
     if each != 1 and (_SIZES.get(first) != each or data[start::each].count(first) != rows):
         return None
-    return tuple([each * count for count in counts])
+    return tuple([each * count for count in divided.counts])
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
@@ -137,13 +145,6 @@ def array_header(rows: int) -> bytes:
     if rows < 1 << 4:
         return bytes((0x90 | rows,))
     return b"\xdc" + rows.to_bytes(2, "big") if rows < 1 << 16 else b"\xdd" + rows.to_bytes(4, "big")
-
-
-@lru_cache(maxsize=4096)
-def _division(rows: int) -> tuple[int, tuple[int, ...]]:
-    """Return where the rows of a column begin, and how many rows each block has."""
-    counts = tuple(len(rows_of_block(block, rows)) for block in range(blocks_in(rows)))
-    return len(array_header(rows)), counts
 
 
 def _as_ints(values: Sequence[Value]) -> list[int | None]:

@@ -18,7 +18,8 @@ import msgspec
 from maia.errors import BrokenCredential
 from maia.events import BadAttribute, Value, attribute_uid
 from maia.sealing.blocks import (
-    all_blocks,
+    BLOCKS_MAX,
+    Division,
     array_header,
     equal_lengths,
     pack_lengths,
@@ -54,7 +55,7 @@ _LENGTH_BYTES: Final = 4
 _FIRST_LARGE: Final = 1024
 _KIND_BYTES: Final = [bytes((number,)) for number in range(16)]
 _KINDS: Final = frozenset(range(1, 7))
-_BLOCK_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(16)]
+_BLOCK_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(BLOCKS_MAX)]
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
 
@@ -86,15 +87,15 @@ def parts_of(columns: Sequence[OpenColumn], *, level: SealingLevel) -> list[Open
     return [OpenPart(one.column.uid, [one]) for one in columns]
 
 
-def column_to_seal(column: Column, values: Sequence[Value] | None, rows: int) -> OpenColumn:
+def column_to_seal(column: Column, values: Sequence[Value] | None, divided: Division) -> OpenColumn:
     """Return a column with the lengths of its blocks, as far as it has several."""
-    if not all_blocks(rows):
+    if not divided.numbers:
         return OpenColumn(column)
-    lengths = equal_lengths(column.data, rows)
+    lengths = equal_lengths(column.data, divided)
     if lengths is None:
         kind = kind_from_number(column.kind)
-        known = decode_column(kind, column.data, rows) if values is None else values
-        lengths = row_lengths(column.data, kind, known, rows)
+        known = decode_column(kind, column.data, divided.rows) if values is None else values
+        lengths = row_lengths(column.data, kind, known, divided)
     return OpenColumn(column, lengths)
 
 
@@ -203,19 +204,20 @@ def leaves_of(
     `salt` and `counter` are of one length each. `blocks` are their numbers, empty if
     the frame was signed as one block, and `start` is where the rows of a column begin.
     """
-    if len(part.columns) != 1:
+    if not part.uid:
         return _leaves_of_several(part.columns, salt + counter, blocks or (0,), start)
     one = part.columns[0]
-    data, head = one.column.data, _head(one.column.uid, one.column.kind)
+    data, salted = one.column.data, b"".join((salt, counter, _head(part.uid, one.column.kind)))
     if not blocks:
-        span = (len(data) - start).to_bytes(_LENGTH_BYTES, "big")
-        return [sha256(b"".join((salt, counter, _BLOCK_NUMBERS[0], head, span, data[start:]))).digest()]
-    salting, leaves, view = salt + counter, [], memoryview(data)
+        return [sha256(b"".join((salted, _BLOCK_NUMBERS[0], data[start:]))).digest()]
+    # What all blocks share is hashed once.
+    leaves, copy = [], sha256(salted).copy
     for block, length in zip(blocks, one.lengths, strict=True):
-        span = length.to_bytes(_LENGTH_BYTES, "big")
-        message = (salting, _BLOCK_NUMBERS[block], head, span, view[start : start + length])
-        leaves.append(sha256(b"".join(message)).digest())
-        start += length
+        leaf = copy()
+        end = start + length
+        leaf.update(_BLOCK_NUMBERS[block] + data[start:end])
+        leaves.append(leaf.digest())
+        start = end
     return leaves
 
 

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from maia.errors import BadInput
 from maia.sealing.associated import frame_binding, nonce
-from maia.sealing.blocks import all_blocks, array_header, blocks_with, rows_of_blocks
+from maia.sealing.block_tree import path_to
+from maia.sealing.blocks import array_header
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, leaves_of, parts_of, plaintext_of
-from maia.sealing.frame_proof import BadFrameProof, commitment_of
-from maia.sealing.opening import OpenedFrame
-from maia.sealing.sealer import Sealer, cipher_for, counter_bytes
+from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, parts_of, plaintext_of
+from maia.sealing.opening import OpenedFrame, SaidBySigner
+from maia.sealing.sealer import Sealer, cipher_for
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 __all__ = ["NothingWanted", "cut_frame"]
@@ -40,8 +40,8 @@ def cut_frame(opened: OpenedFrame, wanted: Sequence[int], *, sealer: Sealer, key
     frame = opened.frame
     if not wanted or min(wanted) < 0 or max(wanted) >= opened.rows:
         raise NothingWanted("a frame is cut to at least one of its rows")
-    here = frame.blocks or all_blocks(frame.rows)
-    left = blocks_with(wanted, blocks=frame.blocks, rows=frame.rows)
+    here = opened.blocks
+    left = opened.divided.blocks_with(wanted, blocks=frame.blocks)
     if not opened.is_whole or len(left) == len(here) or not here:
         return frame
     columns = [
@@ -50,26 +50,20 @@ def cut_frame(opened: OpenedFrame, wanted: Sequence[int], *, sealer: Sealer, key
     return _sealed_again(opened, columns, left, sealer, keys)
 
 
-def _leaves(opened: OpenedFrame, column: SealedColumn, keys: EpochKeys) -> bytes:
-    """Return what the signer said of every block, from the content if nobody had to say it so far."""
-    frame, part = opened.frame, opened.parts[column.uid]
-    if frame.blocks:
-        return column.commitment
-    salt, counter = cipher_for(keys, column.uid, frame.origin).salt, counter_bytes(frame.origin)
-    start = len(array_header(frame.rows))
-    leaves = leaves_of(part, salt, counter, blocks=all_blocks(frame.rows), start=start)
-    if commitment_of(leaves) != column.commitment:
-        raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
-    return b"".join(leaves)
+def _path(opened: OpenedFrame, column: SealedColumn, said: SaidBySigner, left: Sequence[int]) -> bytes:
+    """Return what leads from the blocks that are left to what the signer said of the column."""
+    uid = column.uid
+    leaves = opened.leaves.get(uid) or said.leaves(column, opened.parts[uid])
+    return path_to(said.tree(column, leaves), left, count=len(opened.divided.counts))
 
 
 def _without_other_blocks(one: OpenColumn, opened: OpenedFrame, left: Sequence[int]) -> OpenColumn:
-    frame, column = opened.frame, one.column
-    here = frame.blocks or all_blocks(frame.rows)
+    column = one.column
+    here = opened.blocks
     starts = list(accumulate(one.lengths, initial=len(array_header(opened.rows))))
     places = [here.index(block) for block in left]
     rows = b"".join([column.data[starts[at] : starts[at + 1]] for at in places])
-    data = array_header(rows_of_blocks(left, frame.rows)) + rows
+    data = array_header(opened.divided.rows_left(left)) + rows
     return OpenColumn(Column(column.uid, column.kind, data), tuple([one.lengths[at] for at in places]))
 
 
@@ -77,11 +71,14 @@ def _sealed_again(
     opened: OpenedFrame, columns: Sequence[OpenColumn], left: list[int], sealer: Sealer, keys: EpochKeys
 ) -> Sealed:
     frame, mark = opened.frame, sealer.next_mark()
-    said = {column.uid: _leaves(opened, column, keys) for column in frame.columns}
+    said = SaidBySigner(frame, keys)
+    columns_of = {column.uid: column for column in frame.columns}
     binding, number = frame_binding(opened.described, mark, left), nonce(mark)
     sealed = []
     for part in parts_of(columns, level=_LEVELS[frame.level]):
         cipher = cipher_for(keys, part.uid, mark)
         ciphertext = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-        sealed.append(SealedColumn(part.uid, ciphertext, said[part.uid]))
+        column = columns_of[part.uid]
+        path = _path(opened, column, said, left)
+        sealed.append(SealedColumn(part.uid, ciphertext, column.commitment, path))
     return replace(frame, sealed_by=mark, blocks=left, columns=sealed)

@@ -6,12 +6,12 @@ dissertation's section 7.6). One Ed25519 signature covers a frame, or several
 frames at once, through hashes:
 
     signed  <- path <- frame root <- description, and for each column its uid
-                                     and commitment <- one leaf for each block
+                                     and commitment <- tree <- one leaf a block
 
 A leaf is salted with a key that the readers of its attribute alone have, so
 that nobody else can guess values from it. A reader that cannot open a column
-takes its commitment as it stands, and the signature still holds. A frame that
-was cut to some blocks carries the leaves of all.
+takes its commitment as it stands, and the signature still holds. The tree over
+the blocks is told in `block_tree.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ __all__ = [
     "BadFrameProof",
     "SignatureChecks",
     "batch_of",
-    "commitment_of",
     "frame_root",
 ]
 
@@ -40,7 +39,6 @@ BATCH_MAX: Final = 1 << 8
 """Frames that one signature may cover: a path of eight hashes each."""
 SIGNATURES_REMEMBERED: Final = 4096
 
-_LEAVES: Final = b"maia/1/leaves\x00"
 _ROOT: Final = b"maia/1/frame-root\x00"
 _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
@@ -52,23 +50,12 @@ class BadFrameProof(BrokenCredential):
     code = "SEALING-PROOF"
 
 
-def commitment_of(leaves: Sequence[bytes]) -> bytes:
-    """Return what a signer says of a column: its leaf, or the hash of its leaves."""
-    return leaves[0] if len(leaves) == 1 else commitment_of_leaves(b"".join(leaves))
-
-
-def commitment_of_leaves(joined: bytes) -> bytes:
-    """Return the one hash that stands for several leaves."""
-    return sha256(_LEAVES + joined).digest()
-
-
 def frame_root(described: bytes, columns: Iterable[SealedColumn]) -> bytes:
     """Return the hash of a whole frame from its description and each column's uid and commitment."""
     parts = [_ROOT, described]
     for column in columns:
         # All lengths are fixed but those of uids, which say theirs.
-        said = column.commitment
-        parts += (_named(column.uid), said if len(said) == HASH_BYTES else commitment_of_leaves(said))
+        parts += (_named(column.uid), column.commitment)
     return sha256(b"".join(parts)).digest()
 
 

@@ -9,7 +9,7 @@ does not hold is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import chain, pairwise
 from typing import Final, NoReturn, cast, final
@@ -20,14 +20,13 @@ from maia.credentials import Principal
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid
 from maia.sealing.associated import description, frame_binding, nonce
-from maia.sealing.blocks import all_blocks, array_header, blocks_in, rows_of_block
+from maia.sealing.block_tree import Known, commitment_of, known_tree, top_of
+from maia.sealing.blocks import Division, array_header, division, is_division
 from maia.sealing.ciphers import EpochKeys
 from maia.sealing.content import LEVEL_NUMBERS, OpenPart, is_uid, leaves_of, read_plaintext
 from maia.sealing.frame_proof import (
-    HASH_BYTES,
     BadFrameProof,
     SignatureChecks,
-    commitment_of,
     frame_root,
 )
 from maia.sealing.sealer import Draft, cipher_for, counter_bytes
@@ -71,6 +70,18 @@ class OpenedFrame:
     parts: Mapping[str, OpenPart] = field(repr=False)
     committed: frozenset[str] = frozenset()
     """Parts that were compared with what the signer said of them already."""
+    leaves: Mapping[str, Sequence[bytes]] = field(default_factory=dict, repr=False)
+    """What was said of the blocks of a part, where that is known already."""
+
+    @property
+    def divided(self) -> Division:
+        """Return how the frame was divided when it was signed."""
+        return division(self.frame.rows, self.frame.block_rows)
+
+    @property
+    def blocks(self) -> Sequence[int]:
+        """Return the numbers of the blocks that are here; none if the frame was signed as one."""
+        return self.frame.blocks or self.divided.numbers
 
     @property
     def rows(self) -> int:
@@ -83,7 +94,7 @@ class OpenedFrame:
         frame = self.frame
         if not frame.blocks:
             return frame.kept
-        here = chain.from_iterable(rows_of_block(block, frame.rows) for block in frame.blocks)
+        here = chain.from_iterable(map(self.divided.rows_of, frame.blocks))
         return [frame.kept[row] for row in here] if frame.kept else list(here)
 
     @property
@@ -135,7 +146,8 @@ def closed_frame(frame: Sealed) -> OpenedFrame:
 def drafted_frame(frame: Sealed, draft: Draft) -> OpenedFrame:
     """Return a frame that was drafted and signed here as what it is to its sealer: open."""
     parts = {part.uid: part for part in draft.parts}
-    return OpenedFrame(frame, description(frame), parts, frozenset(parts))
+    leaves = dict(zip(parts, draft.leaves, strict=True))
+    return OpenedFrame(frame, description(frame), parts, frozenset(parts), leaves)
 
 
 def open_frame(
@@ -172,10 +184,8 @@ def rows_here(frame: Sealed) -> int:
 
 def blocks_and_rows_here(frame: Sealed) -> tuple[int, int]:
     """Return how many blocks are here (0 if the frame was signed as one), and how many rows."""
-    blocks, rows = frame.blocks, frame.rows
-    if blocks:
-        return len(blocks), sum(len(rows_of_block(block, rows)) for block in blocks)
-    return len(all_blocks(rows)), rows
+    divided, blocks = division(frame.rows, frame.block_rows), frame.blocks
+    return len(blocks or divided.numbers), divided.rows_left(blocks)
 
 
 # ------------------------------------------------------------ verifying
@@ -203,26 +213,40 @@ def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
 class SaidBySigner:
     """What the signer of a frame said of its content, for those who hold the keys to compare."""
 
-    __slots__ = ("_blocks", "_counter", "_frame", "_keys", "_start")
+    __slots__ = ("_blocks", "_count", "_counter", "_frame", "_keys", "_start")
 
     def __init__(self, frame: Sealed, keys: EpochKeys) -> None:
         """Look once at what all columns share."""
         self._frame, self._keys = frame, keys
-        self._blocks = frame.blocks or all_blocks(frame.rows)
+        divided = division(frame.rows, frame.block_rows)
+        self._blocks, self._count = frame.blocks or divided.numbers, len(divided.counts)
         self._start = len(array_header(rows_here(frame)))
         self._counter = counter_bytes(frame.origin)
 
     def check(self, column: SealedColumn, part: OpenPart) -> None:
         """Refuse content of which the signer said something else."""
-        salt = cipher_for(self._keys, column.uid, self._frame.origin).salt
-        leaves = leaves_of(part, salt, self._counter, blocks=self._blocks, start=self._start)
-        said = column.commitment
+        leaves = self.leaves(column, part)
         if self._frame.blocks:
-            holds = leaves == [said[at * HASH_BYTES : (at + 1) * HASH_BYTES] for at in self._frame.blocks]
-        else:
-            holds = said == commitment_of(leaves)
-        if not holds:
-            raise BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
+            self.tree(column, leaves)
+        elif column.commitment != commitment_of(leaves):
+            raise _not_what_was_signed(column)
+
+    def leaves(self, column: SealedColumn, part: OpenPart) -> list[bytes]:
+        """Return what is to be said of each block that is here."""
+        salt = cipher_for(self._keys, column.uid, self._frame.origin).salt
+        return leaves_of(part, salt, self._counter, blocks=self._blocks, start=self._start)
+
+    def tree(self, column: SealedColumn, leaves: Sequence[bytes]) -> Known:
+        """Return the hashes over a column's blocks; refuse those that do not lead to its commitment."""
+        here = dict(zip(self._blocks or (0,), leaves, strict=True))
+        tree = known_tree(here, count=self._count, path=column.path)
+        if top_of(tree) != column.commitment:
+            raise _not_what_was_signed(column)
+        return tree
+
+
+def _not_what_was_signed(column: SealedColumn) -> BadFrameProof:
+    return BadFrameProof(f"attribute `{column.uid or '*'}` is not what the frame's signer published")
 
 
 # ------------------------------------------------------------ the shape of a frame
@@ -238,17 +262,18 @@ def _check_shape(frame: Sealed) -> None:
         raise BadSealedFrame("the columns of a sealed frame do not fit its level")
     if frame.level != _EVENT and not all(map(is_uid, uids)):
         raise BadSealedFrame("a column of a sealed frame belongs to no attribute")
-    expected = HASH_BYTES * (blocks_in(frame.rows) if frame.blocks else 1)
-    if {len(column.commitment) for column in frame.columns} - {expected}:
-        raise BadSealedFrame("what is said of a column does not fit the blocks of its frame")
+    if not frame.blocks and any(column.path for column in frame.columns):
+        raise BadSealedFrame("nothing leads to what is said of a column of which all is here")
 
 
 def _check_blocks(frame: Sealed) -> None:
+    if not is_division(frame.rows, frame.block_rows):
+        raise BadSealedFrame("a sealed frame cannot be divided as it says it was")
     blocks = frame.blocks
     if not blocks:
         if frame.sealed_by != frame.origin:
             raise BadSealedFrame("a whole frame is sealed by whoever signed it")
         return
-    count = blocks_in(frame.rows)
+    count = len(division(frame.rows, frame.block_rows).counts)
     if len(blocks) >= count or blocks[-1] >= count or any(b <= a for a, b in pairwise(blocks)):
         raise BadSealedFrame("the blocks of a sealed frame are not some of its blocks in their order")

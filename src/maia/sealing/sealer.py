@@ -25,7 +25,8 @@ from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Column, Value
 from maia.sealing.associated import description, frame_binding, nonce
-from maia.sealing.blocks import all_blocks, array_header
+from maia.sealing.block_tree import commitment_of
+from maia.sealing.blocks import Division, array_header, division, is_division
 from maia.sealing.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
 from maia.sealing.content import (
     LEVEL_NUMBERS,
@@ -36,12 +37,21 @@ from maia.sealing.content import (
     parts_of,
     plaintext_of,
 )
-from maia.sealing.frame_proof import BATCH_MAX, batch_of, commitment_of, frame_root
+from maia.sealing.frame_proof import BATCH_MAX, batch_of, frame_root
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn, SealMark
 
-__all__ = ["COUNTER_MAX", "BadBatch", "Draft", "KeyMissing", "Publication", "Sealer", "SealerWornOut"]
+__all__ = [
+    "COUNTER_MAX",
+    "BadBatch",
+    "BadDivision",
+    "Draft",
+    "KeyMissing",
+    "Publication",
+    "Sealer",
+    "SealerWornOut",
+]
 
 COUNTER_MAX: Final = (1 << 48) - 1
 """Seals of one instance: far fewer than AES-GCM bears under one key."""
@@ -62,6 +72,12 @@ class BadBatch(BadInput):
     code = "SEALING-BATCH"
 
 
+class BadDivision(BadInput):
+    """A frame was to be divided into too many blocks, or into blocks that are larger than itself."""
+
+    code = "SEALING-DIVISION"
+
+
 class SealerWornOut(Unavailable):
     """A process has sealed as much as its keys bear; the next one begins with other keys."""
 
@@ -73,6 +89,7 @@ class Publication:
     """What is said in the clear about a frame that is to be sealed.
 
     `kept` numbers the rows in the publisher's frame, and is empty for all.
+    `block_rows` says in how small pieces it can be cut later; 0 is for one that never is.
     """
 
     publisher: Principal
@@ -81,6 +98,14 @@ class Publication:
     published_at: int
     rows: int
     kept: Sequence[int] = ()
+    block_rows: int = 0
+
+    def divided(self) -> Division:
+        """Return the blocks of the frame; refuse what is no division of it."""
+        size = self.block_rows or self.rows
+        if not is_division(self.rows, size):
+            raise BadDivision(f"{self.rows} rows cannot be divided into blocks of {size}")
+        return division(self.rows, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +115,8 @@ class Draft:
     frame: Sealed
     root: bytes
     parts: Sequence[OpenPart] = field(repr=False)
+    leaves: Sequence[Sequence[bytes]] = field(repr=False)
+    """What was said of the blocks of each part."""
 
 
 class Sealer:
@@ -155,25 +182,26 @@ class Sealer:
         values: Mapping[AttributeUid, Column] | None = None,
     ) -> Draft:
         """Return a frame sealed, to be signed together with others."""
-        parts = parts_of(_opened(columns, about.rows, values), level=level)
+        divided = about.divided()
+        parts = parts_of(_opened(columns, divided, values), level=level)
         mark = self.next_mark()
-        frame = _skeleton(about, keys, level, signer=self.principal, mark=mark)
+        frame = _skeleton(about, divided, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
         binding, number = frame_binding(described, mark, []), nonce(mark)
         ciphers = [cipher_for(keys, part.uid, mark) for part in parts]
-        said = self._said(parts, ciphers, mark, rows=about.rows)
-        for part, cipher, commitment in zip(parts, ciphers, said, strict=True):
+        said = self._said(parts, ciphers, mark, divided)
+        for part, cipher, leaves in zip(parts, ciphers, said, strict=True):
             sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-            frame.columns.append(SealedColumn(part.uid, sealed, commitment))
-        return Draft(frame, frame_root(described, frame.columns), parts)
+            frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
+        return Draft(frame, frame_root(described, frame.columns), parts, said)
 
     def _said(
-        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, *, rows: int
-    ) -> list[bytes]:
-        """Return what is said of each part, and will be signed."""
-        counter, blocks, start = counter_bytes(mark), all_blocks(rows), len(array_header(rows))
+        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
+    ) -> list[list[bytes]]:
+        """Return what is said of the blocks of each part, and will be signed."""
+        counter, start = counter_bytes(mark), len(array_header(divided.rows))
         return [
-            commitment_of(leaves_of(part, cipher.salt, counter, blocks=blocks, start=start))
+            leaves_of(part, cipher.salt, counter, blocks=divided.numbers, start=start)
             for part, cipher in zip(parts, ciphers, strict=True)
         ]
 
@@ -212,11 +240,11 @@ def counter_bytes(origin: SealMark) -> bytes:
 
 
 def _opened(
-    columns: Sequence[WireColumn], rows: int, values: Mapping[AttributeUid, Column] | None
+    columns: Sequence[WireColumn], divided: Division, values: Mapping[AttributeUid, Column] | None
 ) -> list[OpenColumn]:
-    if not all_blocks(rows):
+    if not divided.numbers:
         return [OpenColumn(one) for one in columns]
-    return [column_to_seal(one, _values(values, one.uid), rows) for one in columns]
+    return [column_to_seal(one, _values(values, one.uid), divided) for one in columns]
 
 
 def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[Value] | None:
@@ -225,7 +253,13 @@ def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[V
 
 
 def _skeleton(
-    about: Publication, keys: EpochKeys, level: SealingLevel, *, signer: Principal, mark: SealMark
+    about: Publication,
+    divided: Division,
+    keys: EpochKeys,
+    level: SealingLevel,
+    *,
+    signer: Principal,
+    mark: SealMark,
 ) -> Sealed:
     return Sealed(
         type_id=keys.type_id,
@@ -237,6 +271,7 @@ def _skeleton(
         level=LEVEL_NUMBERS[level],
         epoch=keys.epoch,
         rows=about.rows,
+        block_rows=divided.size,
         kept=list(about.kept),
         origin=mark,
         sealed_by=mark,

@@ -281,20 +281,21 @@ class SealMark(_Message, frozen=True):
 class SealedColumn(_Message, frozen=True):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
-    `commitment` is what the signer said about its content: one hash, or one
-    for each block of a frame that was cut (`sealing/frame_proof.py`).
+    `commitment` is what the signer said about its content, and `path` leads to
+    it from the blocks that are left of a frame that was cut (`sealing/block_tree.py`).
     """
 
     uid: Uid
     sealed: Annotated[bytes, Meta(min_length=16)]
-    commitment: Annotated[bytes, Meta(min_length=32, max_length=32 * 16)]
+    commitment: Digest
+    path: Annotated[bytes, Meta(max_length=32 * 64)]
 
 
 class Sealed(_Message, tag=31, frozen=True):
     """A sealed frame on its way. What opens it and proves it is told in `sealing/`.
 
-    `rows`, `kept` and `origin` are the publisher's broker's, which `signer` names and
-    `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
+    `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
+    and `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
     `place` and `path` lead from this frame to what was signed, if frames were signed together.
     """
 
@@ -307,10 +308,11 @@ class Sealed(_Message, tag=31, frozen=True):
     level: Annotated[int, Meta(ge=1, le=2)]
     epoch: Number
     rows: Rows
+    block_rows: Rows
     kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
     origin: SealMark
     sealed_by: SealMark
-    blocks: Annotated[list[Annotated[int, Meta(ge=0, le=15)]], Meta(max_length=16)]
+    blocks: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=64)]
     columns: Annotated[list[SealedColumn], Meta(max_length=1024)]
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     place: Annotated[int, Meta(ge=0, le=65_535)]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from maia.errors import MaiaError
 from maia.events import Frame
 from maia.sealing import cut_frame, open_frame
-from maia.sealing.blocks import all_blocks, blocks_in, row_lengths, rows_of_block
+from maia.sealing.block_tree import commitment_of, known_tree, path_to, top_of
+from maia.sealing.blocks import BLOCKS_MAX, division, fine_block_rows, is_division, row_lengths
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, kind_from_number
@@ -22,39 +23,50 @@ pytestmark = pytest.mark.laws
 levels = st.sampled_from(LEVELS)
 
 
-@given(frames(), levels)
-@example(plates(1), SealingLevel.ATTRIBUTE)
-@example(plates(2500), SealingLevel.EVENT)
-@example(Frame(600, {}), SealingLevel.EVENT)
-@example(Frame(600, {}), SealingLevel.ATTRIBUTE)
-def test_what_was_sealed_is_what_a_reader_opens_and_proves(frame, level):
-    sealed = decode(encode(Publishing(level=level).seal(frame)))
+@st.composite
+def divided_frames(draw: st.DrawFn) -> tuple[Frame, int]:
+    """Return frames, and how many rows each block has."""
+    frame = draw(frames())
+    least = -(-frame.rows // BLOCKS_MAX)
+    sizes = st.sampled_from([least, frame.rows, fine_block_rows(frame.rows)]) | st.integers(least, frame.rows)
+    return frame, draw(sizes)
+
+
+@given(divided_frames(), levels)
+@example((plates(1), 1), SealingLevel.ATTRIBUTE)
+@example((plates(2500), 40), SealingLevel.EVENT)
+@example((Frame(600, {}), 300), SealingLevel.EVENT)
+@example((Frame(600, {}), 10), SealingLevel.ATTRIBUTE)
+def test_what_was_sealed_is_what_a_reader_opens_and_proves(divided, level):
+    frame, size = divided
+    sealed = decode(encode(Publishing(level=level).seal(frame, block_rows=size)))
     assert isinstance(sealed, Sealed)
     proved = read(sealed)
     assert content(proved.opened) == frame
     assert proved.opened.row_numbers == []
 
 
-@given(frames(), levels, st.data())
-def test_a_cut_keeps_exactly_the_blocks_that_hold_a_wanted_row(frame, level, data):
+@given(divided_frames(), levels, st.data())
+def test_a_cut_keeps_exactly_the_blocks_that_hold_a_wanted_row(divided, level, data):
+    frame, size = divided
     wanted = data.draw(st.lists(st.integers(0, frame.rows - 1), min_size=1, max_size=3))
-    opened = open_frame(Publishing(level=level).seal(frame), keys())
+    opened = open_frame(Publishing(level=level).seal(frame, block_rows=size), keys())
     cut = cut_frame(opened, wanted, sealer=sealer(ANOTHER_BROKER, b"cutter"), keys=keys())
     left = read(decode(encode(cut))).opened
     expected = sorted(
         row
-        for block in range(blocks_in(frame.rows))
-        if set(rows_of_block(block, frame.rows)) & set(wanted)
-        for row in rows_of_block(block, frame.rows)
+        for first in range(0, frame.rows, size)
+        if set(range(first, first + size)) & set(wanted)
+        for row in range(first, min(first + size, frame.rows))
     )
     assert (left.row_numbers or list(range(frame.rows))) == expected
     assert content(left) == frame.take(expected)
 
 
-@given(st.integers(512, 3000), levels, st.data())
+@given(st.integers(2, 600), levels, st.data())
 def test_cutting_twice_is_cutting_once(rows, level, data):
-    frame = plates(rows)
-    opened = open_frame(Publishing(level=level).seal(frame), keys())
+    frame, size = plates(rows), data.draw(st.integers(-(-rows // BLOCKS_MAX), rows))
+    opened = open_frame(Publishing(level=level).seal(frame, block_rows=size), keys())
     wanted = data.draw(st.lists(st.integers(0, rows - 1), min_size=2, max_size=6, unique=True))
     cutter = sealer(ANOTHER_BROKER, b"cutter")
     once = read(cut_frame(opened, wanted, sealer=cutter, keys=keys())).opened
@@ -68,7 +80,9 @@ def test_cutting_twice_is_cutting_once(rows, level, data):
 @given(levels, st.sampled_from([1, 3, 600]), st.data())
 def test_a_frame_with_any_byte_changed_is_refused(level, rows, data):
     frame = plates(rows)
-    sealed = Publishing(level=level).seal(frame)
+    sealed = Publishing(level=level).seal(
+        frame, block_rows=data.draw(st.sampled_from([10, 300]) if rows == 600 else st.just(1))
+    )
     if data.draw(st.booleans()):
         sealed = cut_frame(open_frame(sealed, keys()), [0], sealer=sealer(seed=b"cutter"), keys=keys())
     honest = encode(sealed)
@@ -103,17 +117,18 @@ def test_every_frame_that_was_signed_with_others_is_provable_alone(sizes, data):
         read(msgspec.structs.replace(moved, place=place))
 
 
-@given(frames())
-def test_the_blocks_of_a_column_are_where_its_rows_are(frame):
-    assume(all_blocks(frame.rows))
+@given(divided_frames())
+def test_the_blocks_of_a_column_are_where_its_rows_are(divided):
+    frame, size = divided
+    of = division(frame.rows, size)
     for column in frame.columns.values():
         data = encode_column(column.kind, column.values)
-        lengths = row_lengths(data, column.kind, column.values, frame.rows)
+        lengths = row_lengths(data, column.kind, column.values, of)
         written = [
-            encode_column(column.kind, [column.values[row] for row in rows_of_block(block, frame.rows)])
-            for block in range(blocks_in(frame.rows))
+            encode_column(column.kind, column.values[first : first + size])
+            for first in range(0, frame.rows, size)
         ]
-        headers = [1 if len(rows_of_block(b, frame.rows)) < 16 else 3 for b in range(blocks_in(frame.rows))]
+        headers = [1 if count < 16 else 3 for count in of.counts]
         assert lengths == tuple(len(one) - header for one, header in zip(written, headers, strict=True))
         assert data.endswith(b"".join(one[header:] for one, header in zip(written, headers, strict=True)))
 
@@ -127,3 +142,25 @@ def test_a_reader_of_some_attributes_opens_those_and_proves_the_frame(frame, dat
     assert {kind_from_number(one.kind) for one in proved.opened.columns} == {
         frame.columns[uid].kind for uid in held
     }
+
+
+@given(st.integers(1, BLOCKS_MAX), st.data())
+def test_any_blocks_and_their_path_lead_to_what_was_said_of_all(count, data):
+    leaves = {number: bytes([number]) * 32 for number in range(count)}
+    some = st.lists(st.integers(0, count - 1), min_size=1, unique=True).map(sorted)
+    left = data.draw(some)
+    fewer = data.draw(st.lists(st.sampled_from(left), min_size=1, unique=True).map(sorted))
+    whole = known_tree(leaves, count=count)
+    assert top_of(whole) == commitment_of(list(leaves.values()))
+    path = path_to(whole, left, count=count)
+    part = known_tree({number: leaves[number] for number in left}, count=count, path=path)
+    assert top_of(part) == top_of(whole)
+    # Whoever has only some of it can still leave out more, and writes the same path as the first.
+    assert path_to(part, fewer, count=count) == path_to(whole, fewer, count=count)
+
+
+@given(st.integers(1, 65_536))
+def test_a_frame_that_may_be_cut_has_blocks_as_small_as_their_number_allows(rows):
+    size = fine_block_rows(rows)
+    assert is_division(rows, size)
+    assert size == 1 or size <= 16 or -(-rows // size) > BLOCKS_MAX // 2

@@ -9,6 +9,7 @@ from maia.events import Kind
 from maia.sealing import (
     BATCH_MAX,
     BadBatch,
+    BadDivision,
     BadSealedFrame,
     BrokenSeal,
     EpochKeys,
@@ -19,7 +20,7 @@ from maia.sealing import (
     open_frame,
     verify_frame,
 )
-from maia.sealing.blocks import all_blocks, block_rows, blocks_in, row_lengths
+from maia.sealing.blocks import division, fine_block_rows, is_division, row_lengths
 from maia.sealing.ciphers import INSTANCES_MAX, BadEpochKeys
 from maia.sealing.frame_proof import SIGNATURES_REMEMBERED
 from maia.types import SealingLevel
@@ -42,11 +43,38 @@ from support.sealing import (
 
 @pytest.mark.parametrize(
     ("rows", "blocks", "rows_each"),
-    [(1, 1, 1), (511, 1, 511), (512, 2, 256), (513, 3, 256), (4096, 16, 256), (65_536, 16, 4096)],
+    [(1, 1, 1), (2, 2, 1), (16, 16, 1), (17, 9, 2), (256, 16, 16), (1024, 64, 16), (65_536, 64, 1024)],
 )
-def test_the_number_of_rows_decides_how_a_frame_is_divided(rows, blocks, rows_each):
-    assert (blocks_in(rows), block_rows(rows)) == (blocks, rows_each)
-    assert len(all_blocks(rows)) == (blocks if blocks > 1 else 0)
+def test_a_frame_that_may_be_cut_is_divided_finely(rows, blocks, rows_each):
+    assert fine_block_rows(rows) == rows_each
+    divided = division(rows, rows_each)
+    assert len(divided.counts) == blocks
+    assert sum(divided.counts) == rows
+    assert len(divided.numbers) == (blocks if blocks > 1 else 0)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(10, 11), (10, 0), (65, 1), (10, -1)])
+def test_a_frame_is_not_divided_into_too_many_blocks_or_none(rows, size):
+    assert not is_division(rows, size)
+    if size:
+        with pytest.raises(BadDivision):
+            Publishing().seal(plates(rows), block_rows=size)
+
+
+def test_a_frame_that_nobody_would_cut_is_one_block():
+    frame = Publishing().seal(plates(300), block_rows=0)
+    assert frame.block_rows == 300
+    assert open_frame(frame, keys()).blocks == ()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_single_event_is_provable_without_the_others(level):
+    opened = open_frame(Publishing(level=level).seal(plates(64), block_rows=1), keys())
+    one = cut_frame(opened, [41], sealer=sealer(seed=b"cutter"), keys=keys())
+    proved = read(one)
+    assert proved.opened.row_numbers == [41]
+    assert content(proved.opened) == plates(64).take([41])
+    assert all(len(column.path) == 32 * 9 for column in one.columns)
 
 
 def test_the_billing_office_opens_the_plate_and_not_the_place():
@@ -94,8 +122,8 @@ def test_a_frame_that_was_not_opened_entirely_goes_on_as_it_is():
     assert cut_frame(opened, [0], sealer=sealer(), keys=keys(only=[PLATE])) is frame
 
 
-def test_a_small_frame_is_never_cut():
-    frame = Publishing().seal(plates(511))
+def test_a_frame_of_one_block_is_never_cut():
+    frame = Publishing().seal(plates(511), block_rows=511)
     assert cut_frame(open_frame(frame, keys()), [0], sealer=sealer(), keys=keys()) is frame
 
 
@@ -141,9 +169,9 @@ def test_an_attribute_stands_once():
         closed_frame(replace(frame, columns=[frame.columns[0], frame.columns[0]]))
 
 
-def test_a_commitment_has_the_length_that_its_frame_needs():
+def test_nothing_leads_to_the_commitment_of_a_whole_frame():
     frame = Publishing().seal(plates(600))
-    longer = replace(frame.columns[0], commitment=bytes(64))
+    longer = replace(frame.columns[0], path=bytes(32))
     with pytest.raises(BadSealedFrame):
         closed_frame(replace(frame, columns=[longer, *frame.columns[1:]]))
 
@@ -234,4 +262,4 @@ def test_values_need_not_be_known_to_seal_columns():
 def test_blocks_end_where_rows_do_whatever_the_bytes_look_like(kind, values):
     data = encode_column(kind, values)
     halves = [encode_column(kind, values[:256]), encode_column(kind, values[256:])]
-    assert row_lengths(data, kind, values, 512) == tuple(len(half) - 3 for half in halves)
+    assert row_lengths(data, kind, values, division(512, 256)) == tuple(len(half) - 3 for half in halves)

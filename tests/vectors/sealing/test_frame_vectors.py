@@ -37,11 +37,18 @@ def test_a_sealed_frame_is_opened_and_proved_as_ever(vector):
 def test_sealing_and_cutting_again_gives_the_same_bytes(level):
     publishing = Publishing(level=level)
     assert encode(publishing.seal(plates(1))) == BYTES[f"{level.value}: one event"]
-    many = publishing.seal(plates(600))
+    many = publishing.seal(plates(600), block_rows=10)
     assert encode(many) == BYTES[f"{level.value}: six hundred events"]
     cutter = sealer(ANOTHER_BROKER, b"cutter")
     cut = cut_frame(open_frame(many, keys()), [599], sealer=cutter, keys=keys())
     assert encode(cut) == BYTES[f"{level.value}: cut to its last block"]
+    cut = cut_frame(open_frame(many, keys()), [7, 100, 101, 340], sealer=cutter, keys=keys())
+    assert encode(cut) == BYTES[f"{level.value}: cut to three blocks"]
+    few = publishing.seal(plates(10), block_rows=1)
+    cut = cut_frame(open_frame(few, keys()), [6], sealer=cutter, keys=keys())
+    assert encode(cut) == BYTES[f"{level.value}: one event of ten"]
+    coarse = publishing.seal(plates(20), block_rows=0)
+    assert encode(coarse) == BYTES[f"{level.value}: twenty events as one block"]
 
 
 def test_frames_signed_together_give_the_same_bytes():
