@@ -16,8 +16,10 @@ from maia.broker.shared_plaintext import share_of
 from maia.broker.state import BrokerState
 from maia.broker.transit import Transit
 from maia.events import AttributeUid, Instant
-from maia.routing.hops import LOCAL, book_key_of_sealed
+from maia.predicates import ALWAYS
+from maia.routing.hops import LOCAL, Entry, SealedEntry, TypeId, book_key_of_sealed
 from maia.sealing import OpenedFrame, contents, cut_frame
+from maia.sealing.blocks import fine_block_rows
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
@@ -27,6 +29,8 @@ __all__ = ["forward_sealed"]
 _Form: TypeAlias = tuple[tuple[int, ...], frozenset[str]]
 """The blocks that are left, none for all of them; and the uids whose plaintext goes along."""
 
+_WORTH_CUTTING: Final = 64
+"""Rows from which on cutting a frame saves more than dividing it costs."""
 _WITH_PLAINTEXT_MAX: Final = 4 << 20
 """Bytes of ciphertext up to which plaintext goes along: a longer frame might not fit into one message."""
 
@@ -35,7 +39,7 @@ def forward_sealed(
     state: BrokerState,
     part: Transit,
     missing: frozenset[AttributeUid],
-    sealed: Callable[[], SealedTransit],
+    sealed: Callable[[int], SealedTransit],
     *,
     source: LinkId | None,
     now: Instant,
@@ -43,7 +47,8 @@ def forward_sealed(
     """Send a frame to each neighbour behind which a row of it may be wanted.
 
     `sealed` is asked for the sealed form if there is such a neighbour: a frame
-    that goes nowhere is not sealed.
+    that goes nowhere is not sealed. It is told how many rows a block should
+    have, 0 for a frame that nobody would cut or that is divided already.
     """
     routes = state.routes
     came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
@@ -52,7 +57,8 @@ def forward_sealed(
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []
-    opened, ready = sealed().opened, dict[_Form, bytes]()
+    block_rows = _block_rows(state, key, part.frame.rows) if source is None else 0
+    opened, ready = sealed(block_rows).opened, dict[_Form, bytes]()
     effects: list[Effect] = []
     for link, rows in targets:
         form = _form_for(state, opened, link, rows, now)
@@ -60,6 +66,24 @@ def forward_sealed(
             ready[form] = encode_known(_written(state, opened, form, rows))
         effects.append(Send(link, ready[form]))
     return effects
+
+
+def _block_rows(state: BrokerState, key: TypeId, rows: int) -> int:
+    """Return how small the pieces should be to which a frame can be cut, here or further on."""
+    if rows < _WORTH_CUTTING:
+        return 0
+    book = state.routes.book
+    hops = [hop for hop in book.hops(key) if hop != LOCAL]
+    versions = tuple((hop, book.version(hop, key)) for hop in hops)
+    known = state.seals.asked_for_less.get(key)
+    if known is None or known[0] != versions:
+        less = any(_asks_for_less(entry) for hop in hops for entry in book.wanted(hop, key))
+        known = state.seals.asked_for_less[key] = (versions, less)
+    return fine_block_rows(rows) if known[1] else 0
+
+
+def _asks_for_less(entry: Entry) -> bool:
+    return entry.predicate != ALWAYS or (isinstance(entry, SealedEntry) and bool(entry.marks))
 
 
 def _form_for(state: BrokerState, opened: OpenedFrame, link: LinkId, rows: list[int], now: Instant) -> _Form:

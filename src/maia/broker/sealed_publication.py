@@ -89,7 +89,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
         state,
         unseen,
         frozenset(),
-        lambda: _sealed(state, unseen, keys, sealing.level),
+        lambda block_rows: _sealed(state, unseen, keys, sealing.level, block_rows),
         source=None,
         now=now,
     )
@@ -112,7 +112,9 @@ def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, n
     return keys
 
 
-def _sealed(state: BrokerState, transit: Transit, keys: EpochKeys, level: SealingLevel) -> SealedTransit:
+def _sealed(
+    state: BrokerState, transit: Transit, keys: EpochKeys, level: SealingLevel, block_rows: int
+) -> SealedTransit:
     about = Publication(
         transit.publisher,
         transit.stream,
@@ -120,6 +122,7 @@ def _sealed(state: BrokerState, transit: Transit, keys: EpochKeys, level: Sealin
         transit.published_at,
         transit.frame.rows,
         transit.kept,
+        block_rows,
     )
     sealer, values = state.seals.sealer, transit.frame.columns
     draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
@@ -186,7 +189,9 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
     here = _delivered(state, unseen, sealed.missing)
-    there = forward_sealed(state, sealed.part, sealed.missing, lambda: sealed, source=arrived.source, now=now)
+    there = forward_sealed(
+        state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
+    )
     return [*counted, *here, *there]
 
 
@@ -241,7 +246,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
     if unseen_part(state.routes, sealed.part) is None:
         return [Count("maia_duplicates_total")]
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
-    sent = forward_sealed(state, sealed.part, missing, lambda: sealed, source=arrived.source, now=now)
+    sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     return [Count("maia_frames_unread_total"), *sent]
 
 

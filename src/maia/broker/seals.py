@@ -51,7 +51,7 @@ class Arrived:
 class Seals:
     """What one broker seals, opens and checks with."""
 
-    __slots__ = ("_epochs", "carrying", "checks", "publishing", "ring_of", "sealer")
+    __slots__ = ("_epochs", "asked_for_less", "carrying", "checks", "publishing", "ring_of", "sealer")
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class Seals:
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
+        self.asked_for_less: dict[bytes, tuple[object, bool]] = {}
+        """By type, what neighbours last wanted, and whether that was less than everything."""
         self._epochs: dict[tuple[bytes, int], EpochKeys] = {}
 
     def keys(self, type_id: bytes, epoch: int) -> EpochKeys | None:
