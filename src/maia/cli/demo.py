@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -66,8 +67,14 @@ def demo(
             story_seed=story_seed, now=now, rows=0 if keep else rows, seed=seed, folder=folder
         ) as spark,
     ):
-        from rich.console import Console
+        from maia.scenarios.numberplate import tell_numberplate_story
 
+        open_screen = partial(_screen, quiet=as_json)
+        story, sightings = tell_numberplate_story(story_seed, now=now), _sightings(now)
+        result = go_live(
+            open_screen, story, sightings, seed=story_seed, now=now, folder=folder,
+            started_at=started_at, keep=keep,
+        )  # fmt: skip
         from maia.cli.demo_tables import (
             show_attempts,
             show_carriage,
@@ -76,15 +83,9 @@ def demo(
             show_story,
             show_summary,
         )
-        from maia.scenarios import tell_numberplate_story
         from maia.scenarios.attempts import attempts
 
-        screen = Console(quiet=as_json, highlight=False, emoji=False)
-        story, sightings = tell_numberplate_story(story_seed, now=now), _sightings(now)
-        result = go_live(
-            screen, story, sightings, seed=story_seed, now=now, folder=folder,
-            started_at=started_at, keep=keep,
-        )  # fmt: skip
+        screen = open_screen()
         live = result.play
         show_story(screen, story)
         show_performance(screen, live.expected, live.received)
@@ -135,6 +136,13 @@ def _folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _screen(*, quiet: bool) -> Console:
+    """Open the screen; what draws on it takes its time to load, so the network starts before."""
+    from rich.console import Console
+
+    return Console(quiet=quiet, highlight=False, emoji=False)
 
 
 def _result(screen: Console, spark: SparkRun) -> SparkResult:

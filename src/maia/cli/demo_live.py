@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["LiveResult", "go_live", "process_started_at"]
 
 _SHORT: Final = 18
+_BEFORE_THEY_START: Final = (
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "maia.runtime.broker_process",
+    "maia.runtime.domain_process",
+    "maia.runtime.telemetry",
+)
+"""What processes that are forked need, so that each of them starts at once."""
+_WHILE_THEY_START: Final = ("maia.runtime.client_api", "maia.scenarios.live")
 
 Words = Mapping[str, Sequence[bytes]]
 """What is looked for, by what people call it."""
@@ -49,7 +59,7 @@ class LiveResult:
 
 
 def go_live(
-    screen: Console,
+    open_screen: Callable[[], Console],
     story: NumberplateStory,
     sightings: Sequence[Mapping[str, Value]],
     *,
@@ -60,21 +70,26 @@ def go_live(
     keep: bool,
 ) -> LiveResult:
     """Run the network, play the story on it, and return what was received; `keep` goes on until Ctrl-C."""
-    # Loaded before the processes are forked, so that each of them starts at once.
-    import maia.runtime.broker_process
-    import maia.runtime.domain_process
-    import maia.runtime.telemetry  # noqa: F401 - the forked processes need it
+    _load(_BEFORE_THEY_START)
     from maia.scenarios.carriage import words_to_look_for
     from maia.scenarios.carriers import add_carrier
-    from maia.scenarios.live_brokers import running_nodes
+    from maia.scenarios.live_brokers import starting_nodes
 
     words = words_to_look_for(story, sightings)
-    with running_nodes(story, add_carrier(story, seed), folder) as nodes:
+    with starting_nodes(story, add_carrier(story, seed), folder) as starting:
+        _load(_WHILE_THEY_START)
+        screen = open_screen()
+        nodes = starting.ready()
         _show_nodes(screen, nodes)
         play = asyncio.run(
             _played(screen, nodes, sightings, words, now=now, started_at=started_at, keep=keep)
         )
     return _searched(nodes, play, words)
+
+
+def _load(modules: tuple[str, ...]) -> None:
+    for name in modules:
+        import_module(name)
 
 
 def _searched(nodes: LiveNodes, play: LivePlay, words: Words) -> LiveResult:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from maia.scenarios.live_processes import (
 from maia.scenarios.numberplate import NumberplateStory
 from maia.types import definition_to_text
 
-__all__ = ["LiveBroker", "LiveNodes", "running_nodes"]
+__all__ = ["LiveBroker", "LiveNodes", "StartingNodes", "starting_nodes"]
 
 LISTENED_TO: Final = (CARRIER, "CCS broker")
 """The brokers that write down what they hear: the one that must not read, and one that may."""
@@ -60,36 +60,56 @@ class LiveNodes:
 
 
 @contextmanager
-def running_nodes(
+def starting_nodes(
     story: NumberplateStory, cast: SealedCast, folder: Path, *, log_level: str = "info"
-) -> Iterator[LiveNodes]:
-    """Run the key server and the four brokers while the body runs; all have ended when this returns."""
-    children: list[Child] = []
+) -> Iterator[StartingNodes]:
+    """Start the key server and the third domain's broker; whatever runs has ended when the body has.
 
-    def begin(name: str, **more: object) -> Starting:
-        home = folder / name.replace(" ", "-").lower()
-        sealed = more.pop("type", None)
-        _write(home, story, cast, name, {"log_level": log_level, **more})
-        if isinstance(sealed, str):
-            (home / "types").mkdir()
-            (home / "types" / "numberplate.type").write_text(sealed, encoding="utf-8")
-        starting = start(name, home)
-        children.append(starting.process)
-        return starting
-
+    The body has a moment for other things before it asks for the rest with `ready`.
+    """
+    starting = StartingNodes(story, cast, folder, log_level)
     try:
-        server, carrier = (_ready(one) for one in [begin(KEY_SERVER), begin(CARRIER)])
-        sealed = sealed_story(story, cast, keys_at=server.address)
-        text, join = definition_to_text(sealed.definition), [carrier.address]
-        others = [begin(name, join=join, types="types", type=text) for name in cast.brokers]
-        brokers = {carrier.name: carrier, **{one.name: _ready(one) for one in others}}
-        yield LiveNodes(sealed, brokers, server)
+        starting.begin(KEY_SERVER)
+        starting.begin(CARRIER)
+        yield starting
     finally:
-        stop_all(children)
+        stop_all([one.process for one in starting.begun.values()])
 
 
-def _ready(starting: Starting) -> LiveBroker:
-    return LiveBroker(starting.name, starting.address(), starting.home, starting.process)
+@dataclass(frozen=True, slots=True)
+class StartingNodes:
+    """Nodes of which some have been started."""
+
+    story: NumberplateStory
+    cast: SealedCast
+    folder: Path
+    log_level: str
+    begun: dict[str, Starting] = field(default_factory=dict)
+
+    def begin(self, name: str, *, join: tuple[str, ...] = (), definition: str | None = None) -> None:
+        """Start one node, which joins the network through `join` and knows the type by its definition."""
+        home = self.folder / name.replace(" ", "-").lower()
+        lines: dict[str, object] = {"log_level": self.log_level}
+        if definition is not None:
+            (home / "types").mkdir(parents=True)
+            (home / "types" / "numberplate.type").write_text(definition, encoding="utf-8")
+            lines |= {"types": "types", "join": join}
+        _write(home, self.story, self.cast, name, lines)
+        self.begun[name] = start(name, home)
+
+    def ready(self) -> LiveNodes:
+        """Start the three other brokers together, and return when all of them listen."""
+        server, carrier = self._listening(KEY_SERVER), self._listening(CARRIER)
+        sealed = sealed_story(self.story, self.cast, keys_at=server.address)
+        text = definition_to_text(sealed.definition)
+        for name in self.cast.brokers:
+            self.begin(name, join=(carrier.address,), definition=text)
+        others = {name: self._listening(name) for name in self.cast.brokers}
+        return LiveNodes(sealed, {CARRIER: carrier, **others}, server)
+
+    def _listening(self, name: str) -> LiveBroker:
+        begun = self.begun[name]
+        return LiveBroker(name, begun.address(), begun.home, begun.process)
 
 
 def _write(
