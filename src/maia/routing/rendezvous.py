@@ -274,6 +274,11 @@ class RoutingBook:
         targets = self._targets.get(type_id)
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
+    def asked_about(self, type_id: TypeId) -> frozenset[AttributeUid]:
+        """Return the attributes of a sealed type about which a neighbour's filter asks."""
+        targets = self._targets.get(type_id)
+        return frozenset() if targets is None else targets.asked_about()
+
     # ------------------------------------------------------------ for replicas, status pages and tests
 
     def types(self) -> tuple[TypeId, ...]:

@@ -24,7 +24,7 @@ __all__ = ["Targets"]
 class Targets:
     """The hops that want something of one type."""
 
-    __slots__ = ("_asking", "_matcher", "_with_local")
+    __slots__ = ("_asked", "_asking", "_matcher", "_with_local")
 
     def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
         """Begin with nobody; `with_local` says whether the broker's own clients are one of the hops."""
@@ -32,6 +32,7 @@ class Targets:
         self._with_local = with_local
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
         """How many filters of each hop ask about an attribute; None where no frame misses a column."""
+        self._asked: frozenset[AttributeUid] | None = None
 
     def keep_current(self, group: Group) -> None:
         """Hear that a group is now shown, or hidden."""
@@ -43,6 +44,13 @@ class Targets:
             self._matcher.add((group.hop, group.key), group.front.entry.predicate)
         else:
             self._matcher.remove((group.hop, group.key))
+
+    def asked_about(self) -> frozenset[AttributeUid]:
+        """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
+        if self._asked is None:
+            asking = self._asking or {}
+            self._asked = frozenset(uid for uid, hops in asking.items() if any(hop != LOCAL for hop in hops))
+        return self._asked
 
     def of_event(self, event: Event, *, from_hop: Hop) -> set[Hop]:
         """Return the hops that want an event, and never the neighbour from which it came."""
@@ -70,6 +78,7 @@ class Targets:
         return {hop for uid in missing if uid in asking for hop in asking[uid]}
 
     def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
+        self._asked = None
         for uid in known_attributes(group.predicate):
             hops = asking.setdefault(uid, Counter())
             hops[group.hop] += step

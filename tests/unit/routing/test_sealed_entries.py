@@ -177,3 +177,14 @@ def test_nobody_can_send_a_filter_about_a_mark():
     assert known_attributes(compared) == {SPEED}
     with pytest.raises(BadPredicateEncoding):
         predicate_from_expression((b"exists", name.encode()))
+
+
+def test_what_neighbours_ask_about_is_what_a_broker_has_to_read():
+    book = book_with("parent", "child")
+    assert book.asked_about(KEY) == frozenset()
+    book.heard_interest("child", KEY, [sealed(1, over(50)), sealed(2, ALWAYS, b"m")], [], NOW)
+    assert book.asked_about(KEY) == {SPEED}
+    book.heard_interest("child", KEY, [sealed(3, ALWAYS)], [], NOW)
+    assert book.asked_about(KEY) == frozenset()  # who wants everything need not be asked about less
+    book.heard_interest("child", KEY, [], [entry_id(3)], NOW)
+    assert book.asked_about(KEY) == {SPEED}
