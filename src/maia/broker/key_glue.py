@@ -81,6 +81,7 @@ def leave_managers(state: BrokerState) -> list[Effect]:
 
 def keys_came(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     """Do what other keys of a type make possible or necessary."""
+    state.seals.forget_dropped(type_id)
     changed = [*keys_changed(state, type_id, now), *open_rights_again(state, type_id)]
     return [*changed, *_tried_again(state, type_id, now)]
 

@@ -21,6 +21,7 @@ from maia.broker.peers import dial_failed, leave, start
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
+from maia.broker.signing_together import signed
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
@@ -80,6 +81,14 @@ class Broker:
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
+        return self.signed(self.take_on(happened, now))
+
+    def signed(self, effects: list[Effect]) -> list[Effect]:
+        """Return the effects of a turn with all that it sealed under one signature."""
+        return signed(self._state, effects)
+
+    def take_on(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         effects = look_at_what_is_due(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
@@ -98,7 +107,7 @@ class Broker:
                 effects += dial_failed(self._state, address, now)
             case _:
                 assert_never(happened)
-        return self._finished(effects, now)
+        return self._completed(effects, now)
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
@@ -154,6 +163,9 @@ class Broker:
         return [gone, *([] if link.stage is Stage.CLOSING else forget_link(self._state, link, now))]
 
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
+        return self.signed(self._completed(effects, now))
+
+    def _completed(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
         state = self._state
         if state.routes.is_stirred:

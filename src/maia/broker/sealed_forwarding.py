@@ -8,11 +8,13 @@ that get the same get the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from maia.broker.sealed_transit import SealedTransit
 from maia.broker.shared_plaintext import share_of
+from maia.broker.signing_together import send_once_signed
 from maia.broker.state import BrokerState
 from maia.broker.transit import Transit
 from maia.events import AttributeUid, Instant
@@ -20,6 +22,7 @@ from maia.predicates import ALWAYS
 from maia.routing.hops import LOCAL, Entry, SealedEntry, TypeId, book_key_of_sealed
 from maia.sealing import OpenedFrame, contents, cut_frame
 from maia.sealing.blocks import fine_block_rows
+from maia.sealing.opening import open_rest
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
@@ -29,8 +32,6 @@ __all__ = ["forward_sealed"]
 _Form: TypeAlias = tuple[tuple[int, ...], frozenset[str]]
 """The blocks that are left, none for all of them; and the uids whose plaintext goes along."""
 
-_WORTH_CUTTING: Final = 64
-"""Rows from which on cutting a frame saves more than dividing it costs."""
 _WITH_PLAINTEXT_MAX: Final = 4 << 20
 """Bytes of ciphertext up to which plaintext goes along: a longer frame might not fit into one message."""
 
@@ -58,19 +59,44 @@ def forward_sealed(
     if not targets:
         return []
     block_rows = _block_rows(state, key, part.frame.rows) if source is None else 0
-    opened, ready = sealed(block_rows).opened, dict[_Form, bytes]()
+    transit = sealed(block_rows)
+    if any(len(rows) < part.frame.rows for _, rows in targets):
+        transit = _ready_to_cut(state, transit)
+    return _sent(state, transit, targets, now)
+
+
+def _sent(
+    state: BrokerState, transit: SealedTransit, targets: Sequence[tuple[LinkId, list[int]]], now: Instant
+) -> list[Effect]:
+    """Send a frame, encoded once for all who get the same; one of this broker's own is not signed yet."""
+    written: dict[_Form, Sealed | SealedWithPlaintext] = {}
+    encoded: dict[_Form, bytes] = {}
     effects: list[Effect] = []
     for link, rows in targets:
-        form = _form_for(state, opened, link, rows, now)
-        if form not in ready:
-            ready[form] = encode_known(_written(state, opened, form, rows))
-        effects.append(Send(link, ready[form]))
+        form = _form_for(state, transit, link, rows, now)
+        if form not in written:
+            written[form] = _written(state, transit, form, rows)
+        if transit.draft is not None:
+            effects.append(send_once_signed(state, link, written[form], transit.draft))
+            continue
+        if form not in encoded:
+            encoded[form] = encode_known(written[form])
+        effects.append(Send(link, encoded[form]))
     return effects
+
+
+def _ready_to_cut(state: BrokerState, transit: SealedTransit) -> SealedTransit:
+    """Open the rest of a frame that may be cut: what is left of it is sealed again."""
+    opened, frame = transit.opened, transit.opened.frame
+    keys = state.seals.keys(frame.type_id, frame.epoch)
+    if opened.is_whole or not opened.parts or not opened.blocks or keys is None:
+        return transit
+    return replace(transit, opened=open_rest(opened, keys))
 
 
 def _block_rows(state: BrokerState, key: TypeId, rows: int) -> int:
     """Return how small the pieces should be to which a frame can be cut, here or further on."""
-    if rows < _WORTH_CUTTING:
+    if rows == 1:
         return 0
     book = state.routes.book
     hops = [hop for hop in book.hops(key) if hop != LOCAL]
@@ -86,10 +112,12 @@ def _asks_for_less(entry: Entry) -> bool:
     return entry.predicate != ALWAYS or (isinstance(entry, SealedEntry) and bool(entry.marks))
 
 
-def _form_for(state: BrokerState, opened: OpenedFrame, link: LinkId, rows: list[int], now: Instant) -> _Form:
+def _form_for(
+    state: BrokerState, transit: SealedTransit, link: LinkId, rows: list[int], now: Instant
+) -> _Form:
     """Return the blocks to cut a frame to (none: it stays whole), and the uids whose plaintext goes along."""
-    left = _blocks_to_cut_to(opened, rows)
-    return (left, frozenset()) if left else ((), _shared(state, opened, link, now))
+    left = _blocks_to_cut_to(transit.opened, rows)
+    return (left, frozenset()) if left else ((), _shared(state, transit, link, now))
 
 
 def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:
@@ -100,24 +128,26 @@ def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:
     return tuple(left) if len(left) < len(here) else ()
 
 
-def _shared(state: BrokerState, opened: OpenedFrame, link: LinkId, now: Instant) -> frozenset[str]:
-    frame = opened.frame
+def _shared(state: BrokerState, transit: SealedTransit, link: LinkId, now: Instant) -> frozenset[str]:
+    frame, at_hand = transit.opened.frame, transit.opened.parts.keys() | transit.along.keys()
     sealing = state.types.sealing(frame.type_id)
-    if sealing is None or not opened.parts or not state.settings.share_plaintext:
+    if sealing is None or not at_hand or not state.settings.share_plaintext:
         return frozenset()
     if sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX:
         return frozenset()
-    return share_of(state, state.links[link], frame.type_id, sealing, now).intersection(opened.parts)
+    return share_of(state, state.links[link], frame.type_id, sealing, now) & at_hand
 
 
 def _written(
-    state: BrokerState, opened: OpenedFrame, form: _Form, rows: list[int]
+    state: BrokerState, transit: SealedTransit, form: _Form, rows: list[int]
 ) -> Sealed | SealedWithPlaintext:
-    frame, (left, shared) = opened.frame, form
+    opened, frame, (left, shared) = transit.opened, transit.opened.frame, form
     if left:
         keys = state.seals.keys(frame.type_id, frame.epoch)
         return frame if keys is None else cut_frame(opened, rows, sealer=state.seals.sealer, keys=keys)
     if not shared:
         return frame
-    along = [OpenContent(uid, content) for uid, content in contents(opened, shared).items()]
-    return SealedWithPlaintext(frame, along)
+    # What nobody here read goes on as it came: whoever reads it checks it.
+    along = {uid: content for uid, content in transit.along.items() if uid in shared}
+    along.update(contents(opened, shared))
+    return SealedWithPlaintext(frame, [OpenContent(uid, content) for uid, content in along.items()])

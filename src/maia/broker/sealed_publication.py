@@ -29,6 +29,7 @@ from maia.broker.transit import Transit
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
+from maia.routing.hops import book_key_of_sealed
 from maia.routing.ids import node_id_of_key
 from maia.sealing import (
     EpochKeys,
@@ -44,7 +45,7 @@ from maia.sealing.content import LEVEL_NUMBERS
 from maia.sealing.opening import drafted_frame
 from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
-from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
+from maia.wire.messages import OpenContent, Publish, Sealed, SealedColumn, SealedWithPlaintext
 
 __all__ = [
     "carry_sealed",
@@ -126,8 +127,7 @@ def _sealed(
     )
     sealer, values = state.seals.sealer, transit.frame.columns
     draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
-    (frame,) = sealer.sign([draft])
-    return SealedTransit(drafted_frame(frame, draft), transit, frozenset())
+    return SealedTransit(drafted_frame(draft), transit, frozenset(), draft)
 
 
 # ------------------------------------------------------------ other brokers
@@ -179,10 +179,11 @@ def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Ef
 
 
 def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -> list[Effect]:
-    opened, counted = _opened(arrived, keys)
+    opened, counted = _opened(state, arrived, keys)
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
-    sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id))
+    along = {one.uid: one.content for one in arrived.contents}
+    sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
     if arrived.frame.type_id in state.audiences and not _is_proved(state, sealed, keys, now):
         return [*counted, *_waits(state, arrived, now)]
     unseen = unseen_part(state.routes, sealed.part)
@@ -195,13 +196,35 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     return [*counted, *here, *there]
 
 
-def _opened(arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
-    """Open a frame by what came along, where that is what was sealed, and by its keys otherwise (A51)."""
+def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
+    """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
+    frame = arrived.frame
+    if frame.type_id not in state.audiences:
+        return open_frame(frame, keys, only=_read_on_the_way(state, frame, keys)), []
     if not arrived.contents:
-        return open_frame(arrived.frame, keys), []
+        return open_frame(frame, keys), []
     cached = {one.uid: one.content for one in arrived.contents}
-    opened, lies = open_with_cache(arrived.frame, cached, keys)
+    opened, lies = open_with_cache(frame, cached, keys)
     return opened, [Count("maia_plaintext_dropped_total", len(lies))] if lies else []
+
+
+def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> set[AttributeUid]:
+    """Return what a broker reads of a frame that it delivers to nobody: what neighbours ask about.
+
+    It opens at least one column, with its key and not by what came along: a seal is
+    bound to the frame's number, so nobody without a key can use that number up (A66).
+    """
+    asked = state.routes.book.asked_about(book_key_of_sealed(frame.type_id))
+    instance = frame.sealed_by.instance
+    held = [column for column in frame.columns if keys.cipher(_uid(column), instance) is not None]
+    wanted = {AttributeUid(column.uid) for column in held} & asked
+    if not wanted and held:
+        wanted.add(AttributeUid(min(held, key=lambda column: len(column.sealed)).uid))
+    return wanted
+
+
+def _uid(column: SealedColumn) -> AttributeUid | None:
+    return AttributeUid(column.uid) if column.uid else None
 
 
 def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:

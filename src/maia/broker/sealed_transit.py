@@ -9,15 +9,18 @@ holds the sealed frame and an empty part, and decodes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from maia.broker.transit import Transit, check_kinds, written_as
 from maia.credentials import principal_from_bytes
 from maia.events import AttributeUid, Kind
-from maia.sealing import OpenedFrame
+from maia.sealing import Draft, OpenedFrame
 from maia.wire.columns import columns_to_frame
 
 __all__ = ["SealedTransit", "sealed_transit"]
+
+_NOTHING: Final[Mapping[str, bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,11 @@ class SealedTransit:
     opened: OpenedFrame
     part: Transit
     missing: frozenset[AttributeUid]
-    """Attributes that the frame has, or may have, and that could not be opened."""
+    """Attributes that the frame has, or may have, and that were not opened."""
+    draft: Draft | None = None
+    """What is still to be signed, if the frame was sealed here."""
+    along: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Plaintext that came along and that nobody here had to read: not checked, for others to check."""
 
     @property
     def type_id(self) -> bytes:
@@ -35,7 +42,9 @@ class SealedTransit:
         return self.opened.frame.type_id
 
 
-def sealed_transit(opened: OpenedFrame, kinds: Mapping[AttributeUid, Kind]) -> SealedTransit:
+def sealed_transit(
+    opened: OpenedFrame, kinds: Mapping[AttributeUid, Kind], along: Mapping[str, bytes] = _NOTHING
+) -> SealedTransit:
     """Read what was opened, every value checked; `kinds` are those of the uids that are known here."""
     frame = opened.frame
     part = columns_to_frame(opened.columns, opened.rows)
@@ -50,7 +59,7 @@ def sealed_transit(opened: OpenedFrame, kinds: Mapping[AttributeUid, Kind]) -> S
         opened.row_numbers,
         written_as(opened.columns),
     )
-    return SealedTransit(opened, transit, _missing(opened, kinds))
+    return SealedTransit(opened, transit, _missing(opened, kinds), along=along)
 
 
 def _missing(opened: OpenedFrame, kinds: Collection[AttributeUid]) -> frozenset[AttributeUid]:

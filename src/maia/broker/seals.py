@@ -15,7 +15,7 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.waiting_frames import WaitingFrames, WaitingLimits
 from maia.credentials import SigningKey
 from maia.events import AttributeUid, Instant
-from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
+from maia.sealing import Draft, EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
 from maia.wire.effects import LinkId
@@ -51,7 +51,16 @@ class Arrived:
 class Seals:
     """What one broker seals, opens and checks with."""
 
-    __slots__ = ("_epochs", "asked_for_less", "carrying", "checks", "publishing", "ring_of", "sealer")
+    __slots__ = (
+        "_epochs",
+        "asked_for_less",
+        "carrying",
+        "checks",
+        "publishing",
+        "ring_of",
+        "sealer",
+        "unsigned",
+    )
 
     def __init__(
         self,
@@ -78,13 +87,15 @@ class Seals:
         """Frames of this broker's publishers, for which there is no key yet."""
         self.asked_for_less: dict[bytes, tuple[object, bool]] = {}
         """By type, what neighbours last wanted, and whether that was less than everything."""
+        self.unsigned: list[Draft] = []
+        """What was sealed in this turn and is to be signed at its end."""
         self._epochs: dict[tuple[bytes, int], EpochKeys] = {}
 
     def keys(self, type_id: bytes, epoch: int) -> EpochKeys | None:
         """Return what is held of a type in an epoch; None if the epoch is not known."""
         ring = self.ring_of(type_id)
         if ring is None or not ring.knows_epoch(epoch):
-            self._epochs.pop((type_id, epoch), None)
+            self._forget(type_id, epoch)
             return None
         known = self._epochs.get((type_id, epoch))
         return self._new_keys(type_id, epoch) if known is None else known
@@ -97,8 +108,21 @@ class Seals:
 
         made = self._epochs[type_id, epoch] = EpochKeys(type_id, epoch, lookup)
         if len(self._epochs) > _EPOCHS_MAX:
-            del self._epochs[next(iter(self._epochs))]
+            self._forget(*next(iter(self._epochs)))
         return made
+
+    def _forget(self, type_id: bytes, epoch: int) -> None:
+        """Let go of an epoch, and of everything that was derived from its keys."""
+        dropped = self._epochs.pop((type_id, epoch), None)
+        if dropped is not None:
+            dropped.forget()
+
+    def forget_dropped(self, type_id: bytes) -> None:
+        """Let go of what was derived from keys of a type that its ring does not hold any more."""
+        ring = self.ring_of(type_id)
+        for known, epoch in list(self._epochs):
+            if known == type_id and (ring is None or not ring.knows_epoch(epoch)):
+                self._forget(known, epoch)
 
     def sealing_keys(self, type_id: bytes, published_at: Instant, now: Instant) -> EpochKeys | None:
         """Return the newest keys that readers accept for something published at this moment; None if none."""

@@ -14,7 +14,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never, runtime_checkable
 
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
@@ -58,6 +58,19 @@ class Node(Protocol):
         ...
 
 
+@runtime_checkable
+class SigningNode(Node, Protocol):
+    """A node that signs what several inputs made it say with one signature."""
+
+    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
+        """Take one of several inputs on."""
+        ...
+
+    def signed(self, effects: list[Effect], /) -> list[Effect]:
+        """Return the effects of all of them, ready to be performed."""
+        ...
+
+
 class NodeRunner:
     """One node, its connections, its store and its alarm clock."""
 
@@ -79,7 +92,10 @@ class NodeRunner:
         `after_inputs` is called when the node has taken some inputs on, and
         when a link has room again.
         """
-        self._node = node
+        self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
+        self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
+        if isinstance(node, SigningNode):
+            self._take_on, self._signed = node.take_on, node.signed
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
         self._clock = clock
@@ -161,7 +177,7 @@ class NodeRunner:
                 effects: list[Effect] = []
                 for _ in range(min(_BATCH, len(self._inputs))):
                     effects += self._handled(self._inputs.popleft())
-                self._perform(effects)
+                self._perform(self._signed(effects))
         finally:
             self._is_busy = False
         self._flush()
@@ -180,7 +196,7 @@ class NodeRunner:
 
     def _handled(self, happened: Input) -> Sequence[Effect]:
         try:
-            return self._node.handle(happened, self._clock())
+            return self._take_on(happened, self._clock())
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
             self._records.note("failed", {"input": type(happened).__name__, "problem": repr(problem)[:500]})
             self._records.count("maia_failures_total", 1, {})

@@ -10,7 +10,7 @@ does not hold is refused as a whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Final, NoReturn, cast, final
 
@@ -42,6 +42,7 @@ __all__ = [
     "closed_frame",
     "drafted_frame",
     "open_frame",
+    "open_rest",
     "verify_frame",
 ]
 
@@ -143,11 +144,11 @@ def closed_frame(frame: Sealed) -> OpenedFrame:
     return OpenedFrame(frame, description(frame), {})
 
 
-def drafted_frame(frame: Sealed, draft: Draft) -> OpenedFrame:
-    """Return a frame that was drafted and signed here as what it is to its sealer: open."""
+def drafted_frame(draft: Draft) -> OpenedFrame:
+    """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open."""
     parts = {part.uid: part for part in draft.parts}
     leaves = dict(zip(parts, draft.leaves, strict=True))
-    return OpenedFrame(frame, description(frame), parts, frozenset(parts), leaves)
+    return OpenedFrame(draft.frame, draft.described, parts, frozenset(parts), leaves)
 
 
 def open_frame(
@@ -175,6 +176,15 @@ def open_frame(
             raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
         parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
     return OpenedFrame(frame, described, parts)
+
+
+def open_rest(opened: OpenedFrame, keys: EpochKeys) -> OpenedFrame:
+    """Open what is still closed, as far as `keys` go."""
+    frame = opened.frame
+    closed = [AttributeUid(column.uid) for column in frame.columns if column.uid not in opened.parts]
+    found = {**opened.parts, **open_frame(frame, keys, only=closed).parts}
+    parts = {column.uid: found[column.uid] for column in frame.columns if column.uid in found}
+    return replace(opened, parts=parts)
 
 
 def rows_here(frame: Sealed) -> int:

@@ -113,6 +113,7 @@ class Draft:
     """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
 
     frame: Sealed
+    described: bytes = field(repr=False)
     root: bytes
     parts: Sequence[OpenPart] = field(repr=False)
     leaves: Sequence[Sequence[bytes]] = field(repr=False)
@@ -193,7 +194,7 @@ class Sealer:
         for part, cipher, leaves in zip(parts, ciphers, said, strict=True):
             sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
             frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
-        return Draft(frame, frame_root(described, frame.columns), parts, said)
+        return Draft(frame, described, frame_root(described, frame.columns), parts, said)
 
     def _said(
         self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
