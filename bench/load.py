@@ -50,7 +50,7 @@ from maia.predicates import Predicate
 from maia.wire.messages import Accepted, Advertise, RenewAll, Subscribe
 from maia.wire.standing import digest_of_request, digest_of_standing
 
-BASE_BYTES, CONNECTION_BYTES, SUBSCRIPTION_BYTES = 200_000_000, 60_000, 5_000
+BASE_BYTES, CONNECTION_BYTES, SUBSCRIPTION_BYTES = 200_000_000, 60_000, 8_000
 """The memory bound: so much for the broker itself, and so much for each of those that it holds."""
 OTHERS_KEEP_AT_LEAST = 0.9
 """The share of their rate that the others must keep beside a subscriber that does not read."""

@@ -249,15 +249,17 @@ class CoverTable:
         return [], []
 
     def _place_again(self, orphans: list[_Entry]) -> tuple[list[int], list[int]]:
-        bounds = [_bounds_in(self._covered, orphan) for orphan in orphans]
         for orphan in orphans:
-            self._covered.discard(orphan.number)
             orphan.keeper = None
         # Where proofs run out of steps, covering is not transitive, and an orphan can displace a stranger.
-        pairs = zip(orphans, bounds, strict=True)
-        displaced = [number for orphan, box in pairs for number in self._place(orphan, box)]
+        displaced = [number for orphan in orphans for number in self._place_orphan(orphan)]
         freed = [orphan.number for orphan in orphans if orphan.keeper is None]
         return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
+
+    def _place_orphan(self, orphan: _Entry) -> list[int]:
+        bounds = _bounds_in(self._covered, orphan)
+        self._covered.discard(orphan.number)
+        return self._place(orphan, bounds)
 
     def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_cover(box):
