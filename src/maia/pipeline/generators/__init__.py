@@ -1,0 +1,33 @@
+"""Where do a million realistic events come from, and ten million, and more?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.pipeline.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator
+from maia.pipeline.generators.making import Order, generated, write_generated
+from maia.pipeline.generators.sensors import DISTRICTS, SENSORS
+from maia.pipeline.generators.sightings import CAMERAS, SIGHTINGS, WATCHED_PLATE
+from maia.pipeline.generators.trades import BROKERAGES, FLOWS, STOCKS, TRADES
+
+__all__ = [
+    "GENERATORS",
+    "SENSORS",
+    "SIGHTINGS",
+    "TRADES",
+    "generated",
+    "write_generated",
+    "Generator",
+    "Order",
+    "BadGeneration",
+    "PER_DAY",
+    "ROWS_MAX",
+    "BROKERAGES",
+    "CAMERAS",
+    "DISTRICTS",
+    "FLOWS",
+    "STOCKS",
+    "WATCHED_PLATE",
+]
+
+GENERATORS: Final = {generator.name: generator for generator in (SIGHTINGS, TRADES, SENSORS)}
