@@ -1,5 +1,52 @@
-"""What is kept of the frames that passed, and how is any of it found again, whole or not at all?"""
+"""What is kept of the frames that passed, and how is any of it found again, whole or not at all?
+
+Everything here is about bytes that are handed in. The files themselves are in
+`maia.runtime.event_log`.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from maia.log.errors import (
+    BadLogName,
+    LogBroken,
+    LogBusy,
+    LogDamaged,
+    LogDiskFull,
+    LogInUse,
+    NotAFrame,
+)
+from maia.log.frames import type_id_of
+from maia.log.manifest import Manifest, Segment, read_manifest
+from maia.log.names import SegmentName, manifest_name, manifest_number, segment_name
+from maia.log.planning import BadRetention, Keep, Retention
+from maia.log.records import LogRecord
+from maia.log.rows import HEADER_COLUMNS, SEALED_COLUMN, BadRow, Row, column_name, message_of, row_of
+
+__all__ = [
+    "HEADER_COLUMNS",
+    "SEALED_COLUMN",
+    "BadLogName",
+    "BadRetention",
+    "BadRow",
+    "Keep",
+    "LogBroken",
+    "LogBusy",
+    "LogDamaged",
+    "LogDiskFull",
+    "LogInUse",
+    "LogRecord",
+    "Manifest",
+    "NotAFrame",
+    "Retention",
+    "Row",
+    "Segment",
+    "SegmentName",
+    "column_name",
+    "manifest_name",
+    "manifest_number",
+    "message_of",
+    "read_manifest",
+    "row_of",
+    "segment_name",
+    "type_id_of",
+]

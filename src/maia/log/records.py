@@ -1,0 +1,126 @@
+"""Which bytes are one record of a journal, and are they the bytes that were written?
+
+A record is a head of fixed size and a payload. The head has a checksum of its
+own, so that a flipped bit in a length is told from a file that ends too early.
+The payload's checksum also covers the head and the record before, so that
+records cannot change places or go missing between others.
+
+    marker · length · position · recorded_at · batch · check · CRC-32 of the head
+
+The marker is eight random bytes of the file's own, which whoever publishes
+cannot know: no payload can pretend to hold records. `batch` is the first
+position of those that were made safe together: whoever finds a record of a
+later batch knows that everything before it was safe.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+
+__all__ = [
+    "CHECK_BYTES",
+    "HEAD_BYTES",
+    "MARKER_BYTES",
+    "NO_CHECK",
+    "PAYLOAD_BYTES_MAX",
+    "POSITION_MAX",
+    "Head",
+    "LogRecord",
+    "batch_bytes",
+    "check_of",
+    "read_head",
+    "record_bytes",
+]
+
+MARKER_BYTES: Final = 8
+CHECK_BYTES: Final = 16
+NO_CHECK: Final = bytes(CHECK_BYTES)
+"""What stands before the first record of all."""
+
+PAYLOAD_BYTES_MAX: Final = 128 << 20
+"""A change of a manifest may be longer than any message."""
+
+POSITION_MAX: Final = (1 << 63) - 1
+
+_COVERED: Final = struct.Struct(">8sIQqQ")
+_WHOLE: Final = struct.Struct(">8sIQqQ16sI")
+HEAD_BYTES: Final = _WHOLE.size
+_CRC_FROM: Final = HEAD_BYTES - 4
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One recorded message: where it stands, when it was recorded, and its bytes on the wire."""
+
+    position: int
+    recorded_at: Instant
+    message: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a record says before its payload. Only `read_head` makes one, of bytes that hold together."""
+
+    marker: bytes
+    length: int
+    position: int
+    recorded_at: int
+    batch: int
+    check: bytes
+
+    @property
+    def covered(self) -> bytes:
+        """Return what the payload's checksum covers of the head."""
+        return _COVERED.pack(self.marker, self.length, self.position, self.recorded_at, self.batch)
+
+
+def record_bytes(
+    payload: bytes, *, marker: bytes, position: int, recorded_at: int, batch: int, before: bytes
+) -> tuple[bytes, bytes]:
+    """Return a record's head, and its check: what the next record stands on."""
+    covered = _COVERED.pack(marker, len(payload), position, recorded_at, batch)
+    check = check_of(covered, payload, before=before)
+    unfinished = covered + check
+    return unfinished + zlib.crc32(unfinished).to_bytes(4, "big"), check
+
+
+def batch_bytes(
+    payloads: Sequence[bytes], *, marker: bytes, first: int, recorded_at: int, before: bytes
+) -> tuple[bytes, bytes]:
+    """Return the bytes of records that are made safe together, and the check of the last one."""
+    parts: list[bytes] = []
+    for position, payload in enumerate(payloads, start=first):
+        head, before = record_bytes(
+            payload, marker=marker, position=position, recorded_at=recorded_at, batch=first, before=before
+        )
+        parts += (head, payload)
+    return b"".join(parts), before
+
+
+def check_of(covered: bytes, payload: bytes, *, before: bytes) -> bytes:
+    """Return the checksum of a record: of the one before, its head, and its payload."""
+    hashed = blake2b(before, digest_size=CHECK_BYTES)
+    hashed.update(covered)
+    hashed.update(payload)
+    return hashed.digest()
+
+
+def read_head(data: bytes, marker: bytes) -> Head | None:
+    """Return the head that these bytes are in the file of this marker, or None if they are none."""
+    if len(data) != HEAD_BYTES:
+        return None
+    found, length, position, recorded_at, batch, check, crc = _WHOLE.unpack(data)
+    if found != marker or crc != zlib.crc32(data[:_CRC_FROM]):
+        return None
+    if length > PAYLOAD_BYTES_MAX or not batch <= position <= POSITION_MAX:
+        return None
+    if not INSTANT_MIN <= recorded_at <= INSTANT_MAX:
+        return None
+    return Head(marker, length, position, recorded_at, batch, check)
