@@ -62,6 +62,7 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
     member = state.keys.member.next_look()
     if member is not None and member <= now:
         effects += keys_handled(state, Tick(), now)
+        state.seals.forget_dropped()
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
     return [*effects, *pass_on_overdue(state, now), *_give_up_publishing(state, now)]
@@ -81,7 +82,7 @@ def leave_managers(state: BrokerState) -> list[Effect]:
 
 def keys_came(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     """Do what other keys of a type make possible or necessary."""
-    state.seals.forget_dropped(type_id)
+    state.seals.forget_dropped()
     changed = [*keys_changed(state, type_id, now), *open_rights_again(state, type_id)]
     return [*changed, *_tried_again(state, type_id, now)]
 

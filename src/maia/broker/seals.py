@@ -117,12 +117,12 @@ class Seals:
         if dropped is not None:
             dropped.forget()
 
-    def forget_dropped(self, type_id: bytes) -> None:
-        """Let go of what was derived from keys of a type that its ring does not hold any more."""
-        ring = self.ring_of(type_id)
-        for known, epoch in list(self._epochs):
-            if known == type_id and (ring is None or not ring.knows_epoch(epoch)):
-                self._forget(known, epoch)
+    def forget_dropped(self) -> None:
+        """Let go of what was derived from keys of epochs that no ring knows any more."""
+        for type_id, epoch in list(self._epochs):
+            ring = self.ring_of(type_id)
+            if ring is None or not ring.knows_epoch(epoch):
+                self._forget(type_id, epoch)
 
     def sealing_keys(self, type_id: bytes, published_at: Instant, now: Instant) -> EpochKeys | None:
         """Return the newest keys that readers accept for something published at this moment; None if none."""

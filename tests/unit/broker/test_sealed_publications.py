@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.events import Instant, frame_of
-from maia.predicates import Comparison, Exists, Not, Operator
+from maia.predicates import ALWAYS, Comparison, Exists, Not, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
@@ -219,8 +219,58 @@ def test_a_large_frame_is_cut_to_the_blocks_that_somebody_wants(level):
     camera.publish(1, *map(sighting, plates))
     assert [event[NUMBERPLATE] for event in office.events()] == ["WANTED"]
     (frame,) = net.frames(to=middle)
-    assert (frame.rows, len(frame.blocks)) == (1000, 1)
+    assert (frame.rows, frame.block_rows, len(frame.blocks)) == (1000, 16, 1)
     assert net.frames(to=met) == [frame]  # passed on as it came
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_an_ordinary_frame_travels_what_somebody_wants(level):
+    """The same 256 events, once for somebody who wants one of them and once for somebody who wants all."""
+    plates = ["WANTED" if row == 200 else f"P{row}" for row in range(256)]
+    sent = {}
+    for wanted in (Comparison(NUMBERPLATE, Operator.EQ, "WANTED"), ALWAYS):
+        net, _, middle, _ = the_three(level)
+        camera, office = camera_and_reader(net, filter=wanted)
+        camera.publish(1, *map(sighting, plates))
+        assert len(office.events()) == (1 if wanted is not ALWAYS else 256)
+        (sent[wanted],) = net.frames(to=middle)
+    cut, whole = sent.values()
+    assert (cut.block_rows, cut.blocks) == (16, [12])
+    # Where nobody asks for less than everything, nothing is spent on small blocks.
+    assert (whole.block_rows, whole.blocks) == (256, [])
+    assert len(encode(cut)) < len(encode(whole)) / 4
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_a_small_frame_single_events_travel(level):
+    net, _, middle, _ = the_three(level)
+    camera, office = camera_and_reader(net, filter=Comparison(NUMBERPLATE, Operator.EQ, "WANTED"))
+    camera.publish(1, *[sighting("WANTED" if row in (2, 7) else f"P{row}") for row in range(10)])
+    (frame,) = net.frames(to=middle)
+    assert (frame.block_rows, frame.blocks) == (1, [2, 7])
+    assert len(office.events()) == 2
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_broker_on_the_way_cuts_what_it_may_read_and_the_proof_stays(level):
+    """Somebody behind the middle wants all that have a plate, somebody else one of them."""
+    net = PublishingNet(level)
+    third = net.name_near_the_type("CCS broker", "Met broker", "Kent broker")
+    for name in ("CCS broker", third, "Met broker", "Kent broker"):
+        net.entitle(name, READ, WRITE)
+    ccs, middle, met = net.three()
+    kent = net.broker("Kent broker", seeds=[third])
+    for one in (ccs, middle, met, kent):
+        net.hold(one, *EVERYTHING)
+    camera, office = camera_and_reader(net, filter=Comparison(NUMBERPLATE, Operator.EQ, "WANTED"))
+    everything = net.client("CCS", "Kent broker")
+    assert everything.was_accepted(everything.subscribe(ref=1, filter=Exists(NUMBERPLATE)))
+    camera.publish(1, *[sighting("WANTED" if row == 99 else f"P{row}") for row in range(256)])
+    (to_met,) = net.frames(to=met)
+    (to_kent,) = net.frames(to=kent)
+    assert (to_met.blocks, to_met.signer) == ([6], ccs.key.principal.key)
+    assert to_kent.frame.blocks == []
+    assert (len(office.events()), len(everything.events())) == (1, 256)
 
 
 def test_rows_that_came_on_two_ways_are_delivered_once():
@@ -309,3 +359,17 @@ def frame_at(camera, moment):
     frame = frame_of([sighting("LATE")], NUMBERPLATE_KINDS)
     camera.say(Publish(1, camera.next_sequence, int(moment), frame.rows, frame_to_columns(frame)))
     camera.next_sequence += 1
+
+
+# ---------------------------------------------------------------- keys that are gone
+
+
+def test_what_was_derived_from_the_keys_of_an_epoch_goes_with_them():
+    net, _, _, met = the_three()
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting())
+    (derived,) = state_of(met).seals._epochs.values()
+    assert derived._ciphers
+    net.use(met, net.ring(*EVERYTHING, epochs=(2,)))
+    assert not derived._ciphers
+    assert derived not in state_of(met).seals._epochs.values()

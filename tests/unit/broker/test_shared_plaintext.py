@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from maia.credentials import Validity
 from maia.events import Instant
+from maia.predicates import ALWAYS, AllOf, Exists
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.sealing import open_frame
 from maia.types import SealingLevel
+from maia.wire.codec import encode
+from maia.wire.effects import Received
 from maia.wire.messages import Sealed, SealedWithPlaintext
 from support.broker import NOW, SECOND, sighting
 from support.sealed_net import EVERYTHING, state_of
@@ -147,6 +152,56 @@ def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
     assert [shared(frame) for frame in net.frames(to=middle)] == [{NUMBERPLATE, TIMESTAMP, LOCATION}]
     assert [shared(frame) for frame in net.frames(to=met)] == [{TIMESTAMP}]
     assert len(office.events()) == 1
+
+
+def authorised_three(level=SealingLevel.ATTRIBUTE):
+    """Start three brokers in a row that may all read everything."""
+    net = PublishingNet(level)
+    third = net.name_near_the_type("CCS broker", "Met broker")
+    for name in ("CCS broker", third, "Met broker"):
+        net.entitle(name, READ, WRITE)
+    running = net.three()
+    for one in running:
+        net.hold(one, *EVERYTHING)
+    return net, *running
+
+
+@pytest.mark.parametrize(
+    ("asked", "opened"),
+    [(ALWAYS, 1), (Exists(LOCATION), 1), (AllOf((Exists(LOCATION), Exists(NUMBERPLATE))), 2)],
+)
+def test_a_hop_opens_what_it_is_asked_about_and_passes_the_rest_on(asked, opened, monkeypatch):
+    net, _, _, met = authorised_three()
+    camera, office = camera_and_reader(net, filter=asked)
+    found = []
+
+    def watched(frame, keys, **limits):
+        found.append(open_frame(frame, keys, **limits))
+        return found[-1]
+
+    monkeypatch.setattr("maia.broker.sealed_publication.open_frame", watched)
+    camera.publish(1, sighting())
+    (at_the_hop,) = found
+    assert len(at_the_hop.parts) == opened
+    assert asked is ALWAYS or LOCATION in at_the_hop.parts
+    assert [shared(frame) for frame in net.frames(to=met)] == [{NUMBERPLATE, TIMESTAMP, LOCATION}]
+    assert len(office.events()) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nobody_without_a_key_uses_up_the_number_of_a_frame_at_a_hop(level):
+    """A66, A51: what was cached and said of one frame is sent again under the number of the next."""
+    net, ccs, middle, met = authorised_three(level)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("FIRST"))
+    (honest,) = net.frames(to=middle)
+    link = next(one.id for one in state_of(middle).links.values() if one.peer == ccs.key.principal)
+    forged = SealedWithPlaintext(structs.replace(honest.frame, sequence=1), honest.contents)
+    net._input(middle, Received(link, encode(forged)))
+    net.settle()
+    assert len(net.frames(to=met)) == 1
+    camera.publish(1, sighting("SECOND"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["FIRST", "SECOND"]
 
 
 def test_the_right_is_worked_out_from_what_the_neighbour_showed_and_once():

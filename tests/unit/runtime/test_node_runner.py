@@ -89,6 +89,30 @@ async def test_an_error_in_the_node_closes_the_link_that_caused_it_and_no_other(
 
 
 @in_a_loop
+async def test_what_one_read_brings_is_one_turn_of_a_node_that_signs():
+    class Signing(Node):
+        def __init__(self) -> None:
+            super().__init__(echo)
+            self.turns: list[int] = []
+
+        def take_on(self, happened: Input, now: Instant) -> list[Effect]:
+            return self.handle(happened, now)
+
+        def signed(self, effects: list[Effect]) -> list[Effect]:
+            self.turns.append(len(effects))
+            return effects
+
+    node, (listening, address) = Signing(), bind("127.0.0.1:0")
+    runner = NodeRunner(node, KEY)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1), Ping(2), Ping(3))
+            assert [await peer.hear() for _ in range(3)] == [Ping(1), Ping(2), Ping(3)]
+    assert max(node.turns) == 3
+
+
+@in_a_loop
 async def test_nothing_leaves_before_what_must_be_kept_is_kept():
     """A65, A82: an answer that was heard is never taken back by a crash."""
     order: list[str] = []
