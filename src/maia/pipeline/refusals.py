@@ -12,9 +12,10 @@ __all__ = [
     "BadMoments",
     "GrantEnded",
     "NameTaken",
-    "NoDesk",
+    "NoKeys",
     "NoSuchColumn",
     "ReaderDistrusted",
+    "SignerNotEntitled",
     "TooManyPeriods",
     "UnknownTerms",
 ]
@@ -62,7 +63,13 @@ class UnknownTerms(BadInput):
     code = "PIPELINE-UNKNOWN-TERMS"
 
 
-class NoDesk(Unavailable):
-    """Keys are at hand, and no desk that executors could fetch them from."""
+class NoKeys(Unavailable):
+    """The type is sealed, and nothing was handed over that opens it."""
 
-    code = "PIPELINE-NO-DESK"
+    code = "PIPELINE-NO-KEYS"
+
+
+class SignerNotEntitled(Refusal):
+    """A frame was signed by somebody who had no right to publish it at that moment."""
+
+    code = "PIPELINE-SIGNER"

@@ -41,9 +41,9 @@ class Signers:
     by_key: Mapping[bytes, tuple[MayWrite, ...]]
     known: frozenset[AttributeUid]
 
-    def may_write(self, signer: bytes, uids: Iterable[AttributeUid], published_at: int) -> bool:
+    def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> bool:
         """Say whether a signer might publish all of these at this moment."""
-        asked = self.known.intersection(uids)
+        asked = self.known & frozenset(uids)
         written: set[AttributeUid] = set()
         is_entitled = False
         for right in self.by_key.get(signer, ()):

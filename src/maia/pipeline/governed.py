@@ -1,0 +1,235 @@
+"""What may this reader see of the recorded events of a type, as a Spark table?
+
+    governed(spark, log="/var/lib/maia/log", event_type=…, reader=…, keys=…)
+
+The driver verifies certificates and decides a View for each period in which
+the same ones were valid: what counts is the right at the moment of
+publication. Executors open and prove frames; then the View is applied as
+Catalyst columns. The result is an ordinary DataFrame, and whatever its user
+adds to it runs behind the View, on rows and values that the View shows
+(docs/decisions/governed-tables.md). With `is_stream`, the same table grows
+with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+from pyspark.sql import types as t
+
+from maia.credentials import Action, Principal, SignedCertificate
+from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.pipeline.frame_rows import columns_to_read
+from maia.pipeline.keys import KeyDesk, KeySource
+from maia.pipeline.opening import FrameOpener
+from maia.pipeline.periods import Slice, slices_of
+from maia.pipeline.reader import Reader
+from maia.pipeline.refusals import NameTaken, NoKeys, NoSuchColumn, UnknownTerms
+from maia.pipeline.signers import Signers, accepted_signers
+from maia.policy import Request
+from maia.policy.view import shows
+from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
+from maia.sealing.content import LEVEL_NUMBERS
+from maia.types import VerifiedType
+from maia.types.sealing import strongest
+from maia.views.schema import spark_type
+from maia.views.to_spark import to_spark
+
+__all__ = ["META_COLUMNS", "Keys", "governed"]
+
+META_COLUMNS: Final[Mapping[str, t.DataType]] = {
+    "_publisher": t.BinaryType(),
+    "_stream": t.BinaryType(),
+    "_sequence": t.LongType(),
+    "_row": t.IntegerType(),
+    "_published_at": t.TimestampType(),
+}
+"""What a subscriber is told about an event beside its attributes; asked for with `with_meta`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What opens the frames of a sealed type: where keys come from, where they lie, whose frames count."""
+
+    source: KeySource = field(repr=False)
+    desk: KeyDesk = field(repr=False)
+    signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
+    """The brokers that sign frames of the type, with the certificates by which they publish."""
+
+
+def governed(  # noqa: PLR0913 - every one is named at the call
+    spark: SparkSession,
+    *,
+    log: str,
+    event_type: VerifiedType,
+    reader: Reader,
+    keys: Keys | None = None,
+    filter: Predicate | str = ALWAYS,  # noqa: A002 - it is called so in requests and in the client
+    columns: Collection[str] | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    versions: Sequence[VerifiedType] = (),
+    with_meta: bool = False,
+    is_stream: bool = False,
+) -> DataFrame:
+    """Return the events published between two moments as `reader` may see them, named as in `event_type`.
+
+    `versions` are others of the same type whose attributes a right may speak
+    of. `columns` opens only some attributes, by name. Raises the kernel's
+    refusal if the reader had no right at any moment of the period.
+    """
+    wanted = _parsed(filter, event_type)
+    request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
+    slices = slices_of(request, reader, since=since, until=until)
+    table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
+    delivered = _delivered(event_type, columns, with_meta=with_meta)
+    parts = [table.of(_frames(spark, log, event_type, is_stream=is_stream), one, delivered) for one in slices]
+    return reduce(DataFrame.unionAll, parts)
+
+
+def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
+    return parse_predicate(wanted, event_type.vocabulary) if isinstance(wanted, str) else wanted
+
+
+def _delivered(
+    event_type: VerifiedType, columns: Collection[str] | None, *, with_meta: bool
+) -> tuple[Attribute, ...]:
+    if columns is not None and (unknown := [name for name in columns if name not in event_type.vocabulary]):
+        shown = ascii(str(unknown[0])[:64])[1:-1]
+        raise NoSuchColumn(f"`{shown}` is no attribute of `{event_type.name.name}`")
+    chosen = [one for one in event_type.attributes if columns is None or one.name in columns]
+    if with_meta and (taken := [one.name for one in chosen if one.name.lower() in META_COLUMNS]):
+        raise NameTaken(f"attribute `{taken[0]}` has the name of a column about the event itself")
+    return tuple(chosen)
+
+
+# ------------------------------------------------------------ frames
+
+
+def _frames(spark: SparkSession, log: str, event_type: VerifiedType, *, is_stream: bool) -> _Frames:
+    return _Frames(spark, f"{log.rstrip('/')}/type={event_type.type_id.hex()}", is_stream)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """The recorded frames of one type, from which the columns are chosen that somebody needs."""
+
+    spark: SparkSession
+    folder: str
+    is_stream: bool
+
+    def between(self, one: Slice, uids: Collection[AttributeUid]) -> DataFrame:
+        """Return frames published in a period, with what is needed of them."""
+        names = columns_to_read(uids)
+        fields = [t.StructField(name, t.BinaryType()) for name in names]
+        schema = t.StructType([t.StructField("published_at", t.TimestampType()), *fields])
+        at = F.col("published_at")
+        frames = self._read(schema).where((at >= _moment(one.since)) & (at <= _moment(one.until)))
+        return frames.select(*names)
+
+    def _read(self, schema: t.StructType) -> DataFrame:
+        if self.is_stream:
+            stream = self.spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet")
+            return stream.parquet(self.folder)
+        try:
+            return self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet").parquet(self.folder)
+        except AnalysisException as problem:
+            if problem.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return self.spark.createDataFrame([], schema)  # nothing of this type was recorded yet
+
+
+def _moment(moment: Instant) -> Column:
+    return F.timestamp_micros(F.lit(int(moment)).cast(t.LongType()))
+
+
+# ------------------------------------------------------------ rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What all periods of one table share."""
+
+    spark: SparkSession
+    event_type: VerifiedType
+    versions: tuple[VerifiedType, ...]
+    reader: Reader
+    keys: Keys | None
+    with_meta: bool
+
+    def of(self, frames: _Frames, one: Slice, delivered: tuple[Attribute, ...]) -> DataFrame:
+        """Return what one period shows: open, then the View, then whatever its user adds."""
+        asks = attributes_of(one.view.interest).union(*(attributes_of(w.admits) for w in one.view.windows))
+        shown = {a.uid for a in delivered if any(shows(window, a.uid) for window in one.view.windows)}
+        kinds = self._kinds(asks | shown)
+        opener = self._opener(one, kinds, asks)
+        rows = frames.between(one, kinds).mapInArrow(opener, self._schema(kinds))
+        return self._seen(rows, one, kinds, delivered)
+
+    def _kinds(self, uids: Collection[AttributeUid]) -> dict[AttributeUid, Kind]:
+        known = {uid: kind for one in (*self.versions, self.event_type) for uid, kind in one.kinds.items()}
+        if not known.keys() >= set(uids):
+            # Read as missing, it could make a restriction true that is not.
+            raise UnknownTerms(
+                "your right depends on an attribute of another version: hand that version over"
+            )
+        return {uid: known[uid] for uid in sorted(uids)}
+
+    def _opener(
+        self, one: Slice, kinds: Mapping[AttributeUid, Kind], asks: frozenset[AttributeUid]
+    ) -> FrameOpener:
+        versions = (*self.versions, self.event_type)
+        sealing = strongest(version.sealing for version in versions)
+        if sealing is not None and self.keys is None:
+            raise NoKeys("events of this type are sealed: say where their keys come from")
+        keys, signers = self.keys, Signers({}, frozenset())
+        if keys is not None:
+            signers = accepted_signers(
+                keys.signers, versions, grounds=self.reader, since=one.since, until=one.until
+            )
+        return FrameOpener(
+            type_id=self.event_type.type_id,
+            kinds=dict(kinds),
+            asks=asks,
+            least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
+            signers=signers,
+            since=int(one.since),
+            until=int(one.until),
+            keys=None if keys is None else keys.desk.open(keys.source, frozenset({None, *kinds})),
+            with_meta=self.with_meta,
+        )
+
+    def _schema(self, kinds: Mapping[AttributeUid, Kind]) -> t.StructType:
+        fields = [t.StructField(uid, spark_type(kind)) for uid, kind in kinds.items()]
+        meta = [t.StructField(name, kind) for name, kind in META_COLUMNS.items() if self.with_meta]
+        return t.StructType([*fields, *meta])
+
+    def _seen(
+        self,
+        rows: DataFrame,
+        one: Slice,
+        kinds: Mapping[AttributeUid, Kind],
+        delivered: tuple[Attribute, ...],
+    ) -> DataFrame:
+        view = to_spark(one.view, kinds, delivered)
+        meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
+        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
+        wanted = seen if view.interest is None else seen.where(view.interest)
+        return wanted.select(*view.delivered, *meta)
+
+
+def _barrier() -> Column:
+    """Return a condition that always holds, and which the optimiser moves nothing across.
+
+    Catalyst joins neighbouring filters and may evaluate a user's expression
+    together with the policy's. A non-deterministic filter is never joined, nor
+    passed by another, so that nothing a user writes sees a row that the View
+    does not show (A73). It costs one comparison of two numbers.
+    """
+    return F.spark_partition_id() >= F.lit(0)
