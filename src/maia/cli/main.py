@@ -24,6 +24,7 @@ from maia.cli import (
     explain,
     filters,
     key,
+    log,
     publish,
     status,
     subscribe,
@@ -50,6 +51,7 @@ app.add_typer(cert.app, name="cert")
 app.add_typer(types.app, name="type")
 app.add_typer(filters.app, name="filter")
 app.add_typer(domain.app, name="domain")
+app.add_typer(log.app, name="log")
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
 app.command(name="publish", epilog=publish.EXAMPLES)(publish.publish)
