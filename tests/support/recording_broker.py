@@ -13,26 +13,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from maia.broker import Broker
 from maia.runtime.broker_process import Listening, serve
 from maia.runtime.clock import system_now
 from maia.runtime.config import read_config
 from maia.runtime.key_files import load_signing_key
+from maia.runtime.overhearing import HeardFile
 from maia.runtime.preparation import prepare
 from maia.runtime.telemetry import Telemetry
-from maia.wire.effects import Received
 
 
 def main(home: Path) -> None:
-    heard = (home / "heard").open("ab", buffering=0)
-    handle = Broker.handle
-
-    def recorded(self: Broker, happened, now):
-        if isinstance(happened, Received):
-            heard.write(len(happened.data).to_bytes(4, "big") + happened.data)
-        return handle(self, happened, now)
-
-    Broker.handle = recorded
     config = read_config(home / "broker.toml", flags={}, environment={})
     prepared = prepare(config, now=system_now(), open_key=load_signing_key)
 
@@ -40,8 +30,9 @@ def main(home: Path) -> None:
         sys.stdout.write(json.dumps({"address": listening.address}) + "\n")
         sys.stdout.flush()
 
-    with (home / "broker.log").open("w", encoding="utf-8") as log:
-        asyncio.run(serve(prepared, Telemetry(log, log_format="json"), say))
+    with HeardFile(home / "heard") as heard, (home / "broker.log").open("w", encoding="utf-8") as log:
+        telemetry = Telemetry(log, log_format="json", level=config.log_level)
+        asyncio.run(serve(prepared, telemetry, say, overhear=heard.write))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What did a node hear? Whoever wants to know is shown every message before the node is.
+"""What did a broker hear? Whoever wants to know is shown every message before the broker is.
 
 Demonstrations and tests ask, of brokers that they run themselves. A broker of
 an operator never writes down what it hears.
@@ -7,11 +7,12 @@ an operator never writes down what it hears.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
+from maia.broker import Broker
 from maia.events import Instant
 from maia.wire.effects import Effect, Input, Received
 
@@ -24,30 +25,29 @@ _PREFIX: Final = struct.Struct(">I")
 _MORE: Final = 0xFFFFFFFF
 
 
-class _Node(Protocol):
-    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
-        """Take one input on."""
-        ...
-
-
 class Overheard:
-    """A node whose messages somebody else is shown too."""
+    """A broker whose messages somebody else is shown too."""
 
-    __slots__ = ("_node", "_show")
+    __slots__ = ("_broker", "_show", "signed")
 
-    def __init__(self, node: _Node, show: Callable[[bytes], None]) -> None:
-        """Show each message of `node` to `show` first."""
-        self._node, self._show = node, show
+    def __init__(self, broker: Broker, show: Callable[[bytes], None]) -> None:
+        """Show each message of `broker` to `show` first."""
+        self._broker, self._show = broker, show
+        self.signed = broker.signed
 
-    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+    def handle(self, happened: Input, now: Instant, /) -> list[Effect]:
         """Take one input on."""
+        return self.signed(self.take_on(happened, now))
+
+    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
+        """Take one of several inputs of a turn on."""
         if isinstance(happened, Received):
             self._show(bytes(happened.data))
-        return self._node.handle(happened, now)
+        return self._broker.take_on(happened, now)
 
 
 class HeardFile:
-    """Messages one behind the other in a file, each on disk before its node has seen it."""
+    """Messages one behind the other in a file, each in the file before its broker has seen it."""
 
     __slots__ = ("_file", "_room")
 

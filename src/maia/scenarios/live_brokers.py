@@ -9,10 +9,11 @@ three others start together.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from maia.credentials import certificate_to_text
@@ -31,6 +32,9 @@ from maia.scenarios.numberplate import NumberplateStory
 from maia.types import definition_to_text
 
 __all__ = ["LiveBroker", "LiveNodes", "StartingNodes", "starting_nodes"]
+
+Start = Callable[[str, Path], Starting]
+"""How a node is started from its folder."""
 
 LISTENED_TO: Final = (CARRIER, "CCS broker")
 """The brokers that write down what they hear: the one that must not read, and one that may."""
@@ -61,13 +65,19 @@ class LiveNodes:
 
 @contextmanager
 def starting_nodes(
-    story: NumberplateStory, cast: SealedCast, folder: Path, *, log_level: str = "info"
+    story: NumberplateStory,
+    cast: SealedCast,
+    folder: Path,
+    *,
+    start: Start = start,
+    settings: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Iterator[StartingNodes]:
     """Start the key server and the third domain's broker; whatever runs has ended when the body has.
 
-    The body has a moment for other things before it asks for the rest with `ready`.
+    The body has a moment for other things before it asks for the rest with
+    `ready`. Tests give some nodes other settings, and start them otherwise.
     """
-    starting = StartingNodes(story, cast, folder, log_level)
+    starting = StartingNodes(story, cast, folder, start, settings)
     try:
         starting.begin(KEY_SERVER)
         starting.begin(CARRIER)
@@ -83,19 +93,20 @@ class StartingNodes:
     story: NumberplateStory
     cast: SealedCast
     folder: Path
-    log_level: str
+    start: Start
+    settings: Mapping[str, Mapping[str, object]]
     begun: dict[str, Starting] = field(default_factory=dict)
 
     def begin(self, name: str, *, join: tuple[str, ...] = (), definition: str | None = None) -> None:
         """Start one node, which joins the network through `join` and knows the type by its definition."""
         home = self.folder / name.replace(" ", "-").lower()
-        lines: dict[str, object] = {"log_level": self.log_level}
+        lines = dict(self.settings.get(name, {}))
         if definition is not None:
             (home / "types").mkdir(parents=True)
             (home / "types" / "numberplate.type").write_text(definition, encoding="utf-8")
             lines |= {"types": "types", "join": join}
         _write(home, self.story, self.cast, name, lines)
-        self.begun[name] = start(name, home)
+        self.begun[name] = self.start(name, home)
 
     def ready(self) -> LiveNodes:
         """Start the three other brokers together, and return when all of them listen."""

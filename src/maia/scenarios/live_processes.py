@@ -33,6 +33,7 @@ __all__ = [
     "Child",
     "NodeNotStarted",
     "Starting",
+    "run_node",
     "start",
     "stop_all",
 ]
@@ -132,7 +133,7 @@ def _forked(home: Path, ready: int) -> int:
         return pid
     status = 1
     try:
-        _be_a_node(home, ready)
+        run_node(home, ready)
         status = 0
     finally:
         os._exit(status)  # nothing of the parent's is to be finished here
@@ -165,7 +166,8 @@ def _line(descriptor: int, deadline: float) -> bytes:
 # ------------------------------------------------------------ in the child
 
 
-def _be_a_node(home: Path, ready: int) -> None:
+def run_node(home: Path, ready: int) -> None:
+    """Be the node whose files are in `home`; say on the descriptor `ready` where it listens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear; it will tell us
     parent = os.getppid()
     run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_key_server
@@ -225,4 +227,4 @@ def _be_a_key_server(home: Path, say: Callable[[str], None]) -> None:
 
 
 if __name__ == "__main__":
-    _be_a_node(Path(sys.argv[1]), sys.stdout.fileno())
+    run_node(Path(sys.argv[1]), sys.stdout.fileno())
