@@ -7,7 +7,7 @@ from typing import Any, Final
 from maia.pipeline.applications.application import Application, BadTerm, MissingColumn
 from maia.pipeline.applications.billing import BILLING, ChargingTerms, congestion_charges
 from maia.pipeline.applications.environment import ENVIRONMENT, EnvironmentTerms, city_environment
-from maia.pipeline.applications.running import last_said, start_stream
+from maia.pipeline.applications.running import StreamRun, start_stream
 from maia.pipeline.applications.statistics import STATISTICS, StatisticsTerms, traffic_statistics
 from maia.pipeline.applications.ticker import TICKER, TickerTerms, prices_per_minute
 from maia.pipeline.applications.tracking import TRACKING, TrackingTerms, vehicle_path
@@ -32,7 +32,7 @@ __all__ = [
     "prices_per_minute",
     "traffic_statistics",
     "vehicle_path",
-    "last_said",
+    "StreamRun",
     "start_stream",
 ]
 

@@ -70,7 +70,8 @@ class Application(Generic[Terms]):
             if name not in known:
                 raise BadTerm(f"`{self.name}` has no term `{name[:_SHOWN]}`; it has {_listed(known)}")
             known[name] = _read(name, text, known[name])
-        return type(self.terms)(**known)
+        changed: Terms = type(self.terms)(**known)
+        return changed
 
 
 def _check_columns(application: Application[Any], events: DataFrame) -> None:

@@ -8,6 +8,7 @@ about each key.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
@@ -15,12 +16,37 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.pipeline.applications.application import Application
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructField
 
-__all__ = ["last_said", "start_stream"]
+__all__ = ["StreamRun", "start_stream"]
 
 _BATCH: Final = "maia_batch"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """An application that runs over a stream, until it has seen all that there is."""
+
+    # Any: each application has terms of its own.
+    application: Application[Any]
+    query: StreamingQuery
+    updates: str
+    result: DataFrame
+
+    def answer(self) -> DataFrame:
+        """Return what was said last: of each key, all rows of the last batch that spoke of it."""
+        with_batch = ", ".join((*map(_declared, self.result.schema.fields), f"{_BATCH} bigint"))
+        said = self.result.sparkSession.read.schema(with_batch).parquet(self.updates)
+        keys = list(self.application.keys)
+        last = said.groupBy(*keys).agg(F.max(_BATCH).alias("last_batch"))
+        of_last = said.join(last, keys).where(F.col(_BATCH) == F.col("last_batch"))
+        return of_last.select(*self.result.columns)
+
+
+def _declared(field: StructField) -> str:
+    return f"`{field.name}` {field.dataType.simpleString()}"
 
 
 def start_stream(
@@ -30,33 +56,19 @@ def start_stream(
     *,
     updates: str,
     checkpoint: str,
-) -> StreamingQuery:
-    """Start the application over all that a stream has now; `last_said` of the updates is its answer."""
+) -> StreamRun:
+    """Start the application over all that a stream has now. `updates` is a folder that is there."""
 
     # Any: each application has terms of its own.
     def write(said: DataFrame, batch: int) -> None:
         said.write.mode("overwrite").parquet(f"{updates}/{_BATCH}={batch}")
 
-    return (
-        application.of(events, terms)
-        .writeStream.outputMode("update")
+    result = application.of(events, terms)
+    query = (
+        result.writeStream.outputMode("update")
         .foreachBatch(write)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
     )
-
-
-def last_said(spark: SparkSession, application: Application[Any], updates: str) -> DataFrame:
-    """Return the answer of a stream: of each key, all rows of the last batch that spoke of it."""
-    # Any: each application has terms of its own.
-    said = spark.read.option("basePath", updates).parquet(f"{updates}/{_BATCH}=*")
-    keys = list(application.keys)
-    last = said.groupBy(*keys).agg(F.max(_BATCH).alias("last_batch"))
-    return (
-        said.join(last, keys, "left_semi")
-        .join(last, keys)
-        .where(F.col(_BATCH) == F.col("last_batch"))
-        .drop(_BATCH, "last_batch")
-        .select(*(name for name in said.columns if name != _BATCH))
-    )
+    return StreamRun(application, query, updates, result)

@@ -1,0 +1,151 @@
+"""Each application of the pipeline gives one answer: as a batch, as a stream, and worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maia.pipeline.applications import (
+    APPLICATIONS,
+    BILLING,
+    ENVIRONMENT,
+    STATISTICS,
+    TICKER,
+    TRACKING,
+    EnvironmentTerms,
+    TickerTerms,
+    TrackingTerms,
+    start_stream,
+)
+from maia.pipeline.generators import CAMERAS, GENERATORS, WATCHED_PLATE
+from reference import pipeline_applications as by_hand
+
+ROWS = 6_000
+PER_DAY = 2_000
+FILES = 5
+
+
+class Events:
+    """Generated events, shuffled within reach of the watermarks, as rows, as files and as data frames."""
+
+    def __init__(self, spark, folder: Path, generator: str) -> None:
+        made = GENERATORS[generator].rows(rows=ROWS, seed=11, per_day=PER_DAY)
+        self.spark, self.folder = spark, folder / "events"
+        self.folder.mkdir()
+        self.table = pa.Table.from_batches([made])
+        self.rows = self.table.to_pylist()
+        for number, start in enumerate(range(0, ROWS, ROWS // FILES)):
+            pq.write_table(self.table.slice(start, ROWS // FILES), self.folder / f"part-{number}.parquet")
+        self.kept = folder
+
+    @property
+    def batch(self):
+        return self.spark.read.parquet(str(self.folder))
+
+    def stream_answer(self, application, terms):
+        """Run as a stream, a file at a time, and return the rows of the answer."""
+        stream = (
+            self.spark.readStream.schema(self.batch.schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.folder))
+        )
+        updates = self.kept / "updates"
+        updates.mkdir()
+        run = start_stream(
+            application, stream, terms, updates=str(updates), checkpoint=str(self.kept / "checkpoint")
+        )
+        run.query.awaitTermination()
+        assert len(list(updates.iterdir())) >= FILES
+        return run.answer().toArrow().to_pylist()
+
+
+TERMS = {
+    "billing": BILLING.terms,
+    "statistics": STATISTICS.terms,
+    "tracking": TrackingTerms(vehicle=""),
+    "ticker": TickerTerms(flows=("shares", "derivatives")),
+    "environment": EnvironmentTerms(noise_limit_db=63.0),
+}
+
+
+@pytest.fixture(params=APPLICATIONS)
+def case(request, spark, tmp_path):
+    application = APPLICATIONS[request.param]
+    events = Events(spark, tmp_path, application.generator)
+    terms = TERMS[application.name]
+    if application is TRACKING:
+        plates = [row["numberplate"] for row in events.rows if row["numberplate"]]
+        terms = TrackingTerms(vehicle=max(set(plates), key=plates.count))
+    return application, events, terms
+
+
+def in_order(rows: list[dict[str, object]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def test_batch_and_stream_give_the_same_rows(case):
+    application, events, terms = case
+    batch = application.of(events.batch, terms).toArrow().to_pylist()
+    assert len(batch) > 5
+    assert in_order(events.stream_answer(application, terms)) == in_order(batch)
+
+
+def test_each_vehicle_is_charged_once_a_day_as_by_hand(spark, tmp_path):
+    events = Events(spark, tmp_path, "sightings")
+    charged = [tuple(row) for row in BILLING.of(events.batch).collect()]
+    assert len(charged) == len(set(charged))
+    assert set(charged) == by_hand.charges(events.rows)
+
+
+def test_windows_count_as_by_hand(spark, tmp_path):
+    events = Events(spark, tmp_path, "sightings")
+    counted = STATISTICS.of(events.batch).toArrow().to_pylist()
+    assert {tuple(row.values()) for row in counted} == by_hand.counts(events.rows)
+
+
+def test_a_path_leads_where_it_leads_by_hand(spark, tmp_path):
+    events = Events(spark, tmp_path, "sightings")
+    Random(3).shuffle(events.rows)  # noqa: S311 - an order, not a secret
+    # One vehicle that is seen often: let every sighting of the city be of it.
+    everybody = [row | {"numberplate": WATCHED_PLATE} for row in events.rows[:200]]
+    odd = everybody[0] | {"location": "nowhere"}
+    table = pa.Table.from_pylist([*everybody, everybody[0], odd], schema=events.table.schema)
+    frame = spark.createDataFrame(table)
+    found = TRACKING.of(frame, TrackingTerms(vehicle=WATCHED_PLATE)).toArrow().to_pylist()
+    found.sort(key=lambda row: (row["day"], row["step"]))
+    expected = by_hand.path([*everybody, odd], CAMERAS, vehicle=WATCHED_PLATE)
+    assert [list(row.values())[:6] for row in found] == [list(row[:6]) for row in expected]
+    assert [row["was_out_of_sight"] for row in found] == [row[8] for row in expected]
+    for row, (*_, km, speed, _out) in zip(found, expected, strict=True):
+        assert row["km"] == (None if km is None else pytest.approx(km, abs=6e-4))
+        assert row["km_per_h"] == (None if speed is None else pytest.approx(speed, rel=1e-6, abs=0.051))
+
+
+@pytest.mark.parametrize("flows", [(), ("shares",)])
+def test_prices_weigh_volumes_as_by_hand(spark, tmp_path, flows):
+    events = Events(spark, tmp_path, "trades")
+    found = TICKER.of(events.batch, TickerTerms(flows=flows)).toArrow().to_pylist()
+    expected = by_hand.prices(events.rows, flows=flows)
+    assert {tuple(row.values())[:3] for row in found} == set(expected)
+    for row in found:
+        flow, stock, starts_at, *rest = row.values()
+        assert rest == pytest.approx(list(expected[flow, stock, starts_at]), abs=6e-5)
+
+
+def test_noise_and_air_are_measured_as_by_hand(spark, tmp_path):
+    events = Events(spark, tmp_path, "sensors")
+    found = ENVIRONMENT.of(events.batch).toArrow().to_pylist()
+    expected = by_hand.environment(events.rows)
+    assert {tuple(row.values())[:2] for row in found} == set(expected)
+    for row in found:
+        district, starts_at, *rest = row.values()
+        reports, noise, dust, gas, is_too_loud, is_too_dirty = expected[district, starts_at]
+        assert rest[0] == reports
+        assert rest[1:4] == pytest.approx([noise, dust, gas], abs=0.0101)
+        if noise != 65.0:
+            assert rest[4] == is_too_loud
+        assert rest[5] == is_too_dirty
