@@ -14,6 +14,7 @@ from copy import copy, deepcopy
 import pytest
 
 from maia.runtime.telemetry import Telemetry
+from maia.sealing import handover, manager_store
 from maia.sealing.at_rest import AtRest
 from maia.sealing.delivery import SessionKey
 from maia.sealing.handover import Handed, Parcel, pack, unpack
@@ -76,8 +77,23 @@ def forms(secret: bytes) -> tuple[str, ...]:
 def assert_quiet(text: str, secrets: set[bytes]) -> None:
     assert len(secrets) > 20
     for secret in secrets:
-        for form in forms(secret):
-            assert form not in text
+        assert_quiet_about(secret, text)
+
+
+def assert_quiet_about(secret: bytes, text: str) -> None:
+    for form in forms(secret):
+        assert form not in text
+
+
+def test_records_on_their_way_to_a_parcel_or_a_store_keep_quiet():
+    """A82: what is written beside the secrets' own type hides them too."""
+    secret = random_from(b"a record")(32)
+    records = [
+        handover._Secret("1", 1, None, secret),
+        handover._Path("1", secret),
+        manager_store._Secret(1, None, None, secret),
+    ]
+    assert_quiet_about(secret, repr(records) + "".join(f"{one} {one!r}" for one in records))
 
 
 def test_no_key_is_in_a_log_line_or_a_metric(lived):

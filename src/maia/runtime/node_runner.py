@@ -204,7 +204,8 @@ class NodeRunner:
                 link = self.connections.find(happened.link)
                 if link is not None:
                     link.fail(problem)
-            return []
+            # A node says at the end of each look when it wants the next one, and this look had no end.
+            return [WakeAt(Instant(self._clock() + _SECOND))] if isinstance(happened, Tick) else []
 
     # -------------------------------------------------------- effects
 

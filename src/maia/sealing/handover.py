@@ -65,10 +65,18 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     until: _Number | None
     secret: Annotated[bytes, Meta(min_length=32, max_length=32)]
 
+    def __repr__(self) -> str:
+        """Say that there is one, and nothing about it."""
+        return "_Secret(…)"
+
 
 class _Path(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     uid: _Uid | None
     path: Annotated[bytes, Meta(max_length=4096)]
+
+    def __repr__(self) -> str:
+        """Say that there is one, and nothing about it."""
+        return "_Path(…)"
 
 
 class _Parcel(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -81,6 +81,10 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     replaced_at: int | None
     secret: bytes
 
+    def __repr__(self) -> str:
+        """Say that there is one, and nothing about it."""
+        return "_Secret(…)"
+
 
 _MEMBER: Final = msgspec.msgpack.Decoder(_Member)
 _SECRET: Final = msgspec.msgpack.Decoder(_Secret)

@@ -226,6 +226,23 @@ async def test_the_earliest_wish_to_be_woken_counts():
 
 
 @in_a_loop
+async def test_a_node_that_fails_when_it_is_woken_is_woken_again():
+    woken: list[Instant] = []
+
+    def answer(happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Tick):
+            woken.append(now)
+            if len(woken) == 1:
+                raise ZeroDivisionError("a mistake of ours, before it said when it wants to be woken next")
+        return []
+
+    runner = NodeRunner(Node(answer), KEY, records=Records())
+    async with runner.running():
+        runner.perform([WakeAt(Instant(system_now() + 1000))])
+        await until(lambda: len(woken) == 2, "a second tick")
+
+
+@in_a_loop
 async def test_messages_that_were_queued_are_sent_before_a_link_closes():
     def answer(happened: Input, _now: Instant) -> list[Effect]:
         if not isinstance(happened, Received):
