@@ -9,14 +9,42 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from maia.client.duplicates import SeenFrames
 from maia.client.types import KnownVersion
 from maia.credentials import Action
+from maia.errors import BadInput
 from maia.events import Instant
 from maia.predicates import Predicate
 
-__all__ = ["Advertised", "Entry", "EntryStage", "Subscribed"]
+__all__ = ["Advertised", "BadNumbering", "Entry", "EntryStage", "Numbering", "Subscribed"]
+
+_STREAM_BYTES: Final = 16
+_NUMBER_MAX: Final = 2**63 - 1
+
+
+class BadNumbering(BadInput):
+    """A stream has another size than streams have, or a number is none that a frame may bear."""
+
+    code = "INPUT-NUMBERING"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """How a publisher's frames are told apart: by their stream, and by numbers that grow.
+
+    A publisher that may have to say the same thing twice chooses both itself,
+    and the network takes the second time for what it is.
+    """
+
+    stream: bytes
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit into a message."""
+        if len(self.stream) != _STREAM_BYTES or not 0 <= self.first <= _NUMBER_MAX:
+            raise BadNumbering(f"a stream has {_STREAM_BYTES} bytes, and its numbers begin at 0 or later")
 
 
 class EntryStage(Enum):

@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from maia.client.alarms import RENEWAL, SESSION, Alarms, later
 from maia.client.book import Book
 from maia.client.duplicates import SeenFrames
-from maia.client.entries import Advertised, Entry, Subscribed
+from maia.client.entries import Advertised, Entry, Numbering, Subscribed
 from maia.client.notices import Connected, Disconnected, Notice
 from maia.client.problems import BrokerNotTrusted, ClientClosed, NotConnected, WrongBroker, told_by_broker
 from maia.client.settings import ClientSettings
@@ -38,8 +38,10 @@ from maia.wire.effects import (
     LinkClosed,
     LinkId,
     LinkOpened,
+    LogRead,
     Note,
     Received,
+    Recorded,
     Send,
     Tick,
     WakeAt,
@@ -108,10 +110,13 @@ class ClientSession:
         return self._finished(self._dial())
 
     def advertise(
-        self, known: KnownVersion, filter_: Predicate, now: Instant
+        self, known: KnownVersion, filter_: Predicate, now: Instant, numbering: Numbering | None = None
     ) -> tuple[Advertised, list[Effect]]:
         """Ask to publish events of a type; raise the refusal if no credential speaks for that."""
-        entry = Advertised(self._book.next_number(), known, filter_, self._random(16))
+        frames = numbering or Numbering(self._random(16))
+        entry = Advertised(
+            self._book.next_number(), known, filter_, frames.stream, next_sequence=frames.first
+        )
         return entry, self._finished(self._sent(self._book.add(entry, now, is_ready=self.is_ready)))
 
     def subscribe(
@@ -161,8 +166,8 @@ class ClientSession:
         match happened:
             case Received(link=link, data=data):
                 effects = self._received(data, now) if link == self._link else []
-            case Tick():
-                effects = []
+            case Tick() | Recorded() | LogRead():
+                effects = []  # a client records nothing
             case LinkOpened():
                 effects = self._opened(happened, now)
             case LinkClosed(link=link):

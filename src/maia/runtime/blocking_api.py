@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from maia.client import ClientClosed
+from maia.client.entries import Numbering
 from maia.credentials import Principal
 from maia.predicates import ALWAYS, Predicate
 from maia.runtime.client_api import ANSWER_S, Client, EventType, connect
@@ -131,10 +132,11 @@ class BlockingClient:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
+        numbering: Numbering | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingPublisher:
         """Ask to publish events of a type; raise the refusal if that is denied."""
-        asked = self._client.advertise(event_type, filter, timeout_s=timeout_s)
+        asked = self._client.advertise(event_type, filter, numbering=numbering, timeout_s=timeout_s)
         return BlockingPublisher(self._wait, self._wait(asked))
 
     def subscribe(

@@ -37,7 +37,7 @@ from maia.client import (
     histories,
     known_version,
 )
-from maia.client.entries import Entry
+from maia.client.entries import Entry, Numbering
 from maia.credentials import (
     NetworkName,
     Principal,
@@ -99,11 +99,16 @@ class Client:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
+        numbering: Numbering | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
-        """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied."""
+        """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
+
+        With `numbering`, what is published again under the same numbers is
+        taken for the same; without, every publisher has a stream of its own.
+        """
         known = await self._known(event_type, timeout_s)
-        entry, effects = self._session.advertise(known, _predicate(filter, known), self._clock())
+        entry, effects = self._session.advertise(known, _predicate(filter, known), self._clock(), numbering)
         publisher = Publisher(self, entry)
         self._publishers[entry.ref] = publisher
         await self._standing(entry, effects, timeout_s)
