@@ -25,6 +25,7 @@ from maia.cli import (
     filters,
     key,
     log,
+    pipeline,
     publish,
     status,
     subscribe,
@@ -51,6 +52,7 @@ app.add_typer(cert.app, name="cert")
 app.add_typer(types.app, name="type")
 app.add_typer(filters.app, name="filter")
 app.add_typer(domain.app, name="domain")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(log.app, name="log")
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)

@@ -18,7 +18,7 @@ from maia.events import Kind
 from maia.views import spark_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["Application", "BadTerm", "MissingColumn", "Terms"]
 
@@ -55,6 +55,8 @@ class Application(Generic[Terms]):
     terms: Terms
     """What may be varied, with what holds if nobody says otherwise."""
     compute: Callable[[DataFrame, Terms], DataFrame]
+    totals: Callable[[], Mapping[str, Column]]
+    """What a whole result comes to, in a few figures. Columns can only be made while Spark runs."""
     generator: str
     """The generator whose events it understands."""
 

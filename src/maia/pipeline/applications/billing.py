@@ -65,6 +65,15 @@ def _in_charging_hours(local: Column, terms: ChargingTerms) -> Column:
     return F.when(F.weekday(local) >= _SATURDAY, at_weekends).otherwise(on_weekdays)
 
 
+def _totals() -> dict[str, Column]:
+    return {
+        "charges": F.count("*"),
+        "vehicles": F.count_distinct("numberplate"),
+        "days": F.count_distinct("day"),
+        "pounds": F.coalesce(F.sum("charge_pence"), F.lit(0)) / 100,
+    }
+
+
 BILLING: Final = Application(
     name="billing",
     about="the congestion charge: each vehicle owes it once a day",
@@ -73,5 +82,6 @@ BILLING: Final = Application(
     keys=("numberplate", "day"),
     terms=ChargingTerms(),
     compute=congestion_charges,
+    totals=_totals,
     generator="sightings",
 )

@@ -86,6 +86,16 @@ def _exceeds(name: str, limit: float) -> Column:
     return F.coalesce(F.col(name) > limit, F.lit(False))
 
 
+def _totals() -> dict[str, Column]:
+    return {
+        "districts": F.count_distinct("district"),
+        "hours": F.count("*"),
+        "hours_too_loud": F.count_if("is_too_loud"),
+        "hours_too_dirty": F.count_if("is_too_dirty"),
+        "loudest_district": F.max_by("district", "noise_db"),
+    }
+
+
 ENVIRONMENT: Final = Application(
     name="environment",
     about="noise and air per district and hour, and where limits are exceeded",
@@ -100,5 +110,6 @@ ENVIRONMENT: Final = Application(
     keys=("district", "starts_at"),
     terms=EnvironmentTerms(),
     compute=city_environment,
+    totals=_totals,
     generator="sensors",
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Kind
@@ -49,6 +50,16 @@ def traffic_statistics(sightings: DataFrame, terms: StatisticsTerms) -> DataFram
     return counted.select("location", F.col("window.start").alias("starts_at"), "sightings")
 
 
+def _totals() -> dict[str, Column]:
+    return {
+        "cameras": F.count_distinct("location"),
+        "windows": F.count("*"),
+        "sightings": F.coalesce(F.sum("sightings"), F.lit(0)),
+        "busiest_camera": F.max_by("location", "sightings"),
+        "busiest_at": F.max_by("starts_at", "sightings"),
+    }
+
+
 STATISTICS: Final = Application(
     name="statistics",
     about="traffic by camera and quarter hour, without any numberplate",
@@ -57,5 +68,6 @@ STATISTICS: Final = Application(
     keys=("location", "starts_at"),
     terms=StatisticsTerms(),
     compute=traffic_statistics,
+    totals=_totals,
     generator="sightings",
 )

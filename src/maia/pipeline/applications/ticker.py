@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Kind
@@ -62,6 +63,15 @@ def prices_per_minute(trades: DataFrame, terms: TickerTerms) -> DataFrame:
     )
 
 
+def _totals() -> dict[str, Column]:
+    return {
+        "instruments": F.count_distinct("stock"),
+        "minutes": F.count("*"),
+        "trades": F.coalesce(F.sum("trades"), F.lit(0)),
+        "shares": F.coalesce(F.sum("shares"), F.lit(0)),
+    }
+
+
 TICKER: Final = Application(
     name="ticker",
     about="volume-weighted price per instrument and minute, of the flows that a brokerage pays for",
@@ -76,5 +86,6 @@ TICKER: Final = Application(
     keys=("flow", "stock", "starts_at"),
     terms=TickerTerms(),
     compute=prices_per_minute,
+    totals=_totals,
     generator="trades",
 )

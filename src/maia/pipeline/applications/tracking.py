@@ -102,6 +102,16 @@ def _place(location: Column, at: int) -> Column:
     return F.try_element_at(places, location)
 
 
+def _totals() -> dict[str, Column]:
+    return {
+        "sightings": F.count("*"),
+        "days": F.count_distinct("day"),
+        "km": F.round(F.coalesce(F.sum("km"), F.lit(0.0)), 1),
+        "fastest_km_per_h": F.max("km_per_h"),
+        "times_out_of_sight": F.count_if("was_out_of_sight"),
+    }
+
+
 TRACKING: Final = Application(
     name="tracking",
     about="the path of one vehicle under a court order: where, when, how fast, and when out of sight",
@@ -110,5 +120,6 @@ TRACKING: Final = Application(
     keys=("numberplate", "day"),
     terms=TrackingTerms(),
     compute=vehicle_path,
+    totals=_totals,
     generator="sightings",
 )

@@ -1,0 +1,163 @@
+"""Where does an application of the pipeline read, where does it write, and what is left if it fails?
+
+`maia pipeline` and the benchmarks ask. A result appears under its name whole,
+or not at all: it is written beside it first. What a stream keeps meanwhile is
+gone when the run ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from maia.errors import BadInput
+from maia.pipeline.applications import Application, start_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["BadResultFolder", "BadSource", "Finished", "Source", "new_folder", "parquet_source", "run"]
+
+_FILES_MAX: Final = 1_000_000
+
+
+class BadSource(BadInput):
+    """What should be read is not there, or is no table."""
+
+    code = "INPUT-PIPELINE-SOURCE"
+
+
+class BadResultFolder(BadInput):
+    """A result cannot be written there."""
+
+    code = "INPUT-PIPELINE-RESULT"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Events, as a table and as a stream of what is there now, some at a time."""
+
+    table: Callable[[], DataFrame]
+    stream: Callable[[], DataFrame]
+    rows: int | None = None
+    """How many events there are, if that is known without reading them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A result on disk, and what it took."""
+
+    result: Path
+    seconds: float
+    events: int | None
+
+
+def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1) -> Source:
+    """Return the events of a Parquet file, or of a folder of them."""
+    files = _parquet_files(path)
+    rows = sum(_rows_of(file) for file in files)
+
+    def stream() -> DataFrame:
+        if not path.is_dir():
+            raise BadSource(f"a stream reads a folder of Parquet files, and `{path}` is one file")
+        schema = spark.read.parquet(str(files[0])).schema
+        return (
+            spark.readStream.schema(schema)
+            .option("maxFilesPerTrigger", files_per_batch)
+            .option("pathGlobFilter", "*.parquet")
+            .parquet(str(path))
+        )
+
+    return Source(lambda: spark.read.parquet(*map(str, files)), stream, rows)
+
+
+def run(
+    spark: SparkSession,
+    application: Application[Any],
+    terms: object,
+    source: Source,
+    *,
+    result: Path,
+    is_stream: bool = False,
+) -> Finished:
+    """Run an application over a source into a folder that is not there yet."""
+    # Any: each application has terms of its own.
+    began = perf_counter()
+    with new_folder(result) as unfinished:
+        if is_stream:
+            _stream(application, terms, source, unfinished)
+        else:
+            application.of(source.table(), terms).write.parquet(str(unfinished / "rows"))
+        _as_told(unfinished)
+    return Finished(result, perf_counter() - began, source.rows)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Hand out a folder that becomes `folder` if the body ends well, and is gone if it does not."""
+    if folder.exists():
+        raise BadResultFolder(f"`{folder}` is already there; name a folder that is not")
+    if not folder.parent.is_dir():
+        raise BadResultFolder(f"`{folder.parent}` is no folder, so nothing can be made in it")
+    try:
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as problem:
+        raise BadResultFolder(
+            f"nothing can be written into `{folder.parent}`: {problem.strerror}"
+        ) from problem
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _stream(application: Application[Any], terms: object, source: Source, folder: Path) -> None:
+    updates, checkpoint = folder / "updates", folder / "checkpoint"
+    updates.mkdir()
+    started = start_stream(
+        application, source.stream(), terms, updates=str(updates), checkpoint=str(checkpoint)
+    )
+    try:
+        started.query.awaitTermination()
+    finally:
+        started.query.stop()
+    started.answer().write.parquet(str(folder / "rows"))
+    shutil.rmtree(updates)
+    shutil.rmtree(checkpoint)
+
+
+def _as_told(folder: Path) -> None:
+    """Lay the rows where a reader of the folder expects them."""
+    for file in (folder / "rows").iterdir():
+        file.rename(folder / file.name)
+    (folder / "rows").rmdir()
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise BadSource(f"`{path}` is not there; `maia pipeline generate` makes events to begin with")
+    if path.is_file():
+        return [path]
+    files = sorted(file for file in path.glob("*.parquet") if file.is_file())[:_FILES_MAX]
+    if not files:
+        raise BadSource(f"`{path}` holds no Parquet files")
+    return files
+
+
+def _rows_of(file: Path) -> int:
+    import pyarrow as pa
+
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise BadSource(f"`{file}` is not a Parquet file") from problem
