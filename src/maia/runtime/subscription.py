@@ -76,6 +76,11 @@ class Subscription:
         return self._entry.known.event_type
 
     @property
+    def problem(self) -> MaiaError | None:
+        """Return why nothing more will arrive, if that is so; events may still wait to be taken."""
+        return self._problem
+
+    @property
     def has_room(self) -> bool:
         """Say whether the client should read on."""
         return self._waiting < ROWS_WAITING_MAX
