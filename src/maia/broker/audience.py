@@ -79,6 +79,8 @@ class ViewClass:
     """The references of each link, once there are several; in place of `member` then."""
     see: See | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
+    is_kept: bool = False
+    """Whether its members are served from the event log and not at once."""
 
     @property
     def reader(self) -> RowReader:
@@ -147,15 +149,24 @@ class Audience:
         self.classes: dict[bytes, ViewClass] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
 
-    def join(self, key: bytes, view: View, event_type: VerifiedType, member: tuple[LinkId, int]) -> bool:
+    def join(
+        self,
+        key: bytes,
+        view: View,
+        event_type: VerifiedType,
+        member: tuple[LinkId, int],
+        *,
+        is_kept: bool = False,
+    ) -> bool:
         """Add a reference to its class; say whether the class is new."""
         known = self.classes.get(key)
         if known is None:
             routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
             is_quick = is_quickly_read(routed)
             known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quick, shown)
-            self.matches.add(key, known.routed)
-            known.member = member
+            known.member, known.is_kept = member, is_kept
+            if not is_kept:
+                self.matches.add(key, known.routed)
             return True
         known.join(member)
         return False
@@ -167,7 +178,8 @@ class Audience:
         if known.members:
             return False
         del self.classes[key]
-        self.matches.remove(key)
+        if not known.is_kept:
+            self.matches.remove(key)
         return True
 
     def deliver(
@@ -193,7 +205,7 @@ class Audience:
         if not few or not all(one.is_quickly_read for one in self.classes.values()):
             return self.matches.match_frame(frame)
         all_rows = range(frame.rows)
-        read = {key: one.reader(all_rows, frame) for key, one in self.classes.items()}
+        read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
         return {key: rows for key, rows in read.items() if rows}
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from maia.broker.recording import keep_once_safe
 from maia.broker.routes import memory_limits
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import certificate_from_bytes, certificate_to_bytes
@@ -52,7 +53,7 @@ def _keep_publications(state: BrokerState) -> list[Effect]:
     if digest == state.publications_kept:
         return []
     state.publications_kept = digest
-    return [Keep(KEPT_PUBLICATIONS, data)]
+    return keep_once_safe(state, Keep(KEPT_PUBLICATIONS, data))
 
 
 def _reload_publications(state: BrokerState, data: bytes | None) -> list[Effect]:

@@ -76,6 +76,10 @@ class KnownTypes:
         """Return the types that are sealed, by type id."""
         return self._sealings
 
+    def type_ids(self) -> tuple[bytes, ...]:
+        """Return the types of which a version is known."""
+        return tuple(self._versions)
+
     def versions(self, type_id: bytes) -> tuple[VerifiedType, ...]:
         """Return every version of a type that is known, the ones met first in front."""
         return tuple(self._versions.get(type_id, {}).values())

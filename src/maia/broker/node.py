@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
+from maia.broker.catching_up import hear_log_read, hear_recorded
 from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys
+from maia.broker.log_state import NO_LOG, LogAtStart
+from maia.broker.own_interests import look_at_own_interests
 from maia.broker.peers import dial_failed, leave, start
+from maia.broker.recording import new_recording, reload_recording
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
@@ -37,8 +41,10 @@ from maia.wire.effects import (
     Input,
     LinkClosed,
     LinkOpened,
+    LogRead,
     Note,
     Received,
+    Recorded,
     Tick,
     WakeAt,
 )
@@ -52,7 +58,7 @@ _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 class Broker:
     """One broker of one network, as a value that is handed time, chance and messages."""
 
-    __slots__ = ("_kept", "_state")
+    __slots__ = ("_kept", "_log", "_state")
 
     def __init__(
         self,
@@ -62,22 +68,27 @@ class Broker:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] = _NOTHING_KEPT,
         process_id: Callable[[], int] = lambda: 0,
+        log: LogAtStart = NO_LOG,
     ) -> None:
         """Make a broker that holds `key`; `kept` is what `Keep` stored before.
+
+        `log` says what is in the event log of a broker that records.
 
         `process_id` changes where a process is forked: a child never seals
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._kept = dict(kept)
+        self._state.recording = new_recording(key.principal, settings)
+        self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
         """Verify what was kept, and begin to look for the others."""
         state, kept = self._state, self._kept
-        self._kept = {}
+        log, self._kept, self._log = self._log, {}, NO_LOG
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        return self._finished([started, *reloaded, *start(state, now)], now)
+        recorded = [*reload_recording(state, kept, log), *look_at_own_interests(state, now)]
+        return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
@@ -105,6 +116,10 @@ class Broker:
                 effects += self._closed(self._state.links.pop(link, None), now)
             case DialFailed(address=address):
                 effects += dial_failed(self._state, address, now)
+            case Recorded(upto=upto):
+                effects += hear_recorded(self._state, upto, now)
+            case LogRead():
+                effects += hear_log_read(self._state, happened, now)
             case _:
                 assert_never(happened)
         return self._completed(effects, now)

@@ -8,6 +8,7 @@ broker joins half way, where only identifiers and interests are left.
 from __future__ import annotations
 
 from maia.broker.audience import Audience
+from maia.broker.recording import once_recorded, record_plain
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooLongAgo
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
@@ -38,21 +39,21 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
         return []
     frame = _read(state, message, advertisement)
     if _is_repeated(advertisement, message):
-        return [_published(link, message, refused=0)]
+        return _published(state, link, message, refused=0)
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
-        return [_published(link, message, refused=shaped.refused)]
+        return _published(state, link, message, refused=shaped.refused)
     transit = _as_transit(link, message, advertisement, shaped)
     try:
-        sent = _sent(state, transit) if sealing is None else send_sealed(state, transit, sealing, now)
+        sent = _sent(state, transit, now) if sealing is None else send_sealed(state, transit, sealing, now)
     except PublishedTooLongAgo as problem:
         late = Count("maia_frames_refused_total", labels={"code": problem.code})
-        return [late, _published(link, message, refused=message.rows)]
+        return [late, *_published(state, link, message, refused=message.rows)]
     counted = Count("maia_rows_published_total", shaped.frame.rows)
-    return [*sent, _published(link, message, refused=shaped.refused), counted]
+    return [*sent, *_published(state, link, message, refused=shaped.refused), counted]
 
 
-def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> list[Effect]:
+def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
     """Take a frame from another broker to everybody else who may have a part of it."""
     if state.types.sealing(message.type_id) is not None:
         # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
@@ -62,17 +63,20 @@ def carry(state: BrokerState, link: Link, message: Carried, _now: Instant) -> li
     except TransitKindMismatch as problem:
         # Whoever passed it on may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
-    return _sent(state, transit, source=link.id)
+    return _sent(state, transit, now, source=link.id)
 
 
-def _sent(state: BrokerState, transit: Transit, *, source: LinkId | None = None) -> list[Effect]:
+def _sent(
+    state: BrokerState, transit: Transit, now: Instant, *, source: LinkId | None = None
+) -> list[Effect]:
     """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
+    recorded = [] if state.recording is None else record_plain(state, unseen, now)
     audience = state.audiences.get(unseen.type_id)
     here = [] if audience is None else _delivered(state, audience, unseen)
-    return [*here, *forward(state, unseen, source=source)]
+    return [*recorded, *here, *forward(state, unseen, source=source)]
 
 
 def _delivered(state: BrokerState, audience: Audience, transit: Transit) -> list[Effect]:
@@ -124,5 +128,9 @@ def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shap
     )
 
 
-def _published(link: Link, message: Publish, *, refused: int) -> Effect:
-    return Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
+def _published(state: BrokerState, link: Link, message: Publish, *, refused: int) -> list[Effect]:
+    """Answer for a frame and all before it, once they are safe if this broker promises that."""
+    answer = Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
+    if state.recording is None:
+        return [answer]
+    return once_recorded(state, link.advertisement(message.ref).right.event_type.type_id, answer)

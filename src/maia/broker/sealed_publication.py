@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.recording import is_recorded, record_frame
 from maia.broker.refusals import (
     FrameTooLarge,
     KeysAwaited,
@@ -24,6 +25,7 @@ from maia.broker.sealed_forwarding import forward_sealed
 from maia.broker.sealed_transit import SealedTransit, sealed_transit
 from maia.broker.seals import Arrived
 from maia.broker.sessions import Link
+from maia.broker.signing_together import record_once_signed
 from maia.broker.state import BrokerState
 from maia.broker.transit import Transit
 from maia.credentials import Principal
@@ -86,15 +88,17 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     if unseen is None:
         return [Count("maia_duplicates_total")]
     here = _delivered(state, unseen, frozenset())
-    there = forward_sealed(
-        state,
-        unseen,
-        frozenset(),
-        lambda block_rows: _sealed(state, unseen, keys, sealing.level, block_rows),
-        source=None,
-        now=now,
-    )
-    return [*here, *there]
+    made: list[SealedTransit] = []
+
+    def sealed(block_rows: int) -> SealedTransit:
+        if not made:
+            made.append(_sealed(state, unseen, keys, sealing.level, block_rows))
+        return made[0]
+
+    there = forward_sealed(state, unseen, frozenset(), sealed, source=None, now=now)
+    if not is_recorded(state, unseen.type_id):
+        return [*here, *there]
+    return [*record_once_signed(state, sealed(0), now), *here, *there]
 
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
@@ -189,11 +193,12 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     unseen = unseen_part(state.routes, sealed.part)
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
+    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
     here = _delivered(state, unseen, sealed.missing)
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
-    return [*counted, *here, *there]
+    return [*counted, *recorded, *here, *there]
 
 
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
@@ -270,7 +275,8 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         return [Count("maia_duplicates_total")]
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
-    return [Count("maia_frames_unread_total"), *sent]
+    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    return [Count("maia_frames_unread_total"), *recorded, *sent]
 
 
 def _refused(problem: MaiaError) -> list[Effect]:

@@ -12,7 +12,7 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.errors import BadInput
 from maia.policy import BoundRule
 
-__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings"]
+__all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
 
 
 class BadSettings(BadInput):
@@ -52,6 +52,24 @@ class BrokerLimits:
     bytes_waiting_per_type: int = 16 << 20
     wait_for_keys_s: int = 10
     """How long a frame waits for its key, or for the certificates of its signer."""
+    durable_names: int = 4096
+    """Durable subscriptions that are remembered, whether their owners are here or not."""
+    durable_names_per_principal: int = 64
+    durable_frames_under_way: int = 256
+    """Frames of one durable subscription that were delivered and not acknowledged."""
+    durable_bytes_under_way: int = 4 << 20
+    recorded_frames_reread: int = 100_000
+    """Frames of the event log that are read at the start, to recognise what is published again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSettings:
+    """What a broker records."""
+
+    types: frozenset[str] | None = None
+    """Names of types, or their ids in hexadecimal digits; None for all."""
+    durable: bool = True
+    """Whether a publisher is answered only when its frame is safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,8 @@ class BrokerSettings:
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext (K4)."""
     require_install: bool = True
     """Whether the signer of a type must be allowed to install types on this network."""
+    recording: RecordingSettings | None = None
+    """What is written to the event log; None for a broker without one."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)

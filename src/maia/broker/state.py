@@ -17,6 +17,7 @@ from maia.broker.deadlines import Deadlines
 from maia.broker.edge import Edge
 from maia.broker.key_desk import KeyDesk
 from maia.broker.known_types import KnownTypes
+from maia.broker.log_state import Recording
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
@@ -82,6 +83,8 @@ class BrokerState:
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
     sealed: SealedInterests = field(default_factory=SealedInterests)
+    recording: Recording | None = None
+    """The event log, if this broker keeps one."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from maia.broker.audience import class_key
 from maia.broker.edge import refusal_effects
 from maia.broker.keys_wanted import note_missing_keys, type_met
+from maia.broker.own_interests import want_to_record
 from maia.broker.refusals import LeaseEnded, RefTaken
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
@@ -158,7 +159,8 @@ def _met(
     """Remember the versions behind a request that was permitted, and look for the keys that they need."""
     new = state.types.remember(handed_over)
     state.to_keep += new
-    return type_met(state, event_type.type_id, new, now)
+    met = type_met(state, event_type.type_id, new, now)
+    return met if state.recording is None else [*met, *want_to_record(state, event_type.type_id, now)]
 
 
 def _accepted(link: Link, ref: int, right: Right) -> Effect:

@@ -94,7 +94,8 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
             return baggage
         case ViewClass(members=members) if members:
             link, refs = next(iter(members.items()))
-            return state.links[link].subscriptions[refs[0]]
+            holder = state.recording.link if state.recording is not None and link < 0 else state.links[link]
+            return holder.subscriptions[refs[0]]
         case _:
             return None
 

@@ -11,6 +11,7 @@ from typing import Final
 from maia.broker.closing import close_link
 from maia.broker.keeping import keep_what_changed
 from maia.broker.key_glue import look_at_keys, next_look_at_keys
+from maia.broker.own_interests import look_at_own_interests
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
@@ -53,6 +54,7 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     state.edge.evidence_changed()
     state.keys.evidence_changed()
     effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
+    effects += look_at_own_interests(state, now)
     for link in list(state.links.values()):
         if link.is_ready:
             effects += _look_at_right_to_connect(state, link, now)
@@ -113,6 +115,7 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
 
 def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
     effects = [*look_at_routing(state, now), *look_at_keys(state, now)]
+    effects += look_at_own_interests(state, now)
     if state.keep_at is not None and state.keep_at <= now:
         state.keep_at = None
         effects += keep_what_changed(state)

@@ -55,6 +55,15 @@ def broker(
     lease_s: Annotated[
         str | None, typer.Option("--lease-s", help="Seconds that a subscription stands unrenewed.")
     ] = None,
+    log_folder: Annotated[
+        str | None, typer.Option(help="Record events in this folder; needs --data, too.")
+    ] = None,
+    log_types: Annotated[
+        list[str] | None, typer.Option(help="A type to record: name, id, or '*' for all. May be repeated.")
+    ] = None,
+    log_durable: Annotated[
+        str | None, typer.Option(help="true: publishers are answered when events are on disk; or false.")
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="auto, json or text.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     check: Annotated[
@@ -70,7 +79,8 @@ def broker(
     flags: dict[str, object] = {
         "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
         "listen": listen, "address": address, "join": join, "data": data, "types": types, "status": status,
-        "lease_s": lease_s, "log_format": log_format, "log_level": log_level,
+        "lease_s": lease_s, "log.folder": log_folder, "log.types": log_types, "log.durable": log_durable,
+        "log_format": log_format, "log_level": log_level,
     }  # fmt: skip
     settings = read_config(config, flags=flags, environment=os.environ)
     prepared = prepare(settings, now=system_now(), open_key=open_key)
@@ -113,6 +123,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         f"listen       {config.listen}",
         f"join         {' '.join(config.join) or 'nobody: the first of its network'}",
         f"data         {config.data or 'none: nothing survives a restart'}",
+        f"log          {_log_line(prepared)}",
         "checked      the broker can run with this configuration",
     ]
     record = {
@@ -120,6 +131,14 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         "coordinator": str(prepared.network.owner), "until": shown_until, "listen": config.listen,
         "join": list(config.join), "credentials": len(prepared.credentials),
         "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
-        "checked": True,
+        "log": None if config.log_folder is None else str(config.log_folder), "checked": True,
     }  # fmt: skip
     answer(lines, record, as_json=as_json)
+
+
+def _log_line(prepared: PreparedBroker) -> str:
+    config = prepared.config
+    if config.log_folder is None:
+        return "none: nothing is recorded"
+    answered = "when they are on disk" if config.log_durable else "at once"
+    return f"{config.log_folder}: {' '.join(config.log_types)}; publishers are answered {answered}"

@@ -56,8 +56,10 @@ from maia.wire.effects import (
     Keep,
     LinkClosed,
     LinkOpened,
+    LogRead,
     Note,
     Received,
+    Recorded,
     Send,
     Tick,
     WakeAt,
@@ -139,8 +141,8 @@ class KeyServer:
                 effects += self._received(self._links.get(link), data, now)
             case LinkClosed(link=link):
                 effects += self._gone(self._links.pop(link), now)
-            case DialFailed() | Tick():
-                pass  # it dials nobody, and what was due has been looked at
+            case DialFailed() | Tick() | Recorded() | LogRead():
+                pass  # it dials nobody and records nothing, and what was due has been looked at
             case _:
                 assert_never(happened)
         return self._finished(effects, now)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from maia.runtime.broker_server import RunningBroker, run_broker
+from maia.runtime.clock import system_now
 from maia.runtime.data_folder import DataFolderInUse, one_of, own_folder
 from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
@@ -22,6 +23,9 @@ from maia.runtime.signals import until_told_to_stop
 from maia.runtime.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
 from maia.runtime.stores import FolderStore, MemoryStore, Store
 from maia.runtime.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from maia.runtime.log_recording import LogRecorder
 
 __all__ = ["DataFolderInUse", "Listening", "serve"]
 
@@ -57,7 +61,7 @@ async def serve(
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
-        with _own(config.data) as store:
+        with _own(config.data) as store, _event_log(prepared, telemetry) as recorder:
             async with run_broker(
                 prepared.key,
                 prepared.settings(config.listen),
@@ -66,6 +70,7 @@ async def serve(
                 limits=links,
                 records=telemetry,
                 overhear=overhear,
+                recorder=recorder,
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
@@ -111,6 +116,32 @@ def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
         return bool(has_joined) and not status.get("draining")
 
     return Told(is_ready=is_ready, metrics=metrics, status=running.status)
+
+
+@contextmanager
+def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRecorder | None]:
+    """Open the event log, if this broker keeps one, for as long as the process runs."""
+    config = prepared.config
+    if config.log_folder is None:
+        yield None
+        return
+    # Arrow takes a while to load, and most brokers record nothing.
+    from maia.log.planning import Keep, Retention
+    from maia.runtime.event_log import EventLog
+    from maia.runtime.log_recording import LogRecorder, RecorderLimits
+
+    days, megabytes = config.log_keep_days, config.log_keep_mb
+    keep = Keep(None if days is None else days * 86_400.0, None if megabytes is None else megabytes << 20)
+    with EventLog.open(config.log_folder) as log:
+        for cut in log.cuts:
+            telemetry.note("log-cut", {"file": cut.file, "offset": cut.offset, "size": cut.size})
+        yield LogRecorder(
+            log,
+            clock=system_now,
+            records=telemetry,
+            retention=Retention(keep),
+            limits=RecorderLimits(roll_s=config.log_roll_s),
+        )
 
 
 class _WithTypes:

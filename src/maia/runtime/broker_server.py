@@ -7,12 +7,16 @@ tests and demonstrations run several of them in one process.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from maia.broker import Broker, BrokerSettings
+from maia.broker.log_state import NO_LOG, LogAtStart
+from maia.broker.recording import first_to_reread
+from maia.broker.settings import BadSettings
 from maia.credentials import SigningKey
 from maia.events import Instant
 from maia.runtime.addresses import bind, host_and_port
@@ -20,6 +24,7 @@ from maia.runtime.clock import system_now
 from maia.runtime.links import LinkLimits
 from maia.runtime.node_runner import NodeRunner
 from maia.runtime.overhearing import Overheard
+from maia.runtime.recorder import Recorder
 from maia.runtime.records import Records
 from maia.runtime.stores import MemoryStore, Store
 
@@ -51,26 +56,42 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     records: Records | None = None,
     clock: Callable[[], Instant] = system_now,
     overhear: Callable[[bytes], None] | None = None,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
     It listens at `listen`, or else at the settings' address. Port 0 stands for
     any free port, and the broker is then known by the one it found. Whoever
-    demonstrates what a broker hears may `overhear` its messages.
+    demonstrates what a broker hears may `overhear` its messages. A broker whose
+    settings say that it records needs a `recorder`.
     """
+    if settings.recording is not None and recorder is None:
+        raise BadSettings("a broker that records needs an event log")
     store = MemoryStore() if store is None else store
     kept = store.load()
     listening, bound = bind(settings.address if listen is None else listen)
     if host_and_port(settings.address)[1] == 0:
         settings = replace(settings, address=bound)
     with listening:
-        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid)
+        log = NO_LOG if recorder is None else await _log_at_start(recorder, settings, kept)
+        broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid, log=log)
         node = broker if overhear is None else Overheard(broker, overhear)
-        runner = NodeRunner(node, key, store=store, limits=limits, records=records, clock=clock)
+        runner = NodeRunner(
+            node, key, store=store, limits=limits, records=records, clock=clock, recorder=recorder
+        )
         async with runner.running():
             runner.perform(broker.start(clock()))
             runner.listen(listening)
             try:
                 yield RunningBroker(bound, broker, runner, clock)
             finally:
+                if recorder is not None:
+                    await recorder.flush()
                 await runner.drain(broker.drain(clock()))
+
+
+async def _log_at_start(
+    recorder: Recorder, settings: BrokerSettings, kept: Mapping[str, bytes]
+) -> LogAtStart:
+    most = settings.limits.recorded_frames_reread
+    return await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)

@@ -58,6 +58,18 @@ class BrokerConfig:
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
+    log_folder: Path | None = None
+    """Where the event log is kept; without one nothing is recorded."""
+    log_types: tuple[str, ...] = ("*",)
+    """Which types are recorded: names, ids in hexadecimal digits, or `*` for all."""
+    log_durable: bool = True
+    """Whether publishers are answered only when what they published is on disk."""
+    log_roll_s: int = 60
+    """How often journals become Parquet segments, and old segments are removed."""
+    log_keep_days: int | None = None
+    """How long what was recorded is kept; without a number, for ever."""
+    log_keep_mb: int | None = None
+    """How many megabytes of segments are kept of each type; without a number, all."""
     log_format: str = "auto"
     log_level: str = "info"
     limits: BrokerLimits = field(default_factory=BrokerLimits)
@@ -81,7 +93,10 @@ def read_config(
             raise BadConfig(f"{where}: `{name}` is missing; a broker cannot run without it")
     # object: each reader checks one setting, and the table below pairs it with its field.
     values: dict[str, object] = {name: SETTINGS[name](one, name) for name, one in said.items()}
-    limits = {name.removeprefix("limits."): values.pop(name) for name in list(values) if "." in name}
+    limits = {
+        name.removeprefix("limits."): values.pop(name) for name in list(values) if name.startswith("limits.")
+    }
+    values = {name.replace(".", "_"): value for name, value in values.items()}
     origins = {name: one.origin for name, one in said.items()}
     return BrokerConfig(**values, limits=BrokerLimits(**limits), origins=origins)  # type: ignore[arg-type]  # by the table
 
@@ -103,6 +118,12 @@ SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "keys": readers.addresses,
     "share_plaintext": readers.yes_or_no,
     "require_install": readers.yes_or_no,
+    "log.folder": readers.path,
+    "log.types": readers.type_words,
+    "log.durable": readers.yes_or_no,
+    "log.roll_s": readers.whole(1),
+    "log.keep_days": readers.whole(1),
+    "log.keep_mb": readers.whole(1),
     "log_format": readers.one_of(readers.LOG_FORMATS),
     "log_level": readers.one_of(readers.LOG_LEVELS),
     **{f"limits.{one.name}": readers.whole(1) for one in fields(BrokerLimits)},

@@ -27,6 +27,7 @@ __all__ = [
     "paths",
     "principal_word",
     "text",
+    "type_words",
     "whole",
     "yes_or_no",
 ]
@@ -103,6 +104,14 @@ def paths(said: Said, name: str) -> tuple[Path, ...]:
 def addresses(said: Said, name: str) -> tuple[str, ...]:
     """Read some addresses."""
     return tuple(address(one, name) for one in words(said, name))
+
+
+def type_words(said: Said, name: str) -> tuple[str, ...]:
+    """Read the names or ids of some types, or `*` alone."""
+    chosen = tuple(text(one, name) for one in words(said, name))
+    if not chosen or ("*" in chosen and len(chosen) > 1):
+        raise said.wrong(name, "must be `*` alone, or the names or ids of some types")
+    return chosen
 
 
 def whole(least: int) -> Callable[[Said, str], int]:

@@ -22,6 +22,7 @@ __all__ = ["PREFIX", "BadConfig", "Said", "from_environment", "from_file", "from
 PREFIX: Final = "MAIA_BROKER_"
 """How the names of the environment's variables begin; any other word behind it is refused."""
 
+_AS_FLAG: Final = str.maketrans("_.", "--")
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.\"'-]+)\s*\]")
 _SYNTAX: Final = re.compile(
     r"(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)\Z", re.S
@@ -89,7 +90,7 @@ def from_environment(
 def from_flags(flags: Mapping[str, object]) -> dict[str, Said]:
     """Take the flags that were given; None and an empty list mean that a flag was not."""
     return {
-        name: Said(value, f"the option `--{name.replace('_', '-')}`", Path(), is_text=True)
+        name: Said(value, f"the option `--{name.translate(_AS_FLAG)}`", Path(), is_text=True)
         for name, value in flags.items()
         if value is not None and value != []
     }

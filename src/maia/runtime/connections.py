@@ -123,6 +123,11 @@ class Connections:
         """Return a connection, or None if it is gone."""
         return self._links.get(number)
 
+    def read_on(self, wanted: bool) -> None:
+        """Read on from all connections, or leave what arrives to TCP."""
+        for link in list(self._links.values()):
+            link.read_on(wanted)
+
     @property
     def half_open(self) -> int:
         """Return how many connections have not ended the handshake of TLS."""

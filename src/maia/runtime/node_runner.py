@@ -22,6 +22,7 @@ from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.connections import BackOff, Connections
 from maia.runtime.links import Link, LinkLimits
+from maia.runtime.recorder import Recorder
 from maia.runtime.records import QuietRecords, Records
 from maia.runtime.stores import MemoryStore, Store
 from maia.wire.effects import (
@@ -35,7 +36,9 @@ from maia.wire.effects import (
     LinkClosed,
     LinkOpened,
     Note,
+    ReadLog,
     Received,
+    Record,
     Send,
     Tick,
     WakeAt,
@@ -86,11 +89,13 @@ class NodeRunner:
         random: Callable[[int], bytes] = os.urandom,
         dial_again_s: float = 0.25,
         after_inputs: Callable[[], None] = lambda: None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Drive `node`, which proves on every connection that it holds `key`.
 
-        `after_inputs` is called when the node has taken some inputs on, and
-        when a link has room again.
+        `recorder` does what a node with an event log asks of it. `after_inputs`
+        is called when the node has taken some inputs on, and when a link has
+        room again.
         """
         self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
@@ -107,6 +112,8 @@ class NodeRunner:
         self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
+        self._recorder = recorder
+        self._is_reading = True
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
         self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
 
@@ -139,10 +146,22 @@ class NodeRunner:
     async def _live(self, begun: asyncio.Event, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
             self.connections.start(group)
+            recording = None if self._recorder is None else group.create_task(self._record_on(self._recorder))
             begun.set()
             await stop.wait()
             self._cancel_alarm()
             self.connections.stop()
+            if recording is not None:
+                recording.cancel()
+
+    async def _record_on(self, recorder: Recorder) -> None:
+        await recorder.run(give=self.give, fail=self._fail, after_writing=self._check_room)
+
+    def _check_room(self) -> None:
+        """Read no links while too much waits for the disk: TCP tells whoever sends."""
+        if self._recorder is not None and self._is_reading is self._recorder.is_full:
+            self._is_reading = not self._recorder.is_full
+            self.connections.read_on(self._is_reading)
 
     def _fail(self, problem: MaiaError) -> None:
         """End everything: a node that cannot keep what it must keep says nothing more."""
@@ -245,6 +264,13 @@ class NodeRunner:
                 self._close(self.connections.find(number))
             case Dial(address=address):
                 self.connections.dial(address)
+            case Record():
+                assert self._recorder is not None  # noqa: S101 - a node records only if it was given a log
+                self._recorder.record(effect)
+                self._check_room()
+            case ReadLog():
+                assert self._recorder is not None  # noqa: S101 - the same
+                self._recorder.read(effect)
             case Keep() | Count():
                 pass  # done before, or after
             case _:

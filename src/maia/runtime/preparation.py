@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from maia.broker.settings import BrokerSettings
+from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.credentials import Action, NetworkName, Owner, SignedCertificate, SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -52,8 +52,16 @@ class PreparedBroker:
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
+            recording=self._recording(),
             limits=config.limits,
         )
+
+    def _recording(self) -> RecordingSettings | None:
+        config = self.config
+        if config.log_folder is None:
+            return None
+        chosen = None if config.log_types == ("*",) else frozenset(config.log_types)
+        return RecordingSettings(chosen, config.log_durable)
 
     def types_to_keep(self) -> dict[str, bytes]:
         """Return the folder's definitions in the form in which a broker keeps those it has verified."""
@@ -73,7 +81,8 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     if config.types is not None:
         definitions = _opened(config, "types", TypeFolder(config.types).definitions)
     if config.data is not None:
-        _check_folder(config, config.data)
+        _check_folder(config, "data", config.data)
+    _check_log(config)
     return PreparedBroker(config, key, network, credentials, definitions, until)
 
 
@@ -103,8 +112,22 @@ def _right_to_connect(
     return decision.until
 
 
-def _check_folder(config: BrokerConfig, folder: Path) -> None:
-    """Make the data folder if need be; it must be this user's own, because a token is kept there."""
+def _check_log(config: BrokerConfig) -> None:
+    """Make the event log's folder if need be; what is in it is looked at when it is opened."""
+    if config.log_folder is None:
+        said = [name for name in config.origins if name.startswith("log.")]
+        if said:
+            raise config.wrong(said[0], "says how to record, and `log.folder` does not say where")
+        return
+    if config.data is None:
+        raise config.wrong(
+            "log.folder", "needs `data` too: a broker that forgets what it has seen would record it twice"
+        )
+    _check_folder(config, "log.folder", config.log_folder)
+
+
+def _check_folder(config: BrokerConfig, name: str, folder: Path) -> None:
+    """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
     import os
     import stat
 
@@ -112,8 +135,8 @@ def _check_folder(config: BrokerConfig, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError as problem:
-        raise config.wrong("data", f"cannot be used: {problem.strerror}: `{folder}`") from problem
+        raise config.wrong(name, f"cannot be used: {problem.strerror}: `{folder}`") from problem
     if not stat.S_ISDIR(found.st_mode):
-        raise config.wrong("data", f"is not a folder: `{folder}`")
+        raise config.wrong(name, f"is not a folder: `{folder}`")
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise config.wrong("data", f"can be changed by others: `{folder}`; make it 0700 and your own")
+        raise config.wrong(name, f"can be changed by others: `{folder}`; make it 0700 and your own")

@@ -27,8 +27,13 @@ __all__ = [
     "LinkClosed",
     "LinkId",
     "LinkOpened",
+    "LogRead",
+    "Logged",
     "Note",
+    "ReadLog",
     "Received",
+    "Record",
+    "Recorded",
     "Send",
     "Tick",
     "WakeAt",
@@ -82,7 +87,39 @@ class Tick(msgspec.Struct, frozen=True):
     """The moment that was asked for with `WakeAt` has come, or a little later."""
 
 
-Input: TypeAlias = LinkOpened | LinkClosed | Received | DialFailed | Tick
+class Recorded(msgspec.Struct, frozen=True):
+    """Every frame that was to be recorded up to this position is safe."""
+
+    upto: int
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """One frame of the event log: where it stands, when it was recorded, and its bytes on the wire."""
+
+    position: int
+    recorded_at: Instant
+    data: bytes
+
+    def __repr__(self) -> str:
+        """Return its place alone: the bytes belong in no log."""
+        return f"Logged(position={self.position})"
+
+
+class LogRead(msgspec.Struct, frozen=True):
+    """What `ReadLog` found: frames in order, and how far the log was looked through for them.
+
+    `removed_upto` is the last position at which retention has removed a frame of this type, 0 for none.
+    `problem` is the code of what is wrong with the log, if it could not be read any further.
+    """
+
+    read: int
+    frames: tuple[Logged, ...]
+    upto: int
+    removed_upto: int
+    problem: str | None = None
+
+
+Input: TypeAlias = LinkOpened | LinkClosed | Received | DialFailed | Tick | Recorded | LogRead
 
 
 class Send(_QuietlyPrinted, frozen=True):
@@ -118,6 +155,30 @@ class Keep(_QuietlyPrinted, frozen=True):
     data: bytes | None
 
 
+class Record(_QuietlyPrinted, frozen=True):
+    """Append a frame to the event log at this position; `Recorded` follows when it is safe.
+
+    Positions grow by one from the first that the node was told. Frames of one turn are made safe together.
+    """
+
+    position: int
+    data: bytes
+
+
+class ReadLog(msgspec.Struct, frozen=True):
+    """Read frames of a type from a position on, at most so many frames and about so many bytes.
+
+    `LogRead` follows, with the same number. Nothing behind `upto` is looked at.
+    """
+
+    read: int
+    type_id: bytes
+    first: int
+    upto: int
+    frames_max: int
+    bytes_max: int
+
+
 class Note(msgspec.Struct, frozen=True):
     """Write one line to the log: an event with named fields, never a secret, never per event."""
 
@@ -133,4 +194,4 @@ class Count(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-Effect: TypeAlias = Send | Close | Dial | WakeAt | Keep | Note | Count
+Effect: TypeAlias = Send | Close | Dial | WakeAt | Keep | Note | Count | Record | ReadLog

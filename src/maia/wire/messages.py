@@ -25,9 +25,11 @@ __all__ = [
     "Carried",
     "Column",
     "Deliver",
+    "DeliverLogged",
     "Ended",
     "Failed",
     "FindClosest",
+    "ForgetDurable",
     "Greeting",
     "GroupKeys",
     "GroupsEnded",
@@ -38,6 +40,7 @@ __all__ = [
     "KeysHeld",
     "LeaveGroups",
     "Message",
+    "Missed",
     "Nodes",
     "NodeRecord",
     "Offer",
@@ -64,7 +67,9 @@ __all__ = [
     "SealedRights",
     "SealedWanted",
     "SealedWithPlaintext",
+    "Seen",
     "Subscribe",
+    "SubscribeDurable",
     "TypeQuery",
     "TypeReply",
     "Unadvertise",
@@ -91,6 +96,7 @@ Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
 Rows: TypeAlias = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
 Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
+DurableName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"\A[!-~]+\Z")]
 Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=64, max_length=64)]
 SignedEpochBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 18)]
@@ -213,6 +219,21 @@ class RenewAll(_Message, tag=17, frozen=True):
     digest: Digest
 
 
+class SubscribeDurable(_Message, tag=18, frozen=True):
+    """`request` is a signed request to subscribe, to what this broker records; `name` names the cursor.
+
+    Cursors belong to the principal that the link has proved. `seen` is the last position that this
+    client has handed to its application itself, if it remembers: nothing up to there is sent again.
+    """
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+    name: DurableName
+    seen: Number | None
+
+
 class Column(_Message, frozen=True):
     """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
 
@@ -249,6 +270,46 @@ class Deliver(_Message, tag=22, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class DeliverLogged(_Message, tag=23, frozen=True):
+    """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
+
+    ref: Number
+    position: Number
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class Seen(_Message, tag=24, frozen=True):
+    """The client has had everything of a durable subscription up to this position, and wants it no more."""
+
+    ref: Number
+    position: Number
+
+
+class Missed(_Message, tag=25, frozen=True):
+    """Something that a durable subscription should have had is gone: frames from `first` to `last`.
+
+    Positions count the frames of all types, so no more than `last - first + 1` of them were of this one.
+    """
+
+    ref: Number
+    first: Number
+    last: Number
+    code: Code
+    message: Text
+
+
+class ForgetDurable(_Message, tag=26, frozen=True):
+    """The client is done with the durable subscription `ref` for good: its cursor is forgotten."""
+
+    id: Number
+    ref: Number
 
 
 # ------------------------------------------------------------ between brokers: publications
@@ -607,6 +668,7 @@ class Writer(_Message, tag=77, frozen=True):
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
+    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable
     | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica

@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 from maia.credentials import Principal
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.runtime.connections import BackOff
-from maia.wire.effects import Effect, Input, LinkId
+from maia.wire.effects import Effect, Input, LinkId, Logged
 
 __all__ = ["Build", "Dialling", "Host", "Node", "Power"]
 
@@ -81,6 +81,13 @@ class Host:
     life: int = 0
     """Grows at every start, so that what was meant for an earlier life is recognised."""
     disk: dict[str, bytes] = field(default_factory=dict, repr=False)
+    log: list[Logged] = field(default_factory=list, repr=False)
+    """The safe part of the event log; retention may have taken its beginning."""
+    removed_upto: dict[bytes, int] = field(default_factory=dict, repr=False)
+    """The last position that retention took, by type."""
+    unsafe: list[Logged] = field(default_factory=list, repr=False)
+    """What was written to the event log and would not survive a crash."""
+    is_synchronising: bool = False
     links_made: int = 0
     dials: dict[str, Dialling] = field(default_factory=dict, repr=False)
     wake_at: int | None = None
@@ -103,6 +110,8 @@ class Host:
         """Lose whatever was not on the disk."""
         self.node, self.wake_at, self.effects_left, self.asleep = None, None, None, None
         self.dials.clear()
+        self.unsafe.clear()
+        self.is_synchronising = False
         self.power = power
 
     def clock(self, true_time: int) -> Instant:

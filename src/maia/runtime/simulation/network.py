@@ -21,12 +21,14 @@ from random import Random
 from typing import Any, Final
 
 from maia.broker import Broker, BrokerSettings
+from maia.broker.recording import first_to_reread
 from maia.client import ClientSettings
 from maia.credentials import Principal, SigningKey
 from maia.domain import DomainSettings, KeyServer
 from maia.errors import BadInput, Unavailable
 from maia.events import Instant
 from maia.runtime.simulation.clients import SimulatedClient
+from maia.runtime.simulation.event_logs import SimulatedLogs, log_at_start
 from maia.runtime.simulation.hosts import Build, Host, Power
 from maia.runtime.simulation.partitions import Partitions
 from maia.runtime.simulation.schedule import Schedule
@@ -43,7 +45,9 @@ from maia.wire.effects import (
     Keep,
     LinkOpened,
     Note,
+    ReadLog,
     Received,
+    Record,
     Send,
     Tick,
     WakeAt,
@@ -105,6 +109,7 @@ class SimulatedNetwork:
             partitions=self._partitions,
             gives_up_s=gives_up_s,
         )
+        logs = SimulatedLogs(after=self.after, happen=self._happen, now=lambda: self._schedule.now)
         # Any: the table pairs each class of effect with a method for exactly that class.
         self._performers: dict[type, Callable[[Host, Any], None]] = {
             Send: self._send,
@@ -114,6 +119,8 @@ class SimulatedNetwork:
             Dial: self._dial,
             Close: self._close,
             Note: self._note,
+            Record: logs.record,
+            ReadLog: logs.read,
         }
 
     # ------------------------------------------------------------ what there is
@@ -159,7 +166,8 @@ class SimulatedNetwork:
         """Add a broker at the address of its settings."""
 
         def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> Broker:
-            return Broker(key, settings, random=random, kept=kept)
+            log = log_at_start(self.hosts[name], first_to_reread(kept))
+            return Broker(key, settings, random=random, kept=kept, log=log)
 
         return self.add_node(name, key.principal, build, address=settings.address, skew_s=skew_s)
 
