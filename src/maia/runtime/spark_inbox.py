@@ -1,0 +1,180 @@
+"""What has arrived for a Spark query, and what of it is still needed?
+
+A subscription on a thread of its own, in the process that Spark keeps on the
+driver for each query. Frames stay until Spark has committed the batch that
+they were in. Only so many rows are held: then nothing more is taken from the
+subscription, the client stops reading, and the broker is told by TCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from maia.client import ClientClosed
+from maia.errors import MaiaError, Unavailable
+from maia.predicates import Predicate
+from maia.types import SignedDefinition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maia.runtime.client_api import Client
+    from maia.runtime.subscription import Subscription
+
+__all__ = ["HeldFrame", "Inbox", "NotArrived"]
+
+_STOP_S: Final = 10.0
+_LOOK_S: Final = 0.05
+"""How often a full inbox looks whether its subscription still stands."""
+
+
+class NotArrived(Unavailable):
+    """Events that a query has seen before did not arrive again in time."""
+
+    code = "UNAVAILABLE-SPARK-REPLAY"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFrame:
+    """The rows of one frame, and where it stands in the order of arrival or of the log."""
+
+    position: int
+    published_at: int
+    batch: pa.RecordBatch = field(repr=False)
+
+
+class Inbox:
+    """The frames of one subscription that a query has not committed."""
+
+    def __init__(
+        self,
+        connecting: Callable[[], AbstractAsyncContextManager[Client]],
+        history: list[SignedDefinition],
+        predicate: Predicate,
+        *,
+        durable: str | None,
+        rows_max: int,
+        wait_s: float,
+    ) -> None:
+        """Prepare to subscribe; `open` does it."""
+        self._connecting = connecting
+        self._history, self._predicate, self._durable = history, predicate, durable
+        self._rows_max, self._wait_s = rows_max, wait_s
+        self._changed = threading.Condition()
+        self._held: deque[HeldFrame] = deque()
+        self._rows = 0
+        self._wanted_upto = 0
+        """Frames up to this position are taken whatever is held: they were in one batch before."""
+        self._problem: BaseException | None = None
+        self._stands = False
+        self._stop: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="maia-inbox", daemon=True)
+        self._acknowledge: Callable[[int], object] = lambda _position: None
+        self.log = ""
+        """Whose positions these are: a recording broker's, or this inbox's own."""
+
+    def open(self) -> None:
+        """Connect and subscribe; raise the refusal if that is denied."""
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._stands or self._problem is not None)
+        self.check()
+
+    def check(self) -> None:
+        """Raise whatever ended the subscription: what was delivered before is not handed out any more."""
+        if self._problem is not None:
+            raise self._problem
+
+    def after(self, position: int, *, wait_s: float = 0.0) -> list[HeldFrame]:
+        """Return what is held behind a position; wait a little if that is nothing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_behind(position) or self._problem is not None, wait_s)
+            self.check()
+            return [frame for frame in self._held if frame.position > position]
+
+    def between(self, first: int, last: int) -> list[HeldFrame]:
+        """Return the frames behind `first` up to `last`, which arrived once before."""
+        with self._changed:
+            self._wanted_upto = max(self._wanted_upto, last)
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._is_behind(last - 1) or self._problem is not None, self._wait_s
+            )
+            self.check()
+            if not self._is_behind(last - 1):
+                raise NotArrived(
+                    f"what a batch had up to position {last} did not arrive again within {self._wait_s:g} "
+                    "seconds; it may not be yours to see any more"
+                )
+            return [frame for frame in self._held if first < frame.position <= last]
+
+    def forget(self, position: int) -> None:
+        """Take note that everything up to a position is done with, and tell the broker."""
+        with self._changed:
+            while self._held and self._held[0].position <= position:
+                self._rows -= self._held.popleft().batch.num_rows
+            self._changed.notify_all()
+        self._acknowledge(position)
+
+    def close(self) -> None:
+        """End the subscription and the thread."""
+        self._stop()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
+
+    def _is_behind(self, position: int) -> bool:
+        return bool(self._held) and self._held[-1].position > position
+
+    # -------------------------------------------------------- on the thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except asyncio.CancelledError:
+            self._end(ClientClosed("the source was stopped"))
+        except BaseException as problem:  # noqa: BLE001 - handed to the thread that asks, whatever it is
+            self._end(problem)
+
+    def _end(self, problem: BaseException) -> None:
+        with self._changed:
+            self._problem = self._problem or problem
+            self._changed.notify_all()
+
+    async def _live(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is one
+        self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(task.cancel)
+        async with self._connecting() as client:
+            subscription = await self._subscribe(client)
+            with self._changed:
+                self._stands = True
+                self._changed.notify_all()
+            await self._take_from(subscription)
+        self._end(ClientClosed("the subscription has ended"))
+
+    async def _subscribe(self, client: Client) -> Subscription:
+        return await client.subscribe(self._history, self._predicate, timeout_s=self._wait_s)
+
+    async def _take_from(self, subscription: Subscription) -> None:
+        position = 0
+        async for batch in subscription.batches():
+            position += 1
+            await self._room(subscription, position)
+            with self._changed:
+                metadata = batch.schema.metadata
+                self._held.append(HeldFrame(position, int(metadata[b"maia.published_at"]), batch))
+                self._rows += batch.num_rows
+                self._changed.notify_all()
+
+    async def _room(self, subscription: Subscription, position: int) -> None:
+        while self._rows >= self._rows_max and position > self._wanted_upto:
+            await asyncio.sleep(_LOOK_S)
+            problem: MaiaError | None = subscription.problem
+            if problem is not None:
+                raise problem
