@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from maia.errors import ProtocolViolation
 from maia.events import AttributeUid
 from maia.log.rows import SEALED_COLUMN, BadRow, column_name
 from maia.wire.codec import decode
@@ -41,7 +42,7 @@ def frames_in(batch: Any, type_id: bytes) -> Iterator[Carried | Sealed]:
     for row, header in enumerate(headers):
         try:
             frame = frame_of_row(header, {name: values[row] for name, values in columns.items()})
-        except (BadRow, msgspec.MsgspecError, UnicodeDecodeError):
+        except (ProtocolViolation, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue  # bytes that are no message of today; the log keeps them all the same
         if frame.type_id == type_id:
             yield frame
