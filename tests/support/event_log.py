@@ -60,18 +60,17 @@ def sealed(number: int, *, type_id: bytes = PLATES, level: int = 2) -> bytes:
         "level": level,
         "epoch": 7,
         "rows": 256,
+        "block_rows": 16,
         "kept": [1, 5, 300],
         "origin": SealMark(draw.randbytes(16), number),
         "sealed_by": SealMark(draw.randbytes(16), number),
         "blocks": [],
-        "columns": [SealedColumn(uid, draw.randbytes(64), draw.randbytes(32)) for uid in uids],
+        "columns": [SealedColumn(uid, draw.randbytes(64), draw.randbytes(32), b"") for uid in uids],
         "signature": draw.randbytes(64),
         "place": 3,
         "path": [draw.randbytes(32)],
     }
-    # Whatever else a sealed frame says is left at zero.
-    rest = {name: 0 for name in Sealed.__struct_fields__ if name not in known}
-    return encode(Sealed(**known, **rest))
+    return encode(Sealed(**known))
 
 
 # ------------------------------------------------------------ the disk

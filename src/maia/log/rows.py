@@ -21,7 +21,7 @@ from maia.errors import ProtocolViolation
 from maia.events import BadAttribute, attribute_uid
 from maia.log.frames import type_id_of
 from maia.wire import decode
-from maia.wire.messages import Carried, Sealed
+from maia.wire.messages import Carried, Column, Sealed, SealedColumn
 
 __all__ = [
     "HEADER_COLUMNS",
@@ -51,6 +51,8 @@ HEADER_COLUMNS: Final = (
 )
 _TAKEN: Final = frozenset((*HEADER_COLUMNS, SEALED_COLUMN, "type", "day"))
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_SEALED_AT: Final = SealedColumn.__struct_fields__.index("sealed")
+_DATA_AT: Final = Column.__struct_fields__.index("data")
 _WHOLE: Final = 0
 _PARTS: Final = 1
 
@@ -150,7 +152,7 @@ def _parted(message: bytes, frame: Carried | Sealed) -> tuple[bytes, dict[str, b
     """Return the message with holes where the bytes of columns were, and those bytes."""
     # One more than the field's place: the number of the message stands first.
     columns_at = frame.__struct_fields__.index("columns") + 1
-    hole_at = 1 if isinstance(frame, Sealed) else 2
+    hole_at = _SEALED_AT if isinstance(frame, Sealed) else _DATA_AT
     skeleton = msgspec.msgpack.decode(message)
     parts: dict[str, bytes] = {}
     for column in skeleton[columns_at]:

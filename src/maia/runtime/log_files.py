@@ -152,6 +152,7 @@ class FolderDisk:
 
     def make_folder(self, path: str) -> None:
         """Make each missing part, and synchronise the folder it is in."""
+        self._path(path)
         done = ""
         for part in path.split("/"):
             parent, done = done, f"{done}/{part}" if done else part
