@@ -213,7 +213,7 @@ def broker_process(world: World, **settings: object) -> Iterator[BrokerProcess]:
             yield BrokerProcess(str(json.loads(line)["listening"]), process.pid)
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=5 * PATIENCE_S)
             assert process.stdout is not None
             process.stdout.close()
 
