@@ -16,7 +16,7 @@ help: ## Show this list
 environment:
 	@tools/bootstrap
 
-demo: environment ## Three domains with real brokers, one of which dies: who sees what, and who is refused
+demo: environment ## Sealed events over real brokers, one of which dies: who sees what, and who is refused
 	@$(BIN)/maia demo $(ARGS)
 
 test: environment ## Run every test (ARGS="tests/unit -x" to choose)
