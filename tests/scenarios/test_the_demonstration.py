@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,12 +16,14 @@ import pytest
 from maia.credentials import Action
 from maia.events import Instant
 from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
+from maia.runtime.clock import system_now
 from maia.runtime.overhearing import HeardFile
 from maia.scenarios import tell_numberplate_story
 from maia.scenarios.attempts import Attempt, attempts
 from maia.scenarios.carriage import Carriage, carriage_of, words_to_look_for
 from maia.scenarios.carriers import CARRIER, add_carrier
-from maia.scenarios.live import LivePlay
+from maia.scenarios.live import LivePlay, connected
+from maia.scenarios.live_brokers import starting_nodes
 from maia.scenarios.live_processes import HEARD_FILE
 from maia.scenarios.numberplate import NUMBERPLATE_KINDS, SUSPECT
 from maia.scenarios.performance import OFFICES, Received, play
@@ -117,6 +120,23 @@ def test_the_third_domain_has_the_right_to_connect_and_no_other() -> None:
     point = node_id_of_type(type_id(STORY.network.owner, STORY.definition.definition.name.name))
     nodes = {who: node_id_of_key(cast.keys[who].principal.key) for who in (CARRIER, *cast.brokers)}
     assert min(nodes, key=lambda who: closeness(nodes[who], point)) == CARRIER
+
+
+def test_neither_the_broker_in_the_middle_nor_the_key_server_is_missed(tmp_path: Path) -> None:
+    """The rendezvous of a sealed type dies, then the key server, then a reader's broker: nobody is lost."""
+    seed, now = os.urandom(32), system_now()
+    story = tell_numberplate_story(seed, now=now)
+    with starting_nodes(story, add_carrier(story, seed), tmp_path) as starting:
+        nodes = starting.ready()
+
+        async def played() -> None:
+            async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(60):
+                await network.settle()
+                for one in (nodes.brokers[CARRIER], nodes.key_server, nodes.brokers["PITO broker"]):
+                    one.kill()
+                    await network.settle()
+
+        asyncio.run(played())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
