@@ -53,7 +53,7 @@ _HOMES: Final = np.array([place * place * len(CAMERAS) // (64 * 64) for place in
 
 def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     # Any: pyarrow is not typed.
-    first_arrival = _without_repeats(numbers, seed)
+    first_arrival = _without_repeats(numbers, seed, per_day)
     who = chance(first_arrival, seed=seed, purpose=2)
     vehicle = _vehicle(who)
     moment = _moment(first_arrival, seed, per_day)
@@ -71,10 +71,11 @@ def _made(numbers: Numbers, seed: int, per_day: int) -> tuple[Any, ...]:
     )
 
 
-def _without_repeats(numbers: Numbers, seed: int) -> Numbers:
+def _without_repeats(numbers: Numbers, seed: int, per_day: int) -> Numbers:
     """Return the row that each row is: itself, or for one in 64 an earlier one once more."""
     bits = chance(numbers, seed=seed, purpose=1)
-    earlier = numbers - 1 - cut(bits, 6, 10)
+    # As many rows as come in some minutes of a busy hour.
+    earlier = numbers - 1 - cut(bits, 6, 32) % max(1, per_day // 2048)
     return np.where((cut(bits, 0, 6) == 0) & (earlier >= 0), earlier, numbers)
 
 
