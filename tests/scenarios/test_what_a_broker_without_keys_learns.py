@@ -42,7 +42,7 @@ class Overheard:
         self.net.carried.clear()
         for running in (self.ccs, self.met):
             self.net.hold(running, *EVERYTHING, epochs=(1, 2))
-        camera.publish(1, sighting(SUSPECT), sighting("a longer plate than usual" * 10))
+        camera.publish(1, *[sighting(SUSPECT)] * 20)
         self.later = self.heard()
 
     def heard(self) -> list[Message]:
@@ -77,11 +77,11 @@ def the_attributes_of_a_filter(seen: Overheard) -> bool:
 
 
 def the_number_of_events(seen: Overheard) -> bool:
-    return [frame.rows for frame in seen.frames(seen.later)] == [2]
+    return [frame.rows for frame in seen.frames(seen.later)] == [20]
 
 
 def the_length_of_what_is_sealed(seen: Overheard) -> bool:
-    """To 64 bytes in frames and filters, to 512 in proofs: the last plate was longer than usual."""
+    """To 64 bytes in frames and filters, to 512 in proofs: the last frame had more plates than usual."""
     first, last = (
         {column.uid: len(column.sealed) for column in seen.frames(when)[0].columns}
         for when in (seen.first, seen.later)
