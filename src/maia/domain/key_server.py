@@ -24,6 +24,7 @@ from maia.credentials import (
 )
 from maia.domain.definitions import Definitions
 from maia.domain.distrust import kept_eviction, kept_readmission, kept_revocations, read_distrusted
+from maia.domain.history import history_reply
 from maia.domain.links import Link, Links
 from maia.domain.refusals import (
     KeyServerFull,
@@ -68,6 +69,7 @@ from maia.wire.messages import (
     Bye,
     Failed,
     Hello,
+    HistoryKeys,
     JoinGroups,
     KeysHeld,
     LeaveGroups,
@@ -239,7 +241,7 @@ class KeyServer:
                 return [Send(link.id, encode(self._held(link, type_id)))]
             case LeaveGroups(type_id=type_id):
                 return self._left(link, type_id, now)
-            case JoinGroups(id=asked) | WhoWrites(id=asked):
+            case JoinGroups(id=asked) | WhoWrites(id=asked) | HistoryKeys(id=asked):
                 try:
                     self._links.spend(link, now)
                     return self._asked(link, message, now)
@@ -249,12 +251,14 @@ class KeyServer:
                     return [*self._refused(link, problem), _failed(link, asked, problem)]
         raise NotExpected(f"`{type(message).__name__}` is nothing that a key server is told")
 
-    def _asked(self, link: Link, message: JoinGroups | WhoWrites, now: Instant) -> list[Effect]:
+    def _asked(self, link: Link, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant) -> list[Effect]:
         match message:
             case JoinGroups():
                 return self._join(link, message, now)
             case WhoWrites():
                 return self._tell_writer(link, message, now)
+            case HistoryKeys():
+                return self._tell_past(link, message, now)
 
     def _refused(self, link: Link, problem: MaiaError) -> list[Effect]:
         return [
@@ -332,6 +336,24 @@ class KeyServer:
             raise NotAMember("only members of a type's groups are told who publishes")
         shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
+
+    def _tell_past(self, link: Link, message: HistoryKeys, now: Instant) -> list[Effect]:
+        """Tell a reader of the past the keys that it could have had at their time."""
+        shown = EncryptionKey(message.key, message.signature)
+        check_encryption_key(
+            shown, member=link.peer, manager=self._key.principal, session=self._links.instance
+        )
+        versions = self._definitions.verified(message.definitions, now)
+        manager = self._manager_for(versions)
+        reply = history_reply(
+            manager, message, versions, reader=link.peer, by=self._key.principal, now=now, random=self._random
+        )
+        fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
+        return [
+            Note("history-told", fields),
+            Count("maia_history_keys_total"),
+            Send(link.id, encode(reply)),
+        ]
 
     def _left(self, link: Link, type_id: bytes, now: Instant) -> list[Effect]:
         """Let a member go, unless it is still here by another link."""

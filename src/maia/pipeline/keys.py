@@ -21,7 +21,8 @@ from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid
 from maia.sealing import BadSecret, Secret
 from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
+from maia.sealing.history import PastEpoch
+from maia.sealing.key_ring import KeyRing, KeyTerms
 
 __all__ = [
     "EPOCHS_PER_REQUEST",
@@ -30,6 +31,7 @@ __all__ = [
     "KeyDesk",
     "KeyPass",
     "KeySource",
+    "PastKeys",
     "RingKeys",
     "SeveralSources",
     "Wanted",
@@ -103,6 +105,32 @@ class RingKeys:
             INSTANT_MAX if ends is None else min(INSTANT_MAX, ends + slack),
             {uid: key for uid, key in keys.items() if key is not None},
         )
+
+
+class PastKeys:
+    """Keys of epochs that are over, as the type's key manager has handed them out."""
+
+    __slots__ = ("_epochs", "_slack")
+
+    def __init__(self, epochs: Iterable[PastEpoch], terms: KeyTerms) -> None:
+        """Hold these; `terms` say how far a moment may lie outside its epoch."""
+        self._epochs = {one.span.number: one for one in epochs}
+        self._slack = terms.back_dating_s * _SECOND
+
+    def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
+        """Return what was handed out of an epoch."""
+        found = self._epochs.get(epoch)
+        if found is None:
+            return None
+        return HeldEpoch(
+            max(INSTANT_MIN, found.span.since - self._slack),
+            min(INSTANT_MAX, found.span.ends + self._slack),
+            {uid: key for uid, key in found.keys.items() if uid in wanted},
+        )
+
+    def __repr__(self) -> str:
+        """Say for which epochs, never what."""
+        return f"PastKeys(epochs={sorted(self._epochs)})"
 
 
 @dataclass(frozen=True, slots=True)

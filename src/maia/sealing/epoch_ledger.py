@@ -8,6 +8,7 @@ managers must not be running (A54).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Final
 
 from maia.credentials import SigningKey
@@ -15,6 +16,7 @@ from maia.events import Instant
 from maia.sealing.epochs import EpochChain, EpochStatement, SignedEpoch, sign_epoch
 from maia.sealing.group_outcomes import GroupsForked
 from maia.sealing.groups import GroupId
+from maia.sealing.history import EpochSpan
 from maia.sealing.manager_store import ManagerStore
 
 __all__ = ["EPOCHS_KEPT", "EpochLedger"]
@@ -86,6 +88,16 @@ class EpochLedger:
         recent = max(first, self.number - EPOCHS_KEPT)
         wanted = {number for number in self._epochs if number >= recent} | set(used)
         return tuple(self._epochs[number] for number in sorted(wanted))
+
+    def over(self, now: Instant) -> list[EpochSpan]:
+        """Return the epochs that have ended, oldest first; one whose successor is not known is left out."""
+        numbers = sorted(self._epochs)
+        found = []
+        for number, following in pairwise(numbers):
+            since, ends = self._epochs[number].statement.since, self._epochs[following].statement.since
+            if following == number + 1 and ends <= now:
+                found.append(EpochSpan(number, since, ends))
+        return found
 
     def prune(self, used: set[int]) -> None:
         """Forget epochs that nobody needs any more."""

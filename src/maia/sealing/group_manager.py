@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.credentials import Principal, SignedCertificate, SigningKey
 from maia.events import INSTANT_MAX, Instant
@@ -32,6 +32,7 @@ from maia.sealing.group_outcomes import (
 )
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import Handed, HeldPath, Parcel
+from maia.sealing.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.key_group import Issued, KeyGroup
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.looks import Looks
@@ -42,9 +43,13 @@ from maia.sealing.refresh import (
     joining_calls_for_refresh,
     periodic_at,
 )
+from maia.sealing.secrets import Secret
 from maia.types import VerifiedType
 
 __all__ = ["GroupManager"]
+
+Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
+"""Some epochs that are over, and where to go on."""
 
 MEMBERS_MAX: Final = 1 << 16
 _POOL_MAX: Final = 256
@@ -118,6 +123,41 @@ class GroupManager:
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return the secret of a group in an epoch, from what is kept for reading the past."""
         return self.store.history(group, epoch)
+
+    def past(self, claim: Claim, *, since: Instant, until: Instant, after: int, now: Instant) -> Past:
+        """Return the keys of epochs that are over, for whoever could have had them at their time.
+
+        At most a page of the epochs between two moments, beginning with the
+        first after number `after`; and the number to go on with, or None.
+        """
+        if not self.keeps_history:
+            raise HistoryNotKept("the keys of this type are not kept when their time is over")
+        principal = claim.principal
+        if principal in self._distrusted.evicted:
+            raise NoGroupOpen("you were put out of the key groups of this type")
+        pool = tuple(one for one in claim.pool if one.id not in self._distrusted.revoked)
+        spans = [
+            span
+            for span in self._ledger.over(now)
+            if span.number > after and span.since <= until and span.ends > since
+        ]
+        page = spans[:PAGE_EPOCHS]
+        found = past_keys(
+            page,
+            Claim(principal, claim.versions, pool),
+            self.grounds,
+            self._secret_of,
+            trusted_since=self._distrusted.readmitted.get(principal),
+        )
+        return tuple(found), page[-1].number if len(spans) > len(page) else None
+
+    def _secret_of(self, group: GroupId, epoch: int) -> Secret | None:
+        known = self._groups.get(group)
+        for one in () if known is None else known.issued:
+            if one.epoch <= epoch and (one.replaced_in is None or epoch < one.replaced_in):
+                return one.secret
+        kept = self.store.history(group, epoch)
+        return None if kept is None else kept.secret
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
@@ -348,6 +388,8 @@ class GroupManager:
         signed = self._ledger.announce(since, made)
         for group, one in issued.items():
             self.store.keep_secret(group, one)
+        if self.keeps_history:
+            return signed  # whoever reads the past has to know when each epoch was
         self._ledger.prune({one.epoch for group in self._groups.values() for one in group.issued})
         return signed
 

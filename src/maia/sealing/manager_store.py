@@ -12,6 +12,7 @@ members that come back are taken into a new one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -97,7 +98,8 @@ class ManagerStore:
         """Keep for one type."""
         self._type_id, self._at_rest = type_id, at_rest
         self._prefix = type_id.hex()
-        self._history: dict[tuple[GroupId, int], tuple[int | None, Secret]] = {}
+        self._history: dict[GroupId, list[Handed]] = {}
+        """What is over, by group, in the order of epochs."""
         self.changes: dict[str, bytes | None] = {}
 
     def take_changes(self) -> dict[str, bytes | None]:
@@ -126,7 +128,7 @@ class ManagerStore:
         if keeps_history:
             name = self._secret_name("history", group, issued.epoch)
             self.changes[name] = self._sealed(name, issued)
-            self._history[group, issued.epoch] = issued.replaced_in, issued.secret
+            self._remember(group, issued)
 
     def keep_member(self, principal: Principal, claim: Claim | None, held: Iterable[GroupId]) -> None:
         """Keep what a member holds and showed; None forgets it."""
@@ -140,10 +142,20 @@ class ManagerStore:
 
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return what a group shared in an epoch whose time is over, if that is kept."""
-        for (kept_group, first), (until, secret) in self._history.items():
-            if kept_group == group and first <= epoch and (until is None or epoch < until):
-                return Handed(group, first, until, secret)
-        return None
+        of_group = self._history.get(group, [])
+        place = bisect_right(of_group, epoch, key=lambda one: one.epoch)
+        if not place:
+            return None
+        one = of_group[place - 1]
+        is_of_its_time = one.until is None or epoch < one.until
+        return one if is_of_its_time else None
+
+    def _remember(self, group: GroupId, issued: Issued) -> None:
+        kept = Handed(group, issued.epoch, issued.replaced_in, issued.secret)
+        of_group = self._history.setdefault(group, [])
+        place = bisect_right(of_group, kept.epoch, key=lambda one: one.epoch)
+        if not place or of_group[place - 1].epoch != kept.epoch:
+            of_group.insert(place, kept)
 
     def _sealed(self, name: str, issued: Issued) -> bytes:
         replaced_at = None if issued.replaced_at is None else int(issued.replaced_at)
@@ -181,7 +193,7 @@ class ManagerStore:
         for group, issued in each("secret", self._read_secret):
             secrets.setdefault(group, []).append(issued)
         for group, issued in each("history", self._read_secret):
-            self._history[group, issued.epoch] = issued.replaced_in, issued.secret
+            self._remember(group, issued)
         return KeptGroups(
             tuple(epochs),
             {group: _in_order(some, epochs) for group, some in secrets.items()},

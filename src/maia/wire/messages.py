@@ -34,6 +34,8 @@ __all__ = [
     "GroupKeys",
     "GroupsEnded",
     "Hello",
+    "HistoryKeys",
+    "HistoryKeysReply",
     "Interest",
     "JoinGroups",
     "KeyTermsRecord",
@@ -665,6 +667,33 @@ class Writer(_Message, tag=77, frozen=True):
     credentials: Credentials
 
 
+class HistoryKeys(_Message, tag=78, frozen=True):
+    """Which keys of epochs that are over may I have, with these certificates?
+
+    `key` is an encryption key for this session alone, signed by the reader.
+    Epochs up to number `after` were answered before.
+    """
+
+    id: Number
+    definitions: Credentials
+    credentials: Credentials
+    key: Key
+    signature: Signature
+    since: Moment
+    until: Moment
+    after: Number
+
+
+class HistoryKeysReply(_Message, tag=79, frozen=True):
+    """These, sealed to the session; `after` is where to go on asking, null at the end."""
+
+    id: Number
+    type_id: Digest
+    terms: KeyTermsRecord
+    sealed: Annotated[bytes, Meta(max_length=1 << 24)]
+    after: Number | None
+
+
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
@@ -675,4 +704,5 @@ Message: TypeAlias = (
     | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
+    | HistoryKeys | HistoryKeysReply
 )  # fmt: skip

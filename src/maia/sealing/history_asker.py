@@ -1,0 +1,188 @@
+"""How does a reader of a log ask a type's key manager for the keys of the past?
+
+It dials the manager, checks its greeting as every member does, and asks page
+by page until the manager has no more. It is a node as a value, like a member:
+no socket and no clock. What it found is in `answer` when `is_done`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from maia.credentials import SignedCertificate, SigningKey, VerificationCache, certificate_to_bytes
+from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.sealing.history import PastEpoch, past_info, unpack_past
+from maia.sealing.key_ring import KeyTerms
+from maia.sealing.manager_links import LinkStage, ManagerLink, ManagerLinks
+from maia.sealing.member_settings import MemberSettings
+from maia.types import VerifiedType, definition_to_bytes
+from maia.wire.codec import decode
+from maia.wire.effects import (
+    Close,
+    DialFailed,
+    Effect,
+    Input,
+    LinkClosed,
+    LinkOpened,
+    Received,
+    Tick,
+    WakeAt,
+)
+from maia.wire.messages import (
+    Bye,
+    Failed,
+    Greeting,
+    HistoryKeys,
+    HistoryKeysReply,
+    Message,
+    Ping,
+    Pong,
+    Welcome,
+)
+
+__all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
+
+PAGES_MAX: Final = 4096
+"""Answers that are taken from one manager."""
+
+
+class HistoryRefused(Refusal):
+    """The manager of a type does not hand out the keys that were asked for."""
+
+    code = "REFUSED-HISTORY-KEYS"
+
+
+class ManagerUnreachable(Unavailable):
+    """The manager of a type does not answer, or not properly."""
+
+    code = "UNAVAILABLE-HISTORY-KEYS"
+
+
+class NotSealed(BadInput):
+    """A type that is not sealed has no keys."""
+
+    code = "INPUT-NOT-SEALED"
+
+
+class HistoryAsker:
+    """One question for the keys of one type in one period."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: MemberSettings,
+        versions: Sequence[VerifiedType],
+        *,
+        credentials: Sequence[SignedCertificate],
+        random: Callable[[int], bytes],
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> None:
+        """Ask with `credentials` for the keys of a type, of which these are versions, oldest first."""
+        sealing = versions[-1].sealing
+        if sealing is None:
+            raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
+        self._key, self._settings, self._versions = key, settings, tuple(versions)
+        self._credentials = tuple(credentials)
+        self._since = Instant(INSTANT_MIN) if since is None else since
+        self._until = Instant(INSTANT_MAX) if until is None else until
+        self._links = ManagerLinks(settings, random=random, cache=VerificationCache())
+        self._manager = self._links.of(sealing.manager)
+        self._manager.addresses = tuple(sealing.addresses)
+        self._pages = 0
+        self._found: list[PastEpoch] = []
+        self.terms: KeyTerms | None = None
+        self.problem: MaiaError | None = None
+        self.is_done = False
+
+    @property
+    def answer(self) -> tuple[PastEpoch, ...]:
+        """Return the keys that were handed out."""
+        return tuple(self._found)
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Dial the manager."""
+        return self._links.dial(self._manager, now)
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on. Whatever goes wrong ends in `problem`."""
+        match happened:
+            case LinkOpened():
+                effects, _ = self._links.opened(happened, now)
+                if self._manager.link is None:
+                    return [*effects, *self._gave_up(ManagerUnreachable("somebody else answers there"))]
+                return effects
+            case Received(link=link, data=data) if self._links.on(link) is self._manager:
+                try:
+                    return self._heard(decode(data), now)
+                except MaiaError as problem:
+                    return self._gave_up(problem)
+            case LinkClosed() | DialFailed() if not self.is_done:
+                return self._another_address(now)
+            case Tick() if not self.is_done and self._manager.stage is LinkStage.IDLE:
+                return self._links.dial(self._manager, now)
+        return []
+
+    def _another_address(self, now: Instant) -> list[Effect]:
+        self._links.lost(self._manager, now)
+        if self._manager.failures > 2 * len(self._manager.addresses):
+            return self._gave_up(ManagerUnreachable("the manager of the type's keys does not answer"))
+        return [] if self._manager.due is None else [WakeAt(self._manager.due)]
+
+    def _heard(self, message: Message, now: Instant) -> list[Effect]:
+        manager = self._manager
+        match manager.stage, message:
+            case _, Bye(message=said):
+                return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
+            case LinkStage.AWAITING_GREETING, Greeting():
+                return self._links.greeted(manager, message, self._settings.credentials, now)
+            case LinkStage.AWAITING_WELCOME, Welcome():
+                self._links.welcomed(manager, now)
+                return self._asked(manager, after=0)
+            case LinkStage.READY, Ping(nonce=nonce):
+                return self._links.say(manager, Pong(nonce))
+            case LinkStage.READY, Failed(code=code, message=said):
+                return self._gave_up(HistoryRefused(f"{said} [{code}]"))
+            case LinkStage.READY, HistoryKeysReply():
+                return self._told(manager, message)
+        raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
+
+    def _asked(self, manager: ManagerLink, *, after: int) -> list[Effect]:
+        session = manager.session
+        if session is None:
+            raise ProtocolViolation("a manager answers without a session")
+        shown = session.signed(self._key, manager=manager.principal, session=manager.instance)
+        self._pages += 1
+        question = HistoryKeys(
+            self._pages,
+            [definition_to_bytes(version.signed) for version in self._versions],
+            [certificate_to_bytes(signed) for signed in self._credentials],
+            shown.key,
+            shown.signature,
+            int(self._since),
+            int(self._until),
+            after,
+        )
+        return self._links.say(manager, question)
+
+    def _told(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
+        type_id = self._versions[-1].type_id
+        if message.id != self._pages or message.type_id != type_id or manager.session is None:
+            raise ProtocolViolation("the manager answers another question")
+        info = past_info(type_id, manager=manager.principal, reader=self._key.principal)
+        self._found += unpack_past(manager.session.open(message.sealed, info))
+        terms = message.terms
+        self.terms = KeyTerms(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
+        if message.after is not None and self._pages < PAGES_MAX:
+            return self._asked(manager, after=message.after)
+        self.is_done = True
+        return self._closed()
+
+    def _gave_up(self, problem: MaiaError) -> list[Effect]:
+        self.problem, self.is_done = problem, True
+        return self._closed()
+
+    def _closed(self) -> list[Effect]:
+        return [Close(link, "DONE") for link in self._links.open_links()]

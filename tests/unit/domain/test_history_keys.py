@@ -1,0 +1,228 @@
+"""Who gets the keys of the past: decided from certificates, as of the time of publication."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from maia.pipeline.keys import PastKeys
+from maia.sealing.delivery import BadDelivery
+from maia.sealing.history import BadPast, unpack_past
+from maia.sealing.history_asker import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
+from maia.sealing.key_ring import content_key
+from maia.sealing.member_settings import MemberSettings
+from maia.types import SealingLevel
+from maia.wire.codec import decode, encode
+from maia.wire.effects import Dial, LinkClosed, LinkId, LinkOpened, Received, Send
+from maia.wire.messages import HistoryKeysReply
+from support.key_groups import (
+    MANAGER,
+    NETWORK,
+    PLACE,
+    PLATE,
+    TERMS,
+    TIME,
+    WRITE,
+    KeyNet,
+    at,
+    connects,
+    grant,
+    key_of,
+    random_from,
+)
+
+LINK = LinkId(5000)
+
+
+def ask(net, name, *pool, since=None, until=None, change=lambda data: data, peer=None):
+    """Let somebody ask the server for the past; messages to it may be changed on the way."""
+    key = key_of(name)
+    settings = MemberSettings(NETWORK, (connects(key),))
+    asker = HistoryAsker(
+        key,
+        settings,
+        [net.event_type],
+        credentials=pool,
+        random=random_from(name.encode()),
+        since=since,
+        until=until,
+    )
+    queue = deque(asker.start(net.now))
+    while queue and not asker.is_done:
+        match queue.popleft():
+            case Dial(address=address):
+                opened = LinkOpened(LINK, peer or MANAGER.principal, address)
+                queue.extend(asker.handle(opened, net.now))
+                served = net.server.handle(LinkOpened(LINK, key.principal, None), net.now)
+                answer(asker, queue, served, net, change)
+            case Send(data=data):
+                answer(asker, queue, net.server.handle(Received(LINK, data), net.now), net, change)
+    net.server.handle(LinkClosed(LINK), net.now)
+    return asker
+
+
+def answer(asker, queue, effects, net, change):
+    for effect in effects:
+        if isinstance(effect, Send) and effect.link == LINK:
+            queue.extend(asker.handle(Received(LINK, change(effect.data)), net.now))
+
+
+def got(asker):
+    assert asker.problem is None
+    return {one.span.number: set(one.keys) for one in asker.answer}
+
+
+@pytest.fixture
+def net():
+    """Epoch 1 from noon, epoch 2 from 1000 s, epoch 3 from 2000 s, and so on, by the timer."""
+    made = KeyNet(history=True)
+    made.member("broker", grant(key_of("broker")), grant(key_of("broker"), actions=WRITE))
+    return made
+
+
+def test_a_reader_gets_the_content_keys_of_epochs_that_are_over(net):
+    member = net.members["broker"]
+    first = net.ring(member).secret(net.group(PLATE), 1)
+    wanted = content_key(first, net.group(PLATE), 1)
+    net.run_to(at(3500))
+    asker = ask(net, "reader", grant(key_of("reader")))
+    assert got(asker) == {
+        1: {None, PLATE, TIME, PLACE},
+        2: {None, PLATE, TIME, PLACE},
+        3: {None, PLATE, TIME, PLACE},
+    }
+    assert asker.answer[0].keys[PLATE].reveal() == wanted.reveal()
+    assert asker.answer[0].span.since == at(0)
+    assert asker.answer[0].span.ends == at(1000)
+    assert asker.terms == TERMS
+    assert wanted.reveal().hex() not in repr(asker.answer)
+
+
+def test_the_present_epoch_is_no_history(net):
+    net.run_to(at(500))
+    assert got(ask(net, "reader", grant(key_of("reader")))) == {}
+
+
+def test_the_right_must_cover_the_whole_epoch_and_the_attribute(net):
+    net.run_to(at(4500))
+    reader = key_of("reader")
+    assert got(ask(net, "reader", grant(reader, [PLATE], since=900, until=3000))) == {
+        2: {None, PLATE},
+        3: {None, PLATE},
+    }
+    joined = (grant(reader, [PLATE], until=1500), grant(reader, [PLATE, TIME], since=1500))
+    assert got(ask(net, "reader", *joined)) == {
+        1: {None, PLATE},
+        2: {None, PLATE},
+        3: {None, PLATE, TIME},
+        4: {None, PLATE, TIME},
+    }
+    gap = (grant(reader, until=1500), grant(reader, since=1502))
+    assert set(got(ask(net, "reader", *gap))) == {1, 3, 4}
+
+
+def test_a_period_can_be_asked_for_and_long_histories_come_in_pages(net, monkeypatch):
+    net.run_to(at(5500))
+    assert set(got(ask(net, "reader", grant(key_of("reader")), since=at(1500), until=at(3000)))) == {2, 3, 4}
+    monkeypatch.setattr("maia.sealing.group_manager.PAGE_EPOCHS", 2)
+    assert set(got(ask(net, "reader", grant(key_of("reader"))))) == {1, 2, 3, 4, 5}
+
+
+def test_the_past_survives_a_restart_and_old_epochs_are_not_pruned(net):
+    net.run_to(at(2500))
+    before = ask(net, "reader", grant(key_of("reader"))).answer
+    net.restart_server()
+    after = ask(net, "reader", grant(key_of("reader"))).answer
+    assert [one.span for one in after] == [one.span for one in before]
+    assert [one.keys[PLATE].reveal() for one in after] == [one.keys[PLATE].reveal() for one in before]
+
+
+def test_refusals(net):
+    net.run_to(at(2500))
+    reader = key_of("reader")
+    assert got(ask(net, "reader")) == {}
+    assert got(ask(net, "reader", grant(key_of("another")))) == {}
+    plain = KeyNet()
+    plain.member("broker", grant(key_of("broker")))
+    plain.run_to(at(2500))
+    refused = ask(plain, "reader", grant(reader)).problem
+    assert isinstance(refused, HistoryRefused)
+    assert "REFUSED-NO-HISTORY" in refused.message
+    assert isinstance(ask(net, "reader", grant(reader), peer=reader.principal).problem, ManagerUnreachable)
+
+
+def test_whoever_was_put_out_gets_nothing_of_the_past(net):
+    """A44: eviction, revocation and a later return all count for the past."""
+    net.run_to(at(2500))
+    reader, right = key_of("reader"), grant(key_of("reader"))
+    net.serve(net.server.revoke([right.id], net.now))
+    assert got(ask(net, "reader", right)) == {}
+    assert set(got(ask(net, "reader", grant(reader, until=9000)))) == {1, 2}
+    net.serve(net.server.evict(reader.principal, net.now))
+    assert isinstance(ask(net, "reader", grant(reader, until=9000)).problem, HistoryRefused)
+    net.serve(net.server.readmit(reader.principal, net.now))
+    assert got(ask(net, "reader", grant(reader, until=9000))) == {}
+    net.run_to(at(4500))
+    # The epoch in which it was let in again began before that.
+    assert set(got(ask(net, "reader", grant(reader, until=9000)))) <= {4, 5}
+
+
+def test_an_answer_is_for_one_session_and_one_reader(net):
+    """A48: the parcel of one reader opens for nobody else, and a changed one for nobody at all."""
+    net.run_to(at(2500))
+    replies = []
+
+    def listen(data):
+        if isinstance(decode(data), HistoryKeysReply):
+            replies.append(data)
+        return data
+
+    ask(net, "reader", grant(key_of("reader")), change=listen)
+    (recorded,) = replies
+
+    def instead(data):
+        return recorded if isinstance(decode(data), HistoryKeysReply) else data
+
+    assert isinstance(ask(net, "thief", change=instead).problem, BadDelivery)
+
+    def flipped(data):
+        found = decode(data)
+        if not isinstance(found, HistoryKeysReply):
+            return data
+        sealed = found.sealed[:-1] + bytes([found.sealed[-1] ^ 1])
+        return encode(HistoryKeysReply(found.id, found.type_id, found.terms, sealed, found.after))
+
+    assert isinstance(ask(net, "reader", grant(key_of("reader")), change=flipped).problem, BadDelivery)
+
+
+def test_bytes_that_are_no_past_keys_are_refused():
+    for data in (b"", b"\xc0", b"\x91\x94\x01\x00\x00\x91\x92\xc0\xc4\x20" + bytes(32)):
+        with pytest.raises(BadPast):
+            unpack_past(data)
+
+
+def test_past_keys_serve_a_governed_table(net):
+    net.run_to(at(2500))
+    asker = ask(net, "reader", grant(key_of("reader"), [PLATE]))
+    keys = PastKeys(asker.answer, asker.terms)
+    held = keys.held(1, frozenset({None, PLATE, PLACE}))
+    assert set(held.keys) == {None, PLATE}
+    assert (held.first, held.last) == (at(-10), at(1010))
+    assert keys.held(3, frozenset({None})) is None
+    assert repr(keys) == "PastKeys(epochs=[1, 2])"
+
+
+def test_only_sealed_types_have_keys():
+    from support.governed import typed
+
+    key = key_of("reader")
+    with pytest.raises(NotSealed):
+        HistoryAsker(key, MemberSettings(NETWORK, ()), [typed()], credentials=(), random=random_from(b"x"))
+
+
+def test_event_level_types_have_one_key():
+    whole = KeyNet(SealingLevel.EVENT, history=True)
+    whole.member("broker", grant(key_of("broker")))
+    whole.run_to(at(1500))
+    assert got(ask(whole, "reader", grant(key_of("reader"), [PLATE]))) == {1: {None}}
