@@ -18,11 +18,10 @@ from maia.broker.signing_together import send_once_signed
 from maia.broker.state import BrokerState
 from maia.broker.transit import Transit
 from maia.events import AttributeUid, Instant
-from maia.predicates import ALWAYS
-from maia.routing.hops import LOCAL, Entry, SealedEntry, TypeId, book_key_of_sealed
+from maia.routing.hops import LOCAL, TypeId, book_key_of_sealed
 from maia.sealing import OpenedFrame, contents, cut_frame
 from maia.sealing.blocks import fine_block_rows
-from maia.sealing.opening import open_rest
+from maia.sealing.opening import open_further
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
@@ -91,25 +90,14 @@ def _ready_to_cut(state: BrokerState, transit: SealedTransit) -> SealedTransit:
     keys = state.seals.keys(frame.type_id, frame.epoch)
     if opened.is_whole or not opened.parts or not opened.blocks or keys is None:
         return transit
-    return replace(transit, opened=open_rest(opened, keys))
+    return replace(transit, opened=open_further(opened, keys))
 
 
 def _block_rows(state: BrokerState, key: TypeId, rows: int) -> int:
     """Return how small the pieces should be to which a frame can be cut, here or further on."""
     if rows == 1:
         return 0
-    book = state.routes.book
-    hops = [hop for hop in book.hops(key) if hop != LOCAL]
-    versions = tuple((hop, book.version(hop, key)) for hop in hops)
-    known = state.seals.asked_for_less.get(key)
-    if known is None or known[0] != versions:
-        less = any(_asks_for_less(entry) for hop in hops for entry in book.wanted(hop, key))
-        known = state.seals.asked_for_less[key] = (versions, less)
-    return fine_block_rows(rows) if known[1] else 0
-
-
-def _asks_for_less(entry: Entry) -> bool:
-    return entry.predicate != ALWAYS or (isinstance(entry, SealedEntry) and bool(entry.marks))
+    return fine_block_rows(rows) if state.routes.book.asks_for_less(key) else 0
 
 
 def _form_for(

@@ -39,19 +39,19 @@ from maia.sealing import (
     OpenedFrame,
     Publication,
     closed_frame,
-    open_frame,
     open_with_cache,
     verify_frame,
 )
 from maia.sealing.content import LEVEL_NUMBERS
-from maia.sealing.opening import drafted_frame
+from maia.sealing.opening import drafted_frame, open_further
 from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
-from maia.wire.messages import OpenContent, Publish, Sealed, SealedColumn, SealedWithPlaintext
+from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
 
 __all__ = [
     "carry_sealed",
     "carry_sealed_with_plaintext",
+    "learn_what_is_at_hand",
     "pass_on_overdue",
     "send_sealed",
     "take_on_again",
@@ -106,13 +106,13 @@ def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, n
     keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
     if keys is None:
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
-    by_attribute = sealing.level is SealingLevel.ATTRIBUTE
-    wanted: list[AttributeUid | None] = [*transit.frame.columns] if by_attribute else [None]
-    instance = state.seals.sealer.instance
-    for uid in wanted:
-        if keys.cipher(uid, instance) is None:
-            raise KeyMissing(f"this broker does not hold the key of attribute `{uid or '*'}`")
-    if sum(len(column.data) for column in transit.columns()) > _SEALED_BYTES_MAX:
+    wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
+    found = keys.ciphers(wanted, state.seals.sealer.instance)
+    if None in found:
+        raise KeyMissing(
+            f"this broker does not hold the key of attribute `{wanted[found.index(None)] or '*'}`"
+        )
+    if sum([len(column.data) for column in transit.columns()]) > _SEALED_BYTES_MAX:
         raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
     return keys
 
@@ -152,13 +152,13 @@ def carry_sealed_with_plaintext(
 def _carried(
     state: BrokerState, link: Link, frame: Sealed, contents: list[OpenContent], now: Instant
 ) -> list[Effect]:
-    numbers = closed_frame(frame).row_numbers  # a frame that contradicts itself ends the link
+    closed = closed_frame(frame)  # a frame that contradicts itself ends the link
     sealing = state.types.sealing(frame.type_id)
     if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
         return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
-    if not has_unseen_rows(state.routes, frame.publisher, frame.stream, frame.sequence, numbers):
+    if not has_unseen_rows(state.routes, frame.publisher, frame.stream, frame.sequence, closed.row_numbers):
         return [Count("maia_duplicates_total")]
-    arrived = Arrived(frame, contents, link.id, state.seals.carrying.until(now))
+    arrived = Arrived(closed, contents, link.id)
     if state.seals.carrying.holds(frame.type_id, arrived.stream):
         return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
     return take_on_again(state, arrived, now)
@@ -205,38 +205,35 @@ def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[Open
     """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
     frame = arrived.frame
     if frame.type_id not in state.audiences:
-        return open_frame(frame, keys, only=_read_on_the_way(state, frame, keys)), []
+        return open_further(arrived.closed, keys, only=_read_on_the_way(state, frame, keys)), []
     if not arrived.contents:
-        return open_frame(frame, keys), []
+        return open_further(arrived.closed, keys), []
     cached = {one.uid: one.content for one in arrived.contents}
-    opened, lies = open_with_cache(frame, cached, keys)
+    opened, lies = open_with_cache(arrived.closed, cached, keys)
     return opened, [Count("maia_plaintext_dropped_total", len(lies))] if lies else []
 
 
-def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> set[AttributeUid]:
+def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> frozenset[AttributeUid]:
     """Return what a broker reads of a frame that it delivers to nobody: what neighbours ask about.
 
     It opens at least one column, with its key and not by what came along: a seal is
     bound to the frame's number, so nobody without a key can use that number up (A66).
     """
     asked = state.routes.book.asked_about(book_key_of_sealed(frame.type_id))
-    instance = frame.sealed_by.instance
-    held = [column for column in frame.columns if keys.cipher(_uid(column), instance) is not None]
-    wanted = {AttributeUid(column.uid) for column in held} & asked
+    uids = tuple([column.uid for column in frame.columns])
+    ciphers = keys.ciphers(uids, frame.sealed_by.instance)
+    held = [column for column, cipher in zip(frame.columns, ciphers, strict=True) if cipher is not None]
+    wanted = asked.intersection([column.uid for column in held])
     if not wanted and held:
-        wanted.add(AttributeUid(min(held, key=lambda column: len(column.sealed)).uid))
+        return frozenset({AttributeUid(min(held, key=lambda column: len(column.sealed)).uid)})
     return wanted
-
-
-def _uid(column: SealedColumn) -> AttributeUid | None:
-    return AttributeUid(column.uid) if column.uid else None
 
 
 def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
     signer = verify_frame(sealed.opened, keys, state.seals.checks).signer
     if not state.writers.knows(sealed.type_id, signer):
-        _learn_what_is_at_hand(state, sealed.type_id, signer)
+        learn_what_is_at_hand(state, sealed.type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
     answer = state.writers.may_write(signer, state.types.versions(sealed.type_id), uids, now)
     if answer is False:
@@ -244,7 +241,7 @@ def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: 
     return answer is not None
 
 
-def _learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal) -> None:
+def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal) -> None:
     """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""
     if signer == state.principal:
         state.writers.learn(type_id, signer, state.settings.credentials)
@@ -268,7 +265,7 @@ def _delivered(state: BrokerState, part: Transit, missing: frozenset[AttributeUi
 def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Pass a frame on by its type alone; nobody here gets any of it."""
     try:
-        sealed = sealed_transit(closed_frame(arrived.frame), {})
+        sealed = sealed_transit(arrived.closed, {})
     except MaiaError as problem:
         return _refused(problem)
     if unseen_part(state.routes, sealed.part) is None:
@@ -298,9 +295,10 @@ def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, 
 
 def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
-    frame = arrived.frame
-    has_room = arrived.until > now and state.seals.carrying.put(
-        frame.type_id, arrived.stream, arrived, size=arrived.size, until=arrived.until
+    frame, waiting = arrived.frame, state.seals.carrying
+    until = arrived.until = arrived.until or waiting.until(now)
+    has_room = until > now and waiting.put(
+        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)

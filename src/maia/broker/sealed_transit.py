@@ -47,7 +47,8 @@ def sealed_transit(
 ) -> SealedTransit:
     """Read what was opened, every value checked; `kinds` are those of the uids that are known here."""
     frame = opened.frame
-    part = columns_to_frame(opened.columns, opened.rows)
+    columns = opened.columns
+    part = columns_to_frame(columns, opened.rows)
     check_kinds(part, kinds)
     transit = Transit(
         frame.type_id,
@@ -57,7 +58,7 @@ def sealed_transit(
         frame.published_at,
         part,
         opened.row_numbers,
-        written_as(opened.columns),
+        written_as(columns),
     )
     return SealedTransit(opened, transit, _missing(opened, kinds), along=along)
 

@@ -15,7 +15,7 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.waiting_frames import WaitingFrames, WaitingLimits
 from maia.credentials import SigningKey
 from maia.events import AttributeUid, Instant
-from maia.sealing import Draft, EpochKeys, Sealer, Secret, SignatureChecks
+from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
 from maia.wire.effects import LinkId
@@ -30,11 +30,18 @@ _EPOCHS_MAX: Final = 4096
 class Arrived:
     """A sealed frame from a neighbour, with what came along, where it came from, and how long it may wait."""
 
-    __slots__ = ("contents", "frame", "source", "until")
+    __slots__ = ("closed", "contents", "source", "until")
 
-    def __init__(self, frame: Sealed, contents: list[OpenContent], source: LinkId, until: Instant) -> None:
+    def __init__(self, closed: OpenedFrame, contents: list[OpenContent], source: LinkId) -> None:
         """Take note of a frame as it arrived."""
-        self.frame, self.contents, self.source, self.until = frame, contents, source, until
+        self.closed, self.contents, self.source = closed, contents, source
+        self.until: Instant | None = None
+        """When it gives up, if it has begun to wait."""
+
+    @property
+    def frame(self) -> Sealed:
+        """Return the frame as it travels."""
+        return self.closed.frame
 
     @property
     def size(self) -> int:
@@ -53,7 +60,6 @@ class Seals:
 
     __slots__ = (
         "_epochs",
-        "asked_for_less",
         "carrying",
         "checks",
         "publishing",
@@ -85,8 +91,6 @@ class Seals:
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
-        self.asked_for_less: dict[bytes, tuple[object, bool]] = {}
-        """By type, what neighbours last wanted, and whether that was less than everything."""
         self.unsigned: list[Draft] = []
         """What was sealed in this turn and is to be signed at its end."""
         self._epochs: dict[tuple[bytes, int], EpochKeys] = {}

@@ -37,7 +37,11 @@ class _Writer:
     """Its certificates; None while nobody has told them."""
     rights: list[Right] = field(default_factory=list, repr=False)
     writes: frozenset[AttributeUid] = frozenset()
+    wrote: tuple[int, frozenset[AttributeUid]] | None = None
+    """How many versions were known, and the attributes, when it was last found entitled."""
     refused_until: int = 0
+    earlier: _Writer | None = field(default=None, repr=False)
+    """What was found of an earlier moment."""
 
 
 class Writers:
@@ -59,7 +63,7 @@ class Writers:
         """Take note of a signer's certificates, as its key manager told them or as it showed them itself."""
         writer = self._writer(type_id, principal)
         if writer.pool is None or {one.id for one in writer.pool} != {one.id for one in pool}:
-            writer.pool, writer.rights, writer.refused_until = pool, [], 0
+            writer.pool, writer.rights, writer.refused_until, writer.earlier = pool, [], 0, None
 
     def may_write(
         self,
@@ -82,18 +86,42 @@ class Writers:
             return False
         if not writer.rights or not all(self._edge.holds(right, now) for right in writer.rights):
             self._decide(writer, principal, versions, now)
+        elif writer.wrote == (len(versions), uids):
+            return True  # most frames have the columns of the one before
         known = {uid for version in versions for uid in version.kinds}
         if writer.rights and uids & known <= writer.writes:
+            writer.wrote = len(versions), uids
             return True
         if not writer.rights:
             writer.refused_until = now + _REFUSED_FOR_US
         return False
 
+    def might_write(
+        self,
+        principal: Principal,
+        versions: tuple[VerifiedType, ...],
+        uids: frozenset[AttributeUid],
+        at: Instant,
+    ) -> bool | None:
+        """Say whether a signer could publish these attributes at an earlier moment; None if it is not known.
+
+        What `may_write` remembers is about the present, and stays as it is.
+        """
+        known = None if not versions else self._known.get((versions[0].type_id, principal))
+        if known is None or known.pool is None:
+            return None if versions else False
+        then = known.earlier
+        if then is None or not then.rights or not all(one.stable.contains(at) for one in then.rights):
+            then = known.earlier = _Writer(known.pool)
+            self._decide(then, principal, versions, at)
+        named = {uid for version in versions for uid in version.kinds}
+        return bool(then.rights) and uids & named <= then.writes
+
     def _decide(
         self, writer: _Writer, principal: Principal, versions: tuple[VerifiedType, ...], now: Instant
     ) -> None:
         """Ask the kernel for every version; what one of them lets the signer write, it may write."""
-        writer.rights, writes = [], set[AttributeUid]()
+        writer.rights, writer.wrote, writes = [], None, set[AttributeUid]()
         for version in versions:
             request = Request(principal, Action.PUBLISH, version.name, version)
             try:

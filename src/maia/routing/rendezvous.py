@@ -279,6 +279,11 @@ class RoutingBook:
         targets = self._targets.get(type_id)
         return frozenset() if targets is None else targets.asked_about()
 
+    def asks_for_less(self, type_id: TypeId) -> bool:
+        """Say whether a neighbour asks for less than all of a sealed type."""
+        targets = self._targets.get(type_id)
+        return targets is not None and targets.asks_for_less()
+
     # ------------------------------------------------------------ for replicas, status pages and tests
 
     def types(self) -> tuple[TypeId, ...]:

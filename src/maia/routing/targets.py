@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import cast
 
 from maia.events import AttributeUid, Event, Frame
+from maia.predicates import ALWAYS
 from maia.routing.comparing import known_attributes
 from maia.routing.hops import LOCAL, Hop
 from maia.routing.interests import Group
@@ -24,7 +25,7 @@ __all__ = ["Targets"]
 class Targets:
     """The hops that want something of one type."""
 
-    __slots__ = ("_asked", "_asking", "_matcher", "_with_local")
+    __slots__ = ("_asked", "_asking", "_less", "_matcher", "_with_local")
 
     def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
         """Begin with nobody; `with_local` says whether the broker's own clients are one of the hops."""
@@ -33,6 +34,7 @@ class Targets:
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
         """How many filters of each hop ask about an attribute; None where no frame misses a column."""
         self._asked: frozenset[AttributeUid] | None = None
+        self._less = 0
 
     def keep_current(self, group: Group) -> None:
         """Hear that a group is now shown, or hidden."""
@@ -51,6 +53,10 @@ class Targets:
             asking = self._asking or {}
             self._asked = frozenset(uid for uid, hops in asking.items() if any(hop != LOCAL for hop in hops))
         return self._asked
+
+    def asks_for_less(self) -> bool:
+        """Say whether a neighbour asks for less than everything, also where nobody here knows for what."""
+        return self._less > 0
 
     def of_event(self, event: Event, *, from_hop: Hop) -> set[Hop]:
         """Return the hops that want an event, and never the neighbour from which it came."""
@@ -79,6 +85,8 @@ class Targets:
 
     def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
         self._asked = None
+        if group.hop != LOCAL and group.predicate != ALWAYS:
+            self._less += step
         for uid in known_attributes(group.predicate):
             hops = asking.setdefault(uid, Counter())
             hops[group.hop] += step

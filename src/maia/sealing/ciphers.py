@@ -9,8 +9,8 @@ long as the content key they came from, and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, cast
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -65,7 +65,7 @@ class EpochKeys:
     the type's own group; it is asked again until it knows one.
     """
 
-    __slots__ = ("_ciphers", "_lookup", "epoch", "type_id")
+    __slots__ = ("_ciphers", "_lookup", "_several", "epoch", "type_id")
 
     def __init__(
         self, type_id: bytes, epoch: int, lookup: Callable[[AttributeUid | None], Secret | None]
@@ -77,6 +77,7 @@ class EpochKeys:
         self.epoch = epoch
         self._lookup = lookup
         self._ciphers: dict[bytes, dict[AttributeUid | None, Cipher]] = {}
+        self._several: dict[tuple[bytes, tuple[str, ...]], list[Cipher]] = {}
 
     def cipher(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
         """Return the cipher of one attribute (None: of whole events) for one process, if its key is held."""
@@ -85,6 +86,23 @@ class EpochKeys:
         if known is None or known.source.wiped:
             return self._derived(uid, instance)
         return known
+
+    def ciphers(self, uids: tuple[str, ...], instance: bytes) -> Sequence[Cipher | None]:
+        """Return the ciphers of several attributes (empty: of whole events), None where no key is held.
+
+        Frames of one type have the same columns, most of the time: they are looked up together.
+        """
+        known = self._several.get((instance, uids))
+        if known is not None and True not in [one.source.wiped for one in known]:
+            return known
+        # Uids from a message: whether they are any was checked, or is about to be.
+        found = [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
+        held = [one for one in found if one is not None]
+        if len(held) == len(found):
+            if len(self._several) >= INSTANCES_MAX:
+                self._several.clear()
+            self._several[instance, uids] = held
+        return found
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
         self._ciphers.get(instance, {}).pop(uid, None)
@@ -96,11 +114,13 @@ class EpochKeys:
         self._ciphers.setdefault(instance, {})[uid] = made
         while len(self._ciphers) > INSTANCES_MAX:
             del self._ciphers[next(iter(self._ciphers))]
+            self._several.clear()
         return made
 
     def forget(self) -> None:
         """Let go of every derived key."""
         self._ciphers.clear()
+        self._several.clear()
 
     def __repr__(self) -> str:
         """Say for what the keys are, never what they are."""

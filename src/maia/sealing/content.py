@@ -26,6 +26,7 @@ from maia.sealing.blocks import (
     row_lengths,
     unpack_lengths,
 )
+from maia.sealing.ciphers import Cipher
 from maia.types import SealingLevel
 from maia.wire.columns import decode_column, kind_from_number
 from maia.wire.messages import Column
@@ -39,6 +40,7 @@ __all__ = [
     "content_of",
     "is_uid",
     "leaves_of",
+    "leaves_of_parts",
     "parts_of",
     "plaintext_of",
     "read_content",
@@ -99,14 +101,11 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, divided: Divi
     return OpenColumn(column, lengths)
 
 
+@lru_cache(maxsize=4096)
 def _padding(length: int) -> bytes:
     whole = length + _LENGTH_BYTES
     step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
     return bytes(-whole % step)
-
-
-_SMALL: Final = _FIRST_LARGE
-_PADDING: Final = [_padding(length) for length in range(_SMALL)]
 
 
 @lru_cache(maxsize=8192)
@@ -124,26 +123,21 @@ def is_uid(text: str) -> bool:
 
 def plaintext_of(part: OpenPart) -> bytes:
     """Return what is sealed: the content, with its length in front and zeros behind."""
-    if part.uid:
-        one = part.columns[0]
-        content: tuple[bytes, ...] = (
-            _KIND_BYTES[one.column.kind],
-            pack_lengths(one.lengths),
-            one.column.data,
-        )
-        length = 1 + _LENGTH_BYTES * len(one.lengths) + len(one.column.data)
-    else:
-        content = (content_of(part),)
-        length = len(content[0])
-    padding = _PADDING[length] if length < _SMALL else _padding(length)
-    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), *content, padding))
+    if not part.uid:
+        content = content_of(part)
+        length = len(content)
+        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), content, _padding(length)))
+    (one,) = part.columns
+    kind, lengths, data = _KIND_BYTES[one.column.kind], pack_lengths(one.lengths), one.column.data
+    length = 1 + len(lengths) + len(data)
+    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, lengths, data, _padding(length)))
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
     """Read what was sealed as one; `blocks` are those here, 0 if the frame was signed as one block."""
     length = int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
     end = _LENGTH_BYTES + length
-    if end > len(plaintext) or plaintext[end:] != (_PADDING[length] if length < _SMALL else _padding(length)):
+    if end > len(plaintext) or plaintext[end:] != _padding(length):
         raise BadContent("what was sealed is not padded in its one form")
     if uid:
         return OpenPart(uid, [_read_column(uid, plaintext, _LENGTH_BYTES, end, blocks=blocks, rows=rows)])
@@ -219,6 +213,29 @@ def leaves_of(
         leaves.append(leaf.digest())
         start = end
     return leaves
+
+
+def leaves_of_parts(
+    parts: Sequence[OpenPart],
+    ciphers: Sequence[Cipher],
+    counter: bytes,
+    *,
+    blocks: Sequence[int],
+    start: int,
+) -> list[list[bytes]]:
+    """Return the same for all parts of a frame, each with the salt of its cipher."""
+    if blocks or (parts and not parts[0].uid):
+        return [
+            leaves_of(part, cipher.salt, counter, blocks=blocks, start=start)
+            for part, cipher in zip(parts, ciphers, strict=True)
+        ]
+    # Most frames are one block. Their columns are hashed without a call for each.
+    numbered = _BLOCK_NUMBERS[0]
+    columns = [part.columns[0].column for part in parts]
+    return [
+        [sha256(b"".join((by.salt, counter, _head(one.uid, one.kind), numbered, one.data[start:]))).digest()]
+        for one, by in zip(columns, ciphers, strict=True)
+    ]
 
 
 def _leaves_of_several(

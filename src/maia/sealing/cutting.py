@@ -21,7 +21,7 @@ from maia.sealing.blocks import array_header
 from maia.sealing.ciphers import EpochKeys
 from maia.sealing.content import LEVEL_NUMBERS, OpenColumn, parts_of, plaintext_of
 from maia.sealing.opening import OpenedFrame, SaidBySigner
-from maia.sealing.sealer import Sealer, cipher_for
+from maia.sealing.sealer import Sealer, ciphers_for
 from maia.wire.messages import Column, Sealed, SealedColumn
 
 __all__ = ["NothingWanted", "cut_frame"]
@@ -50,11 +50,18 @@ def cut_frame(opened: OpenedFrame, wanted: Sequence[int], *, sealer: Sealer, key
     return _sealed_again(opened, columns, left, sealer, keys)
 
 
-def _path(opened: OpenedFrame, column: SealedColumn, said: SaidBySigner, left: Sequence[int]) -> bytes:
-    """Return what leads from the blocks that are left to what the signer said of the column."""
-    uid = column.uid
-    leaves = opened.leaves.get(uid) or said.leaves(column, opened.parts[uid])
-    return path_to(said.tree(column, leaves), left, count=len(opened.divided.counts))
+def _paths(opened: OpenedFrame, keys: EpochKeys, left: Sequence[int]) -> dict[str, bytes]:
+    """Return what leads from the blocks that are left to what the signer said of each column."""
+    said, columns = SaidBySigner(opened, keys), opened.frame.columns
+    known = [opened.leaves.get(column.uid) for column in columns]
+    leaves: Sequence[Sequence[bytes]] = [one for one in known if one is not None]
+    if len(leaves) < len(columns):
+        leaves = said.leaves([opened.parts[column.uid] for column in columns])
+    count = len(opened.divided.counts)
+    return {
+        column.uid: path_to(said.tree(column, of_column), left, count=count)
+        for column, of_column in zip(columns, leaves, strict=True)
+    }
 
 
 def _without_other_blocks(one: OpenColumn, opened: OpenedFrame, left: Sequence[int]) -> OpenColumn:
@@ -71,14 +78,13 @@ def _sealed_again(
     opened: OpenedFrame, columns: Sequence[OpenColumn], left: list[int], sealer: Sealer, keys: EpochKeys
 ) -> Sealed:
     frame, mark = opened.frame, sealer.next_mark()
-    said = SaidBySigner(frame, keys)
-    columns_of = {column.uid: column for column in frame.columns}
+    paths = _paths(opened, keys, left)
+    said = {column.uid: column.commitment for column in frame.columns}
     binding, number = frame_binding(opened.described, mark, left), nonce(mark)
     sealed = []
-    for part in parts_of(columns, level=_LEVELS[frame.level]):
-        cipher = cipher_for(keys, part.uid, mark)
+    parts = parts_of(columns, level=_LEVELS[frame.level])
+    ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
+    for part, cipher in zip(parts, ciphers, strict=True):
         ciphertext = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-        column = columns_of[part.uid]
-        path = _path(opened, column, said, left)
-        sealed.append(SealedColumn(part.uid, ciphertext, column.commitment, path))
+        sealed.append(SealedColumn(part.uid, ciphertext, said[part.uid], paths[part.uid]))
     return replace(frame, sealed_by=mark, blocks=left, columns=sealed)

@@ -52,11 +52,9 @@ class BadFrameProof(BrokenCredential):
 
 def frame_root(described: bytes, columns: Iterable[SealedColumn]) -> bytes:
     """Return the hash of a whole frame from its description and each column's uid and commitment."""
-    parts = [_ROOT, described]
-    for column in columns:
-        # All lengths are fixed but those of uids, which say theirs.
-        parts += (_named(column.uid), column.commitment)
-    return sha256(b"".join(parts)).digest()
+    # All lengths are fixed but those of uids, which say theirs.
+    said = [_named(column.uid) + column.commitment for column in columns]
+    return sha256(b"".join((_ROOT, described, *said))).digest()
 
 
 @lru_cache(maxsize=8192)
@@ -86,16 +84,6 @@ def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
     return level[0], paths
 
 
-def signed_root(root: bytes, place: int, path: Sequence[bytes]) -> bytes:
-    """Return the hash that was signed, from one frame's root and its path."""
-    for other in path:
-        root = _node(other, root) if place & 1 else _node(root, other)
-        place >>= 1
-    if place:
-        raise BadFrameProof("a frame's place does not fit the path to what was signed")
-    return root
-
-
 def _node(left: bytes, right: bytes) -> bytes:
     return sha256(_NODE + left + right).digest()
 
@@ -107,19 +95,36 @@ class SignatureChecks:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._good: dict[tuple[bytes, bytes, bytes], None] = {}
+        self._good: dict[tuple[object, ...], None] = {}
 
     def check(self, frame: Sealed, root: bytes) -> Principal:
         """Return the signer of a frame with this root; refuse any signature but its own."""
         signer = principal_from_bytes(frame.signer)
-        signed = signed_root(root, frame.place, frame.path)
-        known = (frame.signer, signed, frame.signature)
-        if known not in self._good:
-            _verify(signer, signed, frame.signature)
-            self._good[known] = None
-            if len(self._good) > SIGNATURES_REMEMBERED:
-                del self._good[next(iter(self._good))]
+        place, path, by = frame.place, frame.path, (frame.signer, frame.signature)
+        passed: list[tuple[object, ...]] = []
+        node = root
+        for level, other in enumerate(path):
+            # From such a node the same way led to a good signature before: the rest is known.
+            known = (*by, node, place, *path[level:])
+            if known in self._good:
+                break
+            passed.append(known)
+            node = _node(other, node) if place & 1 else _node(node, other)
+            place >>= 1
+        else:
+            if place:
+                raise BadFrameProof("a frame's place does not fit the path to what was signed")
+            passed.append((*by, node, 0))
+            if passed[-1] not in self._good:
+                _verify(signer, node, frame.signature)
+        self._remember(passed[1:] if path else passed)
         return signer
+
+    def _remember(self, good: Iterable[tuple[object, ...]]) -> None:
+        """Take note of what leads to a good signature; a single frame itself is not asked about again."""
+        self._good.update(dict.fromkeys(good))
+        while len(self._good) > SIGNATURES_REMEMBERED:
+            del self._good[next(iter(self._good))]
 
 
 def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:

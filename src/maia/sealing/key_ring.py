@@ -87,10 +87,9 @@ class KeyRing:
 
     def sealing_epoch(self, now: Instant) -> int | None:
         """Return the newest epoch that has begun; None if there is none, or if its successor is overdue."""
-        begun = [number for number, epoch in self._epochs.items() if epoch.since <= now]
-        if not begun:
+        newest = max([number for number, epoch in self._epochs.items() if epoch.since <= now], default=None)
+        if newest is None:
             return None
-        newest = max(begun)
         oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * _SECOND
         # A member that hears nothing of its manager must not seal for readers who were put out long ago.
         return newest if self._epochs[newest].since >= oldest_fit else None

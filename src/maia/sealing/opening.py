@@ -10,11 +10,15 @@ does not hold is refused as a whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass
+from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Final, NoReturn, cast, final
+from types import MappingProxyType
+from typing import Final, NoReturn, final
 
+import msgspec
 from cryptography.exceptions import InvalidTag
+from msgspec.structs import replace
 
 from maia.credentials import Principal
 from maia.errors import BrokenCredential, ProtocolViolation
@@ -23,13 +27,13 @@ from maia.sealing.associated import description, frame_binding, nonce
 from maia.sealing.block_tree import Known, commitment_of, known_tree, top_of
 from maia.sealing.blocks import Division, array_header, division, is_division
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, is_uid, leaves_of, read_plaintext
+from maia.sealing.content import LEVEL_NUMBERS, OpenPart, is_uid, leaves_of_parts, read_plaintext
 from maia.sealing.frame_proof import (
     BadFrameProof,
     SignatureChecks,
     frame_root,
 )
-from maia.sealing.sealer import Draft, cipher_for, counter_bytes
+from maia.sealing.sealer import Draft, ciphers_for, counter_bytes
 from maia.types import SealingLevel
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Sealed, SealedColumn
@@ -42,7 +46,7 @@ __all__ = [
     "closed_frame",
     "drafted_frame",
     "open_frame",
-    "open_rest",
+    "open_further",
     "verify_frame",
 ]
 
@@ -62,32 +66,25 @@ class BadSealedFrame(ProtocolViolation):
     code = "PROTOCOL-SEALED-FRAME"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFrame:
+class OpenedFrame(msgspec.Struct, frozen=True):
     """A sealed frame with what could be opened of it; nothing is known yet about who made it."""
 
     frame: Sealed
-    described: bytes = field(repr=False)
-    parts: Mapping[str, OpenPart] = field(repr=False)
+    described: bytes
+    divided: Division
+    """How the frame was divided when it was signed."""
+    rows: int
+    """How many rows are here."""
+    parts: Mapping[str, OpenPart]
     committed: frozenset[str] = frozenset()
     """Parts that were compared with what the signer said of them already."""
-    leaves: Mapping[str, Sequence[bytes]] = field(default_factory=dict, repr=False)
+    leaves: Mapping[str, Sequence[bytes]] = MappingProxyType({})
     """What was said of the blocks of a part, where that is known already."""
-
-    @property
-    def divided(self) -> Division:
-        """Return how the frame was divided when it was signed."""
-        return division(self.frame.rows, self.frame.block_rows)
 
     @property
     def blocks(self) -> Sequence[int]:
         """Return the numbers of the blocks that are here; none if the frame was signed as one."""
         return self.frame.blocks or self.divided.numbers
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows are here."""
-        return rows_here(self.frame)
 
     @property
     def row_numbers(self) -> list[int]:
@@ -107,6 +104,10 @@ class OpenedFrame:
     def is_whole(self) -> bool:
         """Say whether everything was opened."""
         return len(self.parts) == len(self.frame.columns)
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"OpenedFrame(sequence={self.frame.sequence}, rows={self.rows})"
 
 
 @final
@@ -139,63 +140,50 @@ class VerifiedFrame:
 
 
 def closed_frame(frame: Sealed) -> OpenedFrame:
-    """Return a frame of which nothing is opened, for those who hold no key."""
-    _check_shape(frame)
-    return OpenedFrame(frame, description(frame), {})
+    """Return a frame of which nothing is opened; refuse one whose fields contradict each other."""
+    divided = _checked_shape(frame)
+    return OpenedFrame(frame, description(frame), divided, divided.rows_left(frame.blocks), {})
 
 
 def drafted_frame(draft: Draft) -> OpenedFrame:
     """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open."""
+    frame = draft.frame
     parts = {part.uid: part for part in draft.parts}
     leaves = dict(zip(parts, draft.leaves, strict=True))
-    return OpenedFrame(draft.frame, draft.described, parts, frozenset(parts), leaves)
+    divided = division(frame.rows, frame.block_rows)
+    return OpenedFrame(frame, draft.described, divided, frame.rows, parts, frozenset(parts), leaves)
 
 
 def open_frame(
     frame: Sealed, keys: EpochKeys, *, only: Collection[AttributeUid] | None = None
 ) -> OpenedFrame:
     """Open what `keys` open, or of that only some attributes; refuse a frame with a seal that is broken."""
-    _check_shape(frame)
+    return open_further(closed_frame(frame), keys, only=only)
+
+
+def open_further(
+    opened: OpenedFrame, keys: EpochKeys, *, only: Collection[AttributeUid] | None = None
+) -> OpenedFrame:
+    """Open what is still closed of a frame, or of that only some attributes, as far as `keys` go."""
+    frame = opened.frame
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
-    described = description(frame)
-    binding = frame_binding(described, frame.sealed_by, frame.blocks)
-    number, instance = nonce(frame.sealed_by), frame.sealed_by.instance
-    blocks, rows = blocks_and_rows_here(frame)
+    binding, number = frame_binding(opened.described, frame.sealed_by, frame.blocks), nonce(frame.sealed_by)
+    blocks, rows = len(opened.blocks), opened.rows
+    uids = tuple([column.uid for column in frame.columns])
     parts: dict[str, OpenPart] = {}
-    for column in frame.columns:
+    for column, cipher in zip(frame.columns, keys.ciphers(uids, frame.sealed_by.instance), strict=True):
         uid = column.uid
-        if only is not None and uid and uid not in only:
-            continue
-        cipher = keys.cipher(cast("AttributeUid", uid) or None, instance)  # checked with the shape
-        if cipher is None:
-            continue
-        try:
-            plaintext = cipher.decrypt(number, column.sealed, binding + uid.encode())
-        except InvalidTag:
-            raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
-        parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
-    return OpenedFrame(frame, described, parts)
-
-
-def open_rest(opened: OpenedFrame, keys: EpochKeys) -> OpenedFrame:
-    """Open what is still closed, as far as `keys` go."""
-    frame = opened.frame
-    closed = [AttributeUid(column.uid) for column in frame.columns if column.uid not in opened.parts]
-    found = {**opened.parts, **open_frame(frame, keys, only=closed).parts}
-    parts = {column.uid: found[column.uid] for column in frame.columns if column.uid in found}
+        known = opened.parts.get(uid)
+        if known is not None:
+            parts[uid] = known
+        elif cipher is not None and (only is None or not uid or uid in only):
+            try:
+                plaintext = cipher.decrypt(number, column.sealed, binding + uid.encode())
+            except InvalidTag:
+                raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
+            parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
     return replace(opened, parts=parts)
-
-
-def rows_here(frame: Sealed) -> int:
-    """Return how many rows are left of a frame."""
-    return blocks_and_rows_here(frame)[1]
-
-
-def blocks_and_rows_here(frame: Sealed) -> tuple[int, int]:
-    """Return how many blocks are here (0 if the frame was signed as one), and how many rows."""
-    divided, blocks = division(frame.rows, frame.block_rows), frame.blocks
-    return len(blocks or divided.numbers), divided.rows_left(blocks)
 
 
 # ------------------------------------------------------------ verifying
@@ -213,43 +201,44 @@ def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureC
 
 
 def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
-    said = SaidBySigner(opened.frame, keys)
-    for column in opened.frame.columns:
-        part = opened.parts.get(column.uid)
-        if part is not None and column.uid not in opened.committed:
-            said.check(column, part)
+    unproved = [
+        column
+        for column in opened.frame.columns
+        if column.uid in opened.parts and column.uid not in opened.committed
+    ]
+    if unproved:
+        SaidBySigner(opened, keys).check(unproved, [opened.parts[column.uid] for column in unproved])
 
 
 class SaidBySigner:
     """What the signer of a frame said of its content, for those who hold the keys to compare."""
 
-    __slots__ = ("_blocks", "_count", "_counter", "_frame", "_keys", "_start")
+    __slots__ = ("_keys", "_opened")
 
-    def __init__(self, frame: Sealed, keys: EpochKeys) -> None:
-        """Look once at what all columns share."""
-        self._frame, self._keys = frame, keys
-        divided = division(frame.rows, frame.block_rows)
-        self._blocks, self._count = frame.blocks or divided.numbers, len(divided.counts)
-        self._start = len(array_header(rows_here(frame)))
-        self._counter = counter_bytes(frame.origin)
+    def __init__(self, opened: OpenedFrame, keys: EpochKeys) -> None:
+        """Compare with what is said of this frame, whatever is opened of it."""
+        self._opened, self._keys = opened, keys
 
-    def check(self, column: SealedColumn, part: OpenPart) -> None:
+    def check(self, columns: Sequence[SealedColumn], parts: Sequence[OpenPart]) -> None:
         """Refuse content of which the signer said something else."""
-        leaves = self.leaves(column, part)
-        if self._frame.blocks:
-            self.tree(column, leaves)
-        elif column.commitment != commitment_of(leaves):
-            raise _not_what_was_signed(column)
+        is_cut = bool(self._opened.frame.blocks)
+        for column, leaves in zip(columns, self.leaves(parts), strict=True):
+            if is_cut:
+                self.tree(column, leaves)
+            elif column.commitment != (leaves[0] if len(leaves) == 1 else commitment_of(leaves)):
+                raise _not_what_was_signed(column)
 
-    def leaves(self, column: SealedColumn, part: OpenPart) -> list[bytes]:
-        """Return what is to be said of each block that is here."""
-        salt = cipher_for(self._keys, column.uid, self._frame.origin).salt
-        return leaves_of(part, salt, self._counter, blocks=self._blocks, start=self._start)
+    def leaves(self, parts: Sequence[OpenPart]) -> list[list[bytes]]:
+        """Return what is to be said of each block that is here, for each part."""
+        opened, origin = self._opened, self._opened.frame.origin
+        ciphers = ciphers_for(self._keys, tuple([part.uid for part in parts]), origin)
+        start = len(array_header(opened.rows))
+        return leaves_of_parts(parts, ciphers, counter_bytes(origin), blocks=opened.blocks, start=start)
 
     def tree(self, column: SealedColumn, leaves: Sequence[bytes]) -> Known:
         """Return the hashes over a column's blocks; refuse those that do not lead to its commitment."""
-        here = dict(zip(self._blocks or (0,), leaves, strict=True))
-        tree = known_tree(here, count=self._count, path=column.path)
+        here = dict(zip(self._opened.blocks or (0,), leaves, strict=True))
+        tree = known_tree(here, count=len(self._opened.divided.counts), path=column.path)
         if top_of(tree) != column.commitment:
             raise _not_what_was_signed(column)
         return tree
@@ -262,28 +251,36 @@ def _not_what_was_signed(column: SealedColumn) -> BadFrameProof:
 # ------------------------------------------------------------ the shape of a frame
 
 
-def _check_shape(frame: Sealed) -> None:
-    """Refuse a frame whose fields contradict each other, before anything is computed from them."""
-    if frame.kept and (len(frame.kept) != frame.rows or any(b <= a for a, b in pairwise(frame.kept))):
+def _checked_shape(frame: Sealed) -> Division:
+    """Return how a frame is divided; refuse one whose fields contradict each other, before any is used."""
+    kept, columns = frame.kept, frame.columns
+    if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
         raise BadSealedFrame("the rows that were kept are not numbered in their order")
-    _check_blocks(frame)
-    uids = [column.uid for column in frame.columns]
-    if (uids != [""]) if frame.level == _EVENT else ("" in uids or len(set(uids)) != len(uids)):
-        raise BadSealedFrame("the columns of a sealed frame do not fit its level")
-    if frame.level != _EVENT and not all(map(is_uid, uids)):
-        raise BadSealedFrame("a column of a sealed frame belongs to no attribute")
-    if not frame.blocks and any(column.path for column in frame.columns):
+    divided = _checked_division(frame)
+    if not _fit(frame.level, tuple([column.uid for column in columns])):
+        raise BadSealedFrame("the columns of a sealed frame do not fit its level, or belong to no attribute")
+    if not frame.blocks and b"".join([column.path for column in columns]) != b"":
         raise BadSealedFrame("nothing leads to what is said of a column of which all is here")
+    return divided
 
 
-def _check_blocks(frame: Sealed) -> None:
+@lru_cache(maxsize=4096)
+def _fit(level: int, uids: tuple[str, ...]) -> bool:
+    """Say whether these can be the columns of a frame at a level."""
+    if level == _EVENT:
+        return uids == ("",)
+    return len(set(uids)) == len(uids) and all(map(is_uid, uids))
+
+
+def _checked_division(frame: Sealed) -> Division:
     if not is_division(frame.rows, frame.block_rows):
         raise BadSealedFrame("a sealed frame cannot be divided as it says it was")
-    blocks = frame.blocks
+    blocks, divided = frame.blocks, division(frame.rows, frame.block_rows)
     if not blocks:
         if frame.sealed_by != frame.origin:
             raise BadSealedFrame("a whole frame is sealed by whoever signed it")
-        return
-    count = len(division(frame.rows, frame.block_rows).counts)
+        return divided
+    count = len(divided.counts)
     if len(blocks) >= count or blocks[-1] >= count or any(b <= a for a, b in pairwise(blocks)):
         raise BadSealedFrame("the blocks of a sealed frame are not some of its blocks in their order")
+    return divided

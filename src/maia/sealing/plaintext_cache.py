@@ -9,14 +9,15 @@ fit (A51). What does not fit is dropped, and the ciphertext is opened instead.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid
 from maia.sealing.ciphers import EpochKeys
 from maia.sealing.content import OpenPart, content_of, read_content
-from maia.sealing.opening import OpenedFrame, SaidBySigner, blocks_and_rows_here, closed_frame, open_frame
-from maia.wire.messages import Sealed, SealedColumn
+from maia.sealing.opening import OpenedFrame, SaidBySigner, open_further
+from maia.wire.messages import SealedColumn
 
 __all__ = ["contents", "open_with_cache"]
 
@@ -27,38 +28,30 @@ def contents(opened: OpenedFrame, uids: Collection[str]) -> dict[str, bytes]:
 
 
 def open_with_cache(
-    frame: Sealed, cached: Mapping[str, bytes], keys: EpochKeys
+    closed: OpenedFrame, cached: Mapping[str, bytes], keys: EpochKeys
 ) -> tuple[OpenedFrame, frozenset[str]]:
     """Open a frame by what came along, and the rest as usual; name what came along and was a lie."""
-    closed = closed_frame(frame)
     believed: dict[str, OpenPart] = {}
-    for column in frame.columns:
+    for column in closed.frame.columns:
         if column.uid in cached:
-            part = _believed(frame, column, cached[column.uid], keys)
+            part = _believed(closed, column, cached[column.uid], keys)
             if part is not None:
                 believed[column.uid] = part
-    lies = frozenset(cached) - frozenset(believed)
-    rest = [AttributeUid(column.uid) for column in frame.columns if column.uid not in believed]
-    if not rest:
-        return replace(closed, parts=believed, committed=frozenset(believed)), lies
-    opened = open_frame(frame, keys, only=rest)
-    parts = {
-        column.uid: part
-        for column in frame.columns
-        if (part := believed.get(column.uid) or opened.parts.get(column.uid)) is not None
-    }
-    return replace(opened, parts=parts, committed=frozenset(believed)), lies
+    opened = replace(closed, parts=believed, committed=frozenset(believed))
+    if len(believed) < len(closed.frame.columns):
+        opened = open_further(opened, keys)
+    return opened, frozenset(cached) - frozenset(believed)
 
 
-def _believed(frame: Sealed, column: SealedColumn, content: bytes, keys: EpochKeys) -> OpenPart | None:
+def _believed(closed: OpenedFrame, column: SealedColumn, content: bytes, keys: EpochKeys) -> OpenPart | None:
+    frame = closed.frame
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         return None
     if keys.cipher(AttributeUid(column.uid) or None, frame.origin.instance) is None:
         return None
-    blocks, rows = blocks_and_rows_here(frame)
     try:
-        part = read_content(column.uid, content, blocks=blocks, rows=rows)
-        SaidBySigner(frame, keys).check(column, part)
+        part = read_content(column.uid, content, blocks=len(closed.blocks), rows=closed.rows)
+        SaidBySigner(closed, keys).check([column], [part])
     except BrokenCredential:
         return None
     return part

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ from maia.sealing.content import (
     OpenColumn,
     OpenPart,
     column_to_seal,
-    leaves_of,
+    leaves_of_parts,
     parts_of,
     plaintext_of,
 )
@@ -189,22 +189,27 @@ class Sealer:
         frame = _skeleton(about, divided, keys, level, signer=self.principal, mark=mark)
         described = description(frame)
         binding, number = frame_binding(described, mark, []), nonce(mark)
-        ciphers = [cipher_for(keys, part.uid, mark) for part in parts]
+        ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
         said = self._said(parts, ciphers, mark, divided)
-        for part, cipher, leaves in zip(parts, ciphers, said, strict=True):
-            sealed = cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode())
-            frame.columns.append(SealedColumn(part.uid, sealed, commitment_of(leaves), b""))
+        frame.columns.extend(
+            [
+                SealedColumn(
+                    part.uid,
+                    cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode()),
+                    leaves[0] if len(leaves) == 1 else commitment_of(leaves),
+                    b"",
+                )
+                for part, cipher, leaves in zip(parts, ciphers, said, strict=True)
+            ]
+        )
         return Draft(frame, described, frame_root(described, frame.columns), parts, said)
 
     def _said(
         self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
     ) -> list[list[bytes]]:
         """Return what is said of the blocks of each part, and will be signed."""
-        counter, start = counter_bytes(mark), len(array_header(divided.rows))
-        return [
-            leaves_of(part, cipher.salt, counter, blocks=divided.numbers, start=start)
-            for part, cipher in zip(parts, ciphers, strict=True)
-        ]
+        start = len(array_header(divided.rows))
+        return leaves_of_parts(parts, ciphers, counter_bytes(mark), blocks=divided.numbers, start=start)
 
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
@@ -226,13 +231,14 @@ class Sealer:
         raise TypeError("a sealer cannot be pickled or copied")
 
 
-def cipher_for(keys: EpochKeys, uid: str, mark: SealMark) -> Cipher:
-    """Return the cipher under a mark for what has this uid (empty: all attributes); refuse to do without."""
-    # A uid from a message: whether it is one was checked, or is about to be.
-    cipher = keys.cipher(cast("AttributeUid", uid) or None, mark.instance)
-    if cipher is None:
-        raise KeyMissing(f"the key of attribute `{uid or '*'}` is not held in epoch `{keys.epoch}`")
-    return cipher
+def ciphers_for(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> list[Cipher]:
+    """Return the ciphers under a mark for what has these uids (empty: all attributes); refuse to lack one."""
+    found = keys.ciphers(uids, mark.instance)
+    held = [one for one in found if one is not None]
+    if len(held) != len(found):
+        missing = next(uid for uid, one in zip(uids, found, strict=True) if one is None)
+        raise KeyMissing(f"the key of attribute `{missing or '*'}` is not held in epoch `{keys.epoch}`")
+    return held
 
 
 def counter_bytes(origin: SealMark) -> bytes:
