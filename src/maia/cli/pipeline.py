@@ -143,7 +143,7 @@ def run(
             events = parquet_source(spark, source)
             finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
             step("adding up")
-            rows = spark.read.parquet(str(result))
+            rows = spark.read.parquet(str(result.resolve()))
             record = _record(application, finished, rows)
             for path in plot or []:
                 step(f"drawing {path.name}")

@@ -62,7 +62,7 @@ class Finished:
 
 def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1) -> Source:
     """Return the events of a Parquet file, or of a folder of them."""
-    files = _parquet_files(path)
+    files = _parquet_files(path.resolve())  # Java need not be where we are
     rows = sum(_rows_of(file) for file in files)
 
     def stream() -> DataFrame:
@@ -73,7 +73,7 @@ def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1)
             spark.readStream.schema(schema)
             .option("maxFilesPerTrigger", files_per_batch)
             .option("pathGlobFilter", "*.parquet")
-            .parquet(str(path))
+            .parquet(str(path.resolve()))
         )
 
     return Source(lambda: spark.read.parquet(*map(str, files)), stream, rows)
@@ -91,7 +91,7 @@ def run(
     """Run an application over a source into a folder that is not there yet."""
     # Any: each application has terms of its own.
     began = perf_counter()
-    with new_folder(result) as unfinished:
+    with new_folder(result.resolve()) as unfinished:
         if is_stream:
             _stream(application, terms, source, unfinished)
         else:

@@ -22,7 +22,7 @@ _UNNAMED: Final = "…"
 
 
 def plan_lines(frame: DataFrame) -> list[str]:
-    """Return the optimised plan, the result first, each operator below what it feeds."""
+    """Return the physical plan, the result first, each operator below what it feeds."""
     known = {*frame.columns, *columns_read(frame)}
     return [f"{'  ' * depth}{_described(node, known)}" for depth, node in _nodes(frame)]
 
@@ -34,7 +34,7 @@ def columns_read(frame: DataFrame) -> set[str]:
 
 def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
     # Any: py4j, through which PySpark speaks to Java, is not typed.
-    waiting = [(0, frame._jdf.queryExecution().optimizedPlan())]
+    waiting = [(0, frame._jdf.queryExecution().sparkPlan())]
     while waiting:
         depth, node = waiting.pop()
         if depth > _DEPTH_MAX:
@@ -46,7 +46,7 @@ def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
 def _described(node: Any, known: set[str]) -> str:
     looks_at, hands_on = _shown(node.references().toSeq(), known), _shown(node.output(), known)
     if node.children().isEmpty():
-        return f"{node.nodeName()}: reads {hands_on}"
+        return f"{node.nodeName().strip()}: reads {hands_on}"
     return f"{node.nodeName()}: looks at {looks_at}; hands on {hands_on}"
 
 
