@@ -9,6 +9,7 @@ leave out frames.
 
 from __future__ import annotations
 
+import dataclasses
 
 import pytest
 from msgspec.structs import replace
@@ -255,7 +256,7 @@ def test_nobody_but_the_verifier_makes_the_proof():
     with pytest.raises(TypeError):
         type("Believed", (VerifiedFrame,), {})
     with pytest.raises((TypeError, ValueError)):
-        changed(proof, signer=ANOTHER_BROKER.principal)
+        dataclasses.replace(proof, signer=ANOTHER_BROKER.principal)
 
 
 def test_a_remembered_signature_covers_nothing_else():
