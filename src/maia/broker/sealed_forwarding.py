@@ -9,8 +9,9 @@ that get the same get the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from maia.broker.sealed_transit import SealedTransit
 from maia.broker.shared_plaintext import share_of

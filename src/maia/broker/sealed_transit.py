@@ -9,8 +9,10 @@ holds the sealed frame and an empty part, and decodes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from maia.broker.transit import Transit, check_kinds, written_as
 from maia.credentials import principal_from_bytes
@@ -20,11 +22,10 @@ from maia.wire.columns import columns_to_frame
 
 __all__ = ["SealedTransit", "sealed_transit"]
 
-_NOTHING: Final[Mapping[str, bytes]] = {}
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class SealedTransit:
+class SealedTransit(msgspec.Struct, frozen=True):
     """One sealed frame on its way: `part` has the rows that are here and the columns that were opened."""
 
     opened: OpenedFrame
@@ -33,8 +34,12 @@ class SealedTransit:
     """Attributes that the frame has, or may have, and that were not opened."""
     draft: Draft | None = None
     """What is still to be signed, if the frame was sealed here."""
-    along: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    along: Mapping[str, bytes] = _NOTHING
     """Plaintext that came along and that nobody here had to read: not checked, for others to check."""
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"SealedTransit({self.opened!r})"
 
     @property
     def type_id(self) -> bytes:

@@ -16,9 +16,9 @@ each, then `sign` them together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+import msgspec
 from msgspec.structs import replace
 
 from maia.credentials import Principal, SignedKind, SigningKey
@@ -84,8 +84,7 @@ class SealerWornOut(Unavailable):
     code = "SEALING-WORN-OUT"
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(msgspec.Struct, frozen=True):
     """What is said in the clear about a frame that is to be sealed.
 
     `kept` numbers the rows in the publisher's frame, and is empty for all.
@@ -108,16 +107,19 @@ class Publication:
         return division(self.rows, size)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
 
     frame: Sealed
-    described: bytes = field(repr=False)
+    described: bytes
     root: bytes
-    parts: Sequence[OpenPart] = field(repr=False)
-    leaves: Sequence[Sequence[bytes]] = field(repr=False)
+    parts: Sequence[OpenPart]
+    leaves: Sequence[Sequence[bytes]]
     """What was said of the blocks of each part."""
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"Draft(sequence={self.frame.sequence}, rows={self.frame.rows})"
 
 
 class Sealer:
