@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maia.errors import BadInput
 
@@ -58,7 +59,7 @@ def in_one_order(table: pa.Table, names: Sequence[str], first: Sequence[str] = (
     ordered = [name for name in columns if name in table.column_names]
     if table.num_rows < 2 or not ordered:
         return table
-    return table.take(pa.compute.sort_indices(table, sort_keys=[(name, "ascending") for name in ordered]))
+    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ordered]))
 
 
 def frames_of(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -49,6 +49,7 @@ _OWN: Final = frozenset(
         "wait",
         "job",
         "order",
+        "failOnDataLoss",
     }
 )
 _BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN}
@@ -102,6 +103,8 @@ class JobOptions:
     wait_s: float
     job: str | None
     order: tuple[str, ...] = field(default=())
+    fails_on_loss: bool = True
+    """Whether a stream ends when the event log has lost something that it should have had."""
 
     def history(self) -> list[SignedDefinition]:
         """Read the type's definition after those it was made from."""
@@ -175,21 +178,25 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
     for name in _NEEDED:
         if not words.get(name):
             raise BadOption(f"option `{name}` is missing")
+    brokers, durable = _listed(words["broker"]), _durable(words.get("durable"))
+    if durable is not None and len(brokers) != 1:
+        raise BadOption("a durable subscription lives at one broker; option `broker` names several")
     return JobOptions(
-        brokers=_listed(words["broker"]),
+        brokers=brokers,
         key=_file("key", words["key"]),
         credentials=tuple(map(Path, _listed(words["credentials"]))),
         network=words["network"],
         coordinator=words["coordinator"],
         definitions=tuple(map(Path, (*_listed(words.get("previous", "")), words["definition"]))),
         filter=words.get("filter", ""),
-        durable=_durable(words.get("durable")),
+        durable=durable,
         rows_per_batch=_whole("maxRowsPerBatch", words, most=ROWS_PER_BATCH_MAX) or ROWS_PER_BATCH,
         rows=_whole("rows", words, most=ROWS_PER_BATCH_MAX),
         seconds=_seconds("seconds", words),
         wait_s=_seconds("wait", words) or 30.0,
         job=words.get("job") or None,
         order=_listed(words.get("order", "")),
+        fails_on_loss=_yes_or_no("failOnDataLoss", words),
     )
 
 
@@ -248,10 +255,15 @@ def _seconds(name: str, words: Mapping[str, str]) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= SECONDS_MAX:
-        raise BadOption(
-            f"option `{name}` is `{_escaped(word)}`; it takes seconds, up to {SECONDS_MAX:g}"
-        )
+        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes seconds, up to {SECONDS_MAX:g}")
     return seconds
+
+
+def _yes_or_no(name: str, words: Mapping[str, str]) -> bool:
+    word = words.get(name, "true").lower()
+    if word not in {"true", "false"}:
+        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes `true` or `false`")
+    return word == "true"
 
 
 def _escaped(text: str) -> str:
