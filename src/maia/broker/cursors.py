@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from maia.broker.order import StreamOrder
 from maia.errors import BadInput
+from maia.events import Instant
 from maia.wire.effects import Effect, Keep, LinkId
 from maia.wire.messages import DurableName
 
@@ -53,8 +54,10 @@ class Cursor:
     holder: tuple[LinkId, int] | None = None
     """The link and reference of the owner, while it is here."""
     reading: int | None = None
-    waits_since: int | None = None
+    waits_since: Instant | None = None
     """Since when the frame at `next` waits for somebody's certificates, if it does."""
+    is_stuck: bool = False
+    """Whether the log could not be read any further; its owner may try again."""
     order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
 
     @property
@@ -62,15 +65,19 @@ class Cursor:
         """Say whether the owner is here."""
         return self.holder is not None
 
-    def attach(self, holder: tuple[LinkId, int]) -> None:
-        """Begin again behind what was acknowledged."""
+    def attach(self, holder: tuple[LinkId, int], *, arrived: int | None) -> None:
+        """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
         self.detach()
         self.holder, self.next = holder, self.seen + 1
         self.order = StreamOrder(_STREAMS)
+        if arrived is not None and arrived > self.seen:
+            # Arrived is not acknowledged: if the client fails now, the next one gets it again.
+            self.next = arrived + 1
+            self.delivered(arrived, 0)
 
     def detach(self) -> None:
         """Take note that the owner is gone: what was not acknowledged will be delivered again."""
-        self.holder, self.reading, self.waits_since = None, None, None
+        self.holder, self.reading, self.waits_since, self.is_stuck = None, None, None, False
         self.under_way.clear()
         self.bytes_under_way = 0
 

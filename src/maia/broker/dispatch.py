@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from maia.broker.acknowledging import forget_durable, hear_seen
 from maia.broker.edge import refusal_effects
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
@@ -35,6 +36,7 @@ from maia.wire.messages import (
     Ended,
     Failed,
     FindClosest,
+    ForgetDurable,
     Interest,
     Message,
     Nodes,
@@ -53,7 +55,9 @@ from maia.wire.messages import (
     SealedReplica,
     SealedRights,
     SealedWithPlaintext,
+    Seen,
     Subscribe,
+    SubscribeDurable,
     TypeQuery,
     TypeReply,
     Unadvertise,
@@ -106,7 +110,15 @@ def _refused(
             return end_advertisement(state, link, link.advertisements[ref], now, problem)
         case Publish(ref=ref):
             return [Send(link.id, encode(Ended(ref, problem.code, problem.message)))]
-        case Advertise() | Subscribe() | Unadvertise() | Unsubscribe() | RenewAll():
+        case (
+            Advertise()
+            | Subscribe()
+            | SubscribeDurable()
+            | Unadvertise()
+            | Unsubscribe()
+            | ForgetDurable()
+            | RenewAll()
+        ):
             return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
         case _:
             raise problem
@@ -135,13 +147,16 @@ _OF_ANYBODY: Final[Mapping[type, _Handler]] = {
 _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Advertise: advertise,
     Subscribe: subscribe,
+    SubscribeDurable: subscribe,
+    Seen: hear_seen,
+    ForgetDurable: forget_durable,
     Unadvertise: unadvertise,
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
     Publish: publish,
 }
 
-_FREE: Final = frozenset({Publish, TypeQuery})
+_FREE: Final = frozenset({Publish, Seen, TypeQuery})
 """What a client may say as often as it likes."""
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {

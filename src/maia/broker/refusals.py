@@ -12,12 +12,19 @@ from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 __all__ = [
     "BrokersOnly",
     "ClientsOnly",
+    "CursorAhead",
+    "CursorOfAnotherType",
+    "CursorTaken",
     "FrameTooLarge",
     "HandshakeTooSlow",
     "KeysAwaited",
     "LeaseEnded",
     "LinkNotNeeded",
+    "LogKeysGone",
+    "LogRemoved",
+    "LogUnreadable",
     "NotProved",
+    "NotRecorded",
     "OutOfTurn",
     "PeerSilent",
     "PublishedTooLongAgo",
@@ -28,6 +35,7 @@ __all__ = [
     "SealedTooWeakly",
     "Shutdown",
     "SignerNotEntitled",
+    "TooManyCursors",
     "TooManyEntries",
     "TooManyLinks",
     "TooManyRequests",
@@ -199,3 +207,51 @@ class Shutdown(Unavailable):
     """The broker is being stopped."""
 
     code = "UNAVAILABLE-SHUTDOWN"
+
+
+class NotRecorded(BadInput):
+    """A durable subscription was asked for at a broker that does not record the type."""
+
+    code = "INPUT-NOT-RECORDED"
+
+
+class CursorOfAnotherType(BadInput):
+    """The name of a durable subscription stands for one to another type."""
+
+    code = "INPUT-DURABLE-OTHER-TYPE"
+
+
+class CursorAhead(Refusal):
+    """A client has had more than the event log holds: it is another log than the one it was served from."""
+
+    code = "REFUSED-DURABLE-OTHER-LOG"
+
+
+class CursorTaken(Refusal):
+    """The same principal goes on with this durable subscription somewhere else."""
+
+    code = "REFUSED-DURABLE-TAKEN-OVER"
+
+
+class TooManyCursors(Refusal):
+    """There are as many durable subscriptions as there may be."""
+
+    code = "REFUSED-DURABLE-QUOTA"
+
+
+class LogRemoved(Unavailable):
+    """What a durable subscription should have had is older than what the event log keeps."""
+
+    code = "UNAVAILABLE-LOG-REMOVED"
+
+
+class LogKeysGone(Unavailable):
+    """What a durable subscription should have had is sealed with keys that are not held any more."""
+
+    code = "UNAVAILABLE-LOG-KEYS-GONE"
+
+
+class LogUnreadable(Unavailable):
+    """What a durable subscription should have had cannot be read, or its signer cannot be found."""
+
+    code = "UNAVAILABLE-LOG-UNREADABLE"

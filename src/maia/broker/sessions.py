@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from maia.broker.cursors import Cursor
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.broker.shaping import Shaper
@@ -99,6 +100,8 @@ class Subscription:
     proof_head: bytes = field(repr=False)
     """How the signed request begins: the same bytes for all requests of this link that begin the same."""
     proof_rest: bytes = field(repr=False)
+    cursor: Cursor | None = None
+    """How far it has come, if it is durable: it is served from the event log."""
 
     @property
     def proof(self) -> bytes:

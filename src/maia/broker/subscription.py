@@ -12,10 +12,13 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from maia.broker.audience import class_key
+from maia.broker.catching_up import advance
+from maia.broker.cursors import Cursor, kept
+from maia.broker.durable import cursor_for
 from maia.broker.edge import refusal_effects
 from maia.broker.keys_wanted import note_missing_keys, type_met
-from maia.broker.own_interests import want_to_record
-from maia.broker.refusals import LeaseEnded, RefTaken
+from maia.broker.own_interests import kept_class, want_to_record
+from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
@@ -27,7 +30,15 @@ from maia.policy import PolicyRefusal, Request
 from maia.types import VerifiedType
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
-from maia.wire.messages import Accepted, Advertise, Ended, Subscribe, Unadvertise, Unsubscribe
+from maia.wire.messages import (
+    Accepted,
+    Advertise,
+    Ended,
+    Subscribe,
+    SubscribeDurable,
+    Unadvertise,
+    Unsubscribe,
+)
 from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_bytes, verify_request
 
 __all__ = [
@@ -51,7 +62,9 @@ _FILTER: Final = b"(6:filter"
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
-def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) -> list[Effect]:
+def subscribe(
+    state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, now: Instant
+) -> list[Effect]:
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
@@ -59,18 +72,23 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe, now: Instant) 
     before = _renewed(link.subscriptions.get(message.id), event_type)
     right = _decided(state, link, asked, event_type, message, now)
     met = _met(state, event_type, handed_over, now)
+    cursor = _cursor(state, link, message, before, event_type)
     entry = Subscription(
         ref=message.id,
         link=link.id,
         right=right,
-        view_class=class_key(right.view, event_type),
+        view_class=_view_class(right, cursor),
         lease_ends=lease_end(state, link, now),
         proof_head=(head := _shared_head(link, message.request)),
         proof_rest=message.request[len(head) :],
+        cursor=cursor,
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = _place_subscription(state, link, entry, before, now)
-    return [*met, *placed, *lacking, _accepted(link, message.id, right)]
+    accepted = [*met, *placed, *lacking, _accepted(link, message.id, right)]
+    if cursor is None or not isinstance(message, SubscribeDurable):
+        return accepted
+    return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
 
 
 def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:
@@ -111,7 +129,11 @@ def unadvertise(state: BrokerState, link: Link, message: Unadvertise, now: Insta
 
 
 def _verified_request(
-    state: BrokerState, link: Link, message: Subscribe | Advertise, action: Action, now: Instant
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable | Advertise,
+    action: Action,
+    now: Instant,
 ) -> EdgeRequest:
     """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
     settings = state.settings
@@ -132,7 +154,7 @@ def _verified_request(
 
 
 def _event_type(
-    state: BrokerState, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
+    state: BrokerState, asked: EdgeRequest, message: Subscribe | SubscribeDurable | Advertise, now: Instant
 ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
     """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
     event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
@@ -145,7 +167,7 @@ def _decided(
     link: Link,
     asked: EdgeRequest,
     event_type: VerifiedType,
-    message: Subscribe | Advertise,
+    message: Subscribe | SubscribeDurable | Advertise,
     now: Instant,
 ) -> Right:
     """Ask the kernel, for the principal of this link alone, with what it has shown."""
@@ -166,6 +188,50 @@ def _met(
 def _accepted(link: Link, ref: int, right: Right) -> Effect:
     until = right.view.until
     return Send(link.id, encode(Accepted(ref, None if until is None else int(until))))
+
+
+# ------------------------------------------------------------ durable
+
+
+def _cursor(
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable,
+    before: Subscription | None,
+    event_type: VerifiedType,
+) -> Cursor | None:
+    """Return the cursor of a durable subscription, which a renewal does not change."""
+    cursor = None
+    if isinstance(message, SubscribeDurable):
+        cursor = cursor_for(state, link, message, event_type.type_id)
+    if before is not None and before.cursor is not cursor:
+        raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
+    return cursor
+
+
+def _view_class(right: Right, cursor: Cursor | None) -> bytes:
+    seen = class_key(right.view, right.event_type)
+    return seen if cursor is None else kept_class(seen)
+
+
+def _caught_up(
+    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, arrived: int | None, now: Instant
+) -> list[Effect]:
+    """Let the owner go on where it was, here and nowhere else."""
+    holder, effects = (link.id, entry.ref), list[Effect]()
+    if cursor.holder != holder:
+        if cursor.holder is not None:
+            effects += _taken_over(state, cursor, now)
+        cursor.attach(holder, arrived=arrived)
+    return [*effects, *advance(state, cursor, now)]
+
+
+def _taken_over(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
+    assert cursor.holder is not None  # noqa: S101 - asked before
+    number, ref = cursor.holder
+    link = state.links[number]
+    problem = CursorTaken(f"`{cursor.name}` was subscribed to again, over another connection of yours")
+    return end_subscription(state, link, link.subscriptions[ref], now, problem)
 
 
 # ------------------------------------------------------------ what changes
@@ -189,7 +255,8 @@ def _place_subscription(
     audience = state.audience(type_id)
     # In before out: a renewal that changes the filter leaves no moment without either.
     member, effects = (link.id, entry.ref), list[Effect]()
-    if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member):
+    is_kept = entry.cursor is not None
+    if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member, is_kept=is_kept):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if before is not None and audience.leave(before.view_class, member):
         effects += class_gone(state, type_id, before.view_class, now)
@@ -218,6 +285,8 @@ def end_subscription(
 ) -> list[Effect]:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.subscriptions[entry.ref]
+    if entry.cursor is not None:
+        _let_go(state, entry.cursor)
     type_id = entry.right.event_type.type_id
     audience = state.audiences[type_id]
     is_gone = audience.leave(entry.view_class, (link.id, entry.ref))
@@ -225,6 +294,13 @@ def end_subscription(
         del state.audiences[type_id]
     changed = class_gone(state, type_id, entry.view_class, now) if is_gone else []
     return [*_ended(link, entry.ref, problem), *changed]
+
+
+def _let_go(state: BrokerState, cursor: Cursor) -> None:
+    """Keep how far a durable subscription has come, also past what was nothing for its owner."""
+    cursor.detach()
+    if cursor.seen > cursor.kept_seen:
+        state.to_keep.append(kept(cursor))
 
 
 def end_advertisement(
@@ -259,7 +335,7 @@ def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now
     if isinstance(entry, Advertisement):
         renewed = replace(entry, right=right, shaper=shaper_of(right.view))
         return _place_advertisement(state, link, renewed, None, now)
-    seen = class_key(right.view, right.event_type)
+    seen = _view_class(right, entry.cursor)
     return _place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 

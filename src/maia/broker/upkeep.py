@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.catching_up import CATCHING_UP, advance_link
 from maia.broker.closing import close_link
 from maia.broker.keeping import keep_what_changed
 from maia.broker.key_glue import look_at_keys, next_look_at_keys
@@ -108,6 +109,8 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
+    if due.ref == CATCHING_UP:
+        return advance_link(state, due.link, now)
     if due.ref == ENTRIES and due.at is not None:
         return look_at_entries(state, link, due.at, now)
     return _look_at_link(state, link, now) if link.look_at == due.at else []

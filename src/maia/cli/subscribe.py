@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -23,10 +24,10 @@ from maia.cli.membership import (
     membership,
     verified,
 )
-from maia.errors import Unavailable
+from maia.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
-    from maia.runtime.subscription import ReceivedEvent
+    from maia.runtime.subscription import ReceivedEvent, Subscription
     from maia.types import SignedDefinition
 
 __all__ = ["EXAMPLES", "subscribe"]
@@ -44,6 +45,12 @@ class TooFewEvents(Unavailable):
     code = "UNAVAILABLE-EVENTS"
 
 
+class NothingToForget(BadInput):
+    """A subscription without a name was to be forgotten."""
+
+    code = "INPUT-NOTHING-TO-FORGET"
+
+
 def subscribe(
     definition: Definition,
     key: KeyFile,
@@ -59,6 +66,13 @@ def subscribe(
         float | None,
         typer.Option("--for", min=0.1, help="Stop after so many seconds; with --count, fail if fewer came."),
     ] = None,
+    durable: Annotated[
+        str | None,
+        typer.Option(help="Go on where this name was left: first what was published meanwhile."),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="With --durable: forget the name at the end.")
+    ] = False,
     previous: Previous = None,
     wait_s: WaitS = 30.0,
     as_json: Annotated[
@@ -78,35 +92,58 @@ def subscribe(
     )
     history = history_of(definition, previous)
     verified(history)
-    asyncio.run(_subscribe(member, history, where, count=count, seconds=seconds, as_json=as_json))
+    if forget and durable is None:
+        raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
+    wanted = _Wanted(where, durable, forget, count, seconds, as_json)
+    asyncio.run(_subscribe(member, history, wanted))
 
 
-async def _subscribe(
-    member: Membership,
-    history: list[SignedDefinition],
-    where: str,
-    *,
-    count: int | None,
-    seconds: float | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What was asked for on the command line."""
+
+    where: str
+    durable: str | None
+    forget: bool
+    count: int | None
+    seconds: float | None
+    as_json: bool
+
+
+async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
     import asyncio
 
     seen = 0
     async with member.connect() as client:
-        subscription = await client.subscribe(history, where, timeout_s=member.wait_s)
+        subscription = await client.subscribe(
+            history, wanted.where, durable=wanted.durable, timeout_s=member.wait_s
+        )
         sys.stderr.write(f"subscribed to {history[-1].definition.name.name}\n")
         sys.stderr.flush()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(wanted.seconds):
                 async for event in subscription:
-                    _print(event, as_json=as_json)
+                    _print(event, as_json=wanted.as_json)
                     seen += 1
-                    if seen == count:
-                        return
+                    if seen == wanted.count:
+                        break
         except TimeoutError:
-            if count is not None:
-                raise TooFewEvents(f"{seen} of {count} events came within {seconds:g} seconds") from None
+            if wanted.count is not None:
+                raise TooFewEvents(
+                    f"{seen} of {wanted.count} events came within {wanted.seconds:g} seconds"
+                ) from None
+        finally:
+            _print_missed(subscription)
+        if wanted.durable is not None:
+            await subscription.unsubscribe(forget=wanted.forget, timeout_s=member.wait_s)
+
+
+def _print_missed(subscription: Subscription) -> None:
+    for missed in subscription.missed:
+        how_many = missed.last - missed.first + 1
+        sys.stderr.write(
+            f"missed up to {how_many} frames: {missed.problem.message} [{missed.problem.code}]\n"
+        )
 
 
 def _print(event: ReceivedEvent, *, as_json: bool) -> None:

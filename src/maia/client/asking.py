@@ -6,12 +6,12 @@ nonce; it carries the chains that speak for it and no other certificate.
 
 from __future__ import annotations
 
-from maia.client.entries import Entry
+from maia.client.entries import Entry, Subscribed
 from maia.client.wallet import Wallet
 from maia.credentials import Action, NetworkName, SigningKey
 from maia.events import Instant
 from maia.policy import Request
-from maia.wire.messages import Advertise, Subscribe
+from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 __all__ = ["message_asking_for"]
@@ -19,12 +19,15 @@ __all__ = ["message_asking_for"]
 
 def message_asking_for(
     entry: Entry, *, key: SigningKey, network: NetworkName, wallet: Wallet, nonce: bytes, now: Instant
-) -> Advertise | Subscribe:
+) -> Advertise | Subscribe | SubscribeDurable:
     """Return the message that asks for an entry, or for its renewal; raise if nothing speaks for it."""
     version = entry.known.event_type
     shown = wallet.needed_for(Request(key.principal, entry.action, version.name, version, entry.filter), now)
     asked = EdgeRequest(entry.action, network, version.name, entry.filter, entry.stream, now, nonce)
     signed = request_to_bytes(sign_request(asked, key))
     definitions = list(entry.known.definitions) if entry.hands_over else []
+    if isinstance(entry, Subscribed) and entry.durable is not None:
+        # Acknowledged or not, what the application has had is not to be sent to this client again.
+        return SubscribeDurable(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)
     kind = Advertise if entry.action is Action.PUBLISH else Subscribe
     return kind(entry.ref, signed, shown, definitions)

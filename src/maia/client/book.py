@@ -13,7 +13,7 @@ from typing import Final
 from maia.client.alarms import RENEWAL, Alarms, later
 from maia.client.asking import message_asking_for
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
-from maia.client.notices import Delivered, Gone, Notice, Stands, Taken, TypeTold, Withdrawn
+from maia.client.notices import Delivered, Gone, Missed, Notice, Stands, Taken, TypeTold, Withdrawn
 from maia.client.problems import WrongBroker, is_passing, told_by_broker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
@@ -26,19 +26,24 @@ from maia.wire.messages import (
     Accepted,
     Advertise,
     Deliver,
+    DeliverLogged,
     Ended,
     Failed,
+    ForgetDurable,
     Message,
     Publish,
     Published,
     RenewAll,
+    Seen,
     Subscribe,
+    SubscribeDurable,
     TypeQuery,
     TypeReply,
     Unadvertise,
     Unsubscribe,
 )
 from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Missed as MissedMessage
 from maia.wire.names import type_to_bytes
 from maia.wire.standing import digest_of_request, digest_of_standing
 
@@ -93,15 +98,15 @@ class Book:
         entry.stage = EntryStage.ASKED
         return [asking]
 
-    def withdraw(self, entry: Entry, *, is_ready: bool) -> list[bytes]:
-        """Want something no longer."""
+    def withdraw(self, entry: Entry, *, is_ready: bool, forget: bool = False) -> list[bytes]:
+        """Want something no longer; `forget` takes a durable subscription's cursor along."""
         if entry.ref not in self._entries or entry.stage is EntryStage.WITHDRAWING:
             return []
         if not is_ready or entry.stage is EntryStage.WAITING:
             self._end_withdrawal(entry.ref)
             return []
         entry.stage = EntryStage.WITHDRAWING
-        return [self._withdrawal(entry)]
+        return [self._withdrawal(entry, forget=forget)]
 
     def ask_for_type(self, number: int, name: TypeName) -> list[bytes]:
         """Want to know a type."""
@@ -128,14 +133,22 @@ class Book:
 
     # -------------------------------------------------------- links come and go
 
-    def ask_for_everything(self, lease_s: int, now: Instant) -> list[bytes]:
+    def ask_for_everything(self, lease_s: int, now: Instant, *, is_another_broker: bool) -> list[bytes]:
         """Return what to say to a broker that has just welcomed this client."""
+        if is_another_broker:
+            self._forget_positions()
         self.lease_s = max(1, lease_s)
         self._alarms.ask(RENEWAL, later(now, self.lease_s / 2))
         asking = list(self._questions.values())
         for entry in list(self._entries.values()):
             asking += self._ask(entry, now)
         return asking
+
+    def _forget_positions(self) -> None:
+        """Forget where the last broker's event log stood: another broker's has other numbers."""
+        for entry in self._entries.values():
+            if isinstance(entry, Subscribed):
+                entry.arrived, entry.acknowledged = None, 0
 
     def link_lost(self) -> None:
         """Remember that nothing stands any more; what was to be withdrawn is."""
@@ -172,6 +185,10 @@ class Book:
         match message:
             case Deliver():
                 self._delivered(message)
+            case DeliverLogged():
+                self._delivered_logged(message)
+            case MissedMessage(ref=ref, first=first, last=last, code=code, message=sentence):
+                self._missed(Missed(ref, first, last, told_by_broker(code, sentence)))
             case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
                 self._taken(ref, sequence, refused_rows)
             case Accepted(id=number, until=until):
@@ -211,6 +228,40 @@ class Book:
             )
         )
 
+    def _delivered_logged(self, message: DeliverLogged) -> None:
+        entry = self._entries.get(message.ref)
+        if not isinstance(entry, Subscribed) or entry.stage is EntryStage.WITHDRAWING:
+            return
+        if entry.arrived is not None and message.position <= entry.arrived:
+            return  # it was on its way when the link ended, and came again
+        entry.arrived = message.position
+        version = entry.known.event_type
+        self.notices.append(
+            Delivered(
+                (entry.ref,),
+                principal_from_bytes(message.publisher),
+                message.stream,
+                message.sequence,
+                Instant(message.published_at),
+                columns_to_frame(message.columns, message.rows, version.kinds),
+                message.position,
+            )
+        )
+
+    def _missed(self, missed: Missed) -> None:
+        entry = self._entries.get(missed.ref)
+        if isinstance(entry, Subscribed):
+            # What cannot be had is not waited for: it counts as had.
+            entry.arrived = max(entry.arrived or 0, missed.last)
+            self.notices.append(missed)
+
+    def acknowledge(self, entry: Subscribed, position: int) -> list[bytes]:
+        """Say that the application has had everything up to a position, if that is news."""
+        if entry.durable is None or position <= entry.acknowledged or entry.ref not in self._entries:
+            return []
+        entry.acknowledged = position
+        return [encode(Seen(entry.ref, position))] if entry.stage is EntryStage.STANDS else []
+
     def _taken(self, ref: int, sequence: int, refused_rows: int) -> None:
         entry = self._entries.get(ref)
         if not isinstance(entry, Advertised):
@@ -233,6 +284,8 @@ class Book:
         if stood:
             return []
         self.notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        if isinstance(entry, Subscribed) and entry.acknowledged:
+            return [encode(Seen(entry.ref, entry.acknowledged))]  # the last link may have lost it
         # What the last broker did not answer for goes out again under its old numbers.
         return list(entry.under_way.values()) if isinstance(entry, Advertised) else []
 
@@ -309,7 +362,7 @@ class Book:
         wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
         self._alarms.ask(entry.ref, later(now, wait_s))
 
-    def _message_asking_for(self, entry: Entry, now: Instant) -> Advertise | Subscribe:
+    def _message_asking_for(self, entry: Entry, now: Instant) -> Advertise | Subscribe | SubscribeDurable:
         message = message_asking_for(
             entry,
             key=self._key,
@@ -323,9 +376,11 @@ class Book:
 
     # -------------------------------------------------------- endings
 
-    def _withdrawal(self, entry: Entry) -> bytes:
+    def _withdrawal(self, entry: Entry, *, forget: bool = False) -> bytes:
         number = self.next_number()
         self._withdrawals[number] = entry.ref
+        if forget and isinstance(entry, Subscribed) and entry.durable is not None:
+            return encode(ForgetDurable(number, entry.ref))
         kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
         return encode(kind(number, entry.ref))
 

@@ -86,6 +86,11 @@ class Subscribed(Entry):
     """A subscription, and which frames its application has had."""
 
     seen: SeenFrames = field(default_factory=lambda: SeenFrames(1), repr=False)
+    durable: str | None = None
+    """The name of its cursor, if what was missed is to come later."""
+    arrived: int | None = None
+    """The position of the last recorded frame that was handed to the application."""
+    acknowledged: int = 0
 
 
 @dataclass(slots=True)

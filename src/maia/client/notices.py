@@ -18,6 +18,7 @@ __all__ = [
     "Delivered",
     "Disconnected",
     "Gone",
+    "Missed",
     "Notice",
     "Stands",
     "Taken",
@@ -83,6 +84,18 @@ class Delivered:
     sequence: int
     published_at: Instant
     frame: Frame = field(repr=False)
+    position: int | None = None
+    """Where the frame stands in the broker's event log, if the subscription is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Recorded frames from `first` to `last`, those of all types counted, cannot be had any more."""
+
+    ref: int
+    first: int
+    last: int
+    problem: MaiaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +106,6 @@ class TypeTold:
     definitions: tuple[bytes, ...] = field(repr=False)
 
 
-Notice: TypeAlias = Connected | Disconnected | Stands | Gone | Withdrawn | Taken | Delivered | TypeTold
+Notice: TypeAlias = (
+    Connected | Disconnected | Stands | Gone | Withdrawn | Taken | Delivered | Missed | TypeTold
+)

@@ -6,9 +6,12 @@ matches on one code wherever the decision fell.
 
 from __future__ import annotations
 
+import re
+
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 
 __all__ = [
+    "BadDurableName",
     "BrokerNotTrusted",
     "BrokerUnavailable",
     "ClientClosed",
@@ -17,6 +20,7 @@ __all__ = [
     "RowsRefused",
     "UnknownToClient",
     "WrongBroker",
+    "check_durable_name",
     "is_passing",
     "told_by_broker",
 ]
@@ -83,6 +87,19 @@ class UnknownToClient(BadInput):
     """The client has no definition of a type, and the broker has none either."""
 
     code = "INPUT-UNKNOWN-TYPE"
+
+
+class BadDurableName(BadInput):
+    """The name of a durable subscription is not 1 to 128 visible ASCII characters."""
+
+    code = "INPUT-DURABLE-NAME"
+
+
+def check_durable_name(name: str | None) -> None:
+    """Refuse a name that no broker would read."""
+    if name is not None and re.fullmatch("[!-~]{1,128}", name) is None:
+        shown = ascii(name[:64])[1:-1]
+        raise BadDurableName(f"`{shown}` cannot name a durable subscription: 1 to 128 visible characters")
 
 
 def told_by_broker(code: str, message: str) -> MaiaError:

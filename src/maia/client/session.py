@@ -19,7 +19,14 @@ from maia.client.book import Book
 from maia.client.duplicates import SeenFrames
 from maia.client.entries import Advertised, Entry, Numbering, Subscribed
 from maia.client.notices import Connected, Disconnected, Notice
-from maia.client.problems import BrokerNotTrusted, ClientClosed, NotConnected, WrongBroker, told_by_broker
+from maia.client.problems import (
+    BrokerNotTrusted,
+    ClientClosed,
+    NotConnected,
+    WrongBroker,
+    check_durable_name,
+    told_by_broker,
+)
 from maia.client.settings import ClientSettings
 from maia.client.types import KnownVersion
 from maia.client.wallet import Wallet
@@ -82,6 +89,7 @@ class ClientSession:
         self.stage = SessionStage.IDLE
         self._link: LinkId | None = None
         self._peer: Principal | None = None
+        self._last_broker: Principal | None = None
         self._turn = 0
         self._failures = 0
         self._was_heard = False
@@ -120,17 +128,27 @@ class ClientSession:
         return entry, self._finished(self._sent(self._book.add(entry, now, is_ready=self.is_ready)))
 
     def subscribe(
-        self, known: KnownVersion, filter_: Predicate, now: Instant
+        self, known: KnownVersion, filter_: Predicate, now: Instant, *, durable: str | None = None
     ) -> tuple[Subscribed, list[Effect]]:
-        """Ask for events of a type; raise the refusal if no credential speaks for that."""
+        """Ask for events of a type; raise the refusal if no credential speaks for that.
+
+        With a `durable` name, the broker goes on where it was acknowledged to be.
+        """
+        check_durable_name(durable)
         seen = SeenFrames(self._settings.streams)
-        entry = Subscribed(self._book.next_number(), known, filter_, self._random(16), seen=seen)
+        number, stream = self._book.next_number(), self._random(16)
+        entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable)
         return entry, self._finished(self._sent(self._book.add(entry, now, is_ready=self.is_ready)))
 
-    def withdraw(self, entry: Entry, now: Instant) -> list[Effect]:
-        """Ask to take back what was asked for; `Withdrawn` follows."""
+    def acknowledge(self, entry: Subscribed, position: int) -> list[Effect]:
+        """Say that the application wants nothing up to a position again."""
+        return self._sent(self._book.acknowledge(entry, position))
+
+    def withdraw(self, entry: Entry, now: Instant, *, forget: bool = False) -> list[Effect]:
+        """Ask to take back what was asked for; `Withdrawn` follows. `forget` takes its cursor along."""
         del now
-        return self._finished(self._sent(self._book.withdraw(entry, is_ready=self.is_ready)))
+        asking = self._book.withdraw(entry, is_ready=self.is_ready, forget=forget)
+        return self._finished(self._sent(asking))
 
     def ask_for_type(self, name: TypeName, now: Instant) -> tuple[int, list[Effect]]:
         """Ask the broker for the definitions of a type version; `TypeTold` follows."""
@@ -241,7 +259,8 @@ class ClientSession:
         self.stage = SessionStage.READY
         self._failures = 0
         self._book.notices.append(Connected(self._peer))
-        asking = self._book.ask_for_everything(lease_s, now)
+        is_another, self._last_broker = self._peer != self._last_broker, self._peer
+        asking = self._book.ask_for_everything(lease_s, now, is_another_broker=is_another)
         self._alarms.ask(SESSION, later(now, self._book.lease_s / _LOOKS_IN_A_LEASE))
         return [Note("connected", {"broker": str(self._peer)}), *self._sent(asking)]
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from maia.client import ClientClosed
+from maia.client import ClientClosed, Missed
 from maia.client.entries import Numbering
 from maia.credentials import Principal
 from maia.predicates import ALWAYS, Predicate
@@ -110,9 +110,18 @@ class BlockingSubscription:
         while (batch := self._wait(_next_of(arriving))) is not None:
             yield batch
 
-    def unsubscribe(self, *, timeout_s: float = ANSWER_S) -> None:
-        """Take the subscription back."""
-        self._wait(self._subscription.unsubscribe(timeout_s=timeout_s))
+    @property
+    def missed(self) -> tuple[Missed, ...]:
+        """Return what a durable subscription should have had and cannot have any more."""
+        return self._subscription.missed
+
+    def acknowledge(self) -> None:
+        """Say that all events returned so far are done with."""
+        self._wait(_acknowledged(self._subscription))
+
+    def unsubscribe(self, *, forget: bool = False, timeout_s: float = ANSWER_S) -> None:
+        """Take the subscription back; a durable one can be gone on with, unless it is to be forgotten."""
+        self._wait(self._subscription.unsubscribe(forget=forget, timeout_s=timeout_s))
 
 
 class BlockingClient:
@@ -144,10 +153,11 @@ class BlockingClient:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
+        durable: str | None = None,
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
-        asked = self._client.subscribe(event_type, filter, timeout_s=timeout_s)
+        asked = self._client.subscribe(event_type, filter, durable=durable, timeout_s=timeout_s)
         return BlockingSubscription(self._wait, self._wait(asked))
 
 
@@ -213,6 +223,10 @@ class _Living:
         async with self._connecting() as client:
             connected.set_result(client)
             await self._stop.wait()
+
+
+async def _acknowledged(subscription: Subscription) -> None:
+    subscription.acknowledge()
 
 
 async def _next_of(arriving: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -27,6 +27,7 @@ from maia.client import (
     Disconnected,
     Gone,
     KnownVersion,
+    Missed,
     NotConnected,
     Notice,
     Stands,
@@ -119,11 +120,17 @@ class Client:
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
+        durable: str | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Subscription:
-        """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
+        """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
+
+        With a `durable` name of your choice, what was published while you were
+        away comes first. The broker must record the type.
+        """
         known = await self._known(event_type, timeout_s)
-        entry, effects = self._session.subscribe(known, _predicate(filter, known), self._clock())
+        wanted = _predicate(filter, known)
+        entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable)
         subscription = Subscription(self, entry)
         self._subscriptions[entry.ref] = subscription
         await self._standing(entry, effects, timeout_s)
@@ -153,7 +160,7 @@ class Client:
         if link is not None:
             link.read_on(all(one.has_room for one in self._subscriptions.values()))
 
-    async def withdraw(self, entry: Entry, timeout_s: float) -> None:
+    async def withdraw(self, entry: Entry, timeout_s: float, *, forget: bool = False) -> None:
         """Take back what stands, and wait until the broker has."""
         self._publishers.pop(entry.ref, None)
         self._subscriptions.pop(entry.ref, None)
@@ -161,7 +168,7 @@ class Client:
             return
         self.check_room()  # nobody will take what this one left lying, and the answer has to be read
         answer = self._answer(entry.ref)
-        self.perform(self._session.withdraw(entry, self._clock()))
+        self.perform(self._session.withdraw(entry, self._clock(), forget=forget))
         await self._in_time(answer, timeout_s)
 
     # -------------------------------------------------------- inside
@@ -249,6 +256,8 @@ class Client:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
                 self.check_room()
+            case Missed(ref=ref) if ref in self._subscriptions:
+                self._subscriptions[ref].miss(notice)
             case Taken(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)
             case Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number):

@@ -47,7 +47,7 @@ class Home(Protocol):
     def check_room(self) -> None:
         """Read on, or leave what arrives to TCP."""
 
-    async def withdraw(self, entry: Entry, timeout_s: float) -> None:
+    async def withdraw(self, entry: Entry, timeout_s: float, *, forget: bool = False) -> None:
         """Take back what stands."""
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final
 
-from maia.client import ClientClosed, Delivered
+from maia.client import ClientClosed, Delivered, Missed
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
 from maia.errors import MaiaError
@@ -32,6 +32,9 @@ ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
 _WITHDRAW_S: Final = 30.0
 _FRAMES_AT_A_TIME: Final = 8
+_ACKNOWLEDGED_TOGETHER: Final = 32
+"""How many frames of a durable subscription share one acknowledgement while more are waiting."""
+_MISSED_MAX: Final = 1024
 
 
 class ReceivedEvent(dict[str, Value]):
@@ -69,6 +72,9 @@ class Subscription:
         self._arrived = asyncio.Event()
         self._problem: MaiaError | None = None
         self._is_withdrawn = False
+        self._handed_out: int | None = None
+        self._unacknowledged = 0
+        self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
 
     @property
     def event_type(self) -> VerifiedType:
@@ -122,10 +128,30 @@ class Subscription:
                 return
             yield _batch_of(frame, self.event_type)
 
-    async def unsubscribe(self, *, timeout_s: float = _WITHDRAW_S) -> None:
-        """Take the subscription back; events that have arrived can still be taken."""
+    @property
+    def missed(self) -> tuple[Missed, ...]:
+        """Return what a durable subscription should have had and cannot have any more, the latest last."""
+        return tuple(self._missed)
+
+    def acknowledge(self) -> None:
+        """Say that all events returned so far are done with: a durable subscription gets them no more.
+
+        Asking for the next event says so by itself. A frame whose events were
+        not all returned is not acknowledged.
+        """
+        if self._handed_out is not None and not self._rows:
+            effects = self._client.session.acknowledge(self._entry, self._handed_out)
+            self._unacknowledged = 0
+            self._client.perform(effects)
+
+    async def unsubscribe(self, *, forget: bool = False, timeout_s: float = _WITHDRAW_S) -> None:
+        """Take the subscription back; events that have arrived can still be taken.
+
+        The broker remembers how far a durable one has come, unless it is to `forget` it.
+        """
         if self._problem is None and not self._is_withdrawn:
-            await self._client.withdraw(self._entry, timeout_s)
+            self.acknowledge()
+            await self._client.withdraw(self._entry, timeout_s, forget=forget)
             self._is_withdrawn = True
             self._arrived.set()
 
@@ -136,6 +162,10 @@ class Subscription:
         self._frames.append(delivered)
         self._waiting += delivered.frame.rows
         self._arrived.set()
+
+    def miss(self, missed: Missed) -> None:
+        """Take note of what cannot be had any more."""
+        self._missed.append(missed)
 
     def end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""
@@ -148,6 +178,9 @@ class Subscription:
         self._taken += 1
         if self._taken % _FRAMES_AT_A_TIME == 0:
             await asyncio.sleep(0)  # a loop over what has arrived must not keep renewals waiting
+        self._unacknowledged += 1
+        if not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER:
+            self.acknowledge()  # whoever asks for the next one is done with the last
         while not self._frames:
             if self._is_withdrawn or isinstance(self._problem, ClientClosed):
                 raise StopAsyncIteration
@@ -156,6 +189,7 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
         frame = self._frames.popleft()
+        self._handed_out = frame.position
         had_room = self.has_room
         self._waiting -= frame.frame.rows
         if not had_room:

@@ -22,6 +22,7 @@ from maia.wire.messages import (
     Bye,
     Carried,
     Deliver,
+    DeliverLogged,
     Ended,
     Failed,
     Message,
@@ -82,7 +83,9 @@ def encode(message: Message) -> bytes:
     return data
 
 
-def encode_known(message: Carried | Deliver | Published | Sealed | SealedWithPlaintext) -> bytes:
+def encode_known(
+    message: Carried | Deliver | DeliverLogged | Published | Sealed | SealedWithPlaintext,
+) -> bytes:
     """Return the bytes of a message all of whose parts were read from messages or counted here.
 
     These go out with every frame, and cannot hold what `decode` would refuse;
