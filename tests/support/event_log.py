@@ -30,7 +30,7 @@ def draws(seed: int) -> Random:
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 FOLDER = Path("nowhere")
 SECTOR = 512
-PLATES, NOISE = b"P" * 32, b"N" * 32
+PLATES, NOISE = b"\xaf" * 32, b"\xcf" * 32
 SMALL = LogLimits(journal_bytes=6000, segment_bytes=1 << 20)
 DAY_US = 86_400 * 1_000_000
 
