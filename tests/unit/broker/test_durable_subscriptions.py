@@ -1,0 +1,277 @@
+"""A subscriber that was away: what comes, in which order, and what is said of what cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker import BrokerLimits
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
+from maia.wire.messages import Accepted, Deliver, DeliverLogged, Failed, Missed
+from support.broker import Client, sighting
+from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, forget, logged_events, positions
+
+
+@pytest.fixture
+def net() -> RecordingNet:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING)
+    return net
+
+
+def published(net: RecordingNet, *plates: str, camera: Client | None = None) -> Client:
+    """Let the camera publish a frame for each plate."""
+    if camera is None:
+        camera = net.client("camera at Victoria")
+        camera.advertise()
+    for plate in plates:
+        camera.publish(1, sighting(plate))
+    return camera
+
+
+def plates(client: Client) -> list[object]:
+    return [event[NUMBERPLATE] for event in logged_events(client)]
+
+
+def test_what_was_published_meanwhile_comes_first_and_then_what_is_new(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    camera = published(net, "A1", "B2")
+    back = net.client("billing office")
+    ref = durable(back)
+    published(net, "C3", camera=camera)
+    assert plates(back) == ["A1", "B2", "C3"]
+    assert positions(back) == [1, 2, 3]
+    assert back.was_accepted(ref)
+    assert not back.all_heard(Deliver)
+
+
+def test_a_new_name_begins_where_the_log_ends(net: RecordingNet) -> None:
+    camera = published(net, "A1")
+    office = net.client("billing office")
+    durable(office)
+    published(net, "B2", camera=camera)
+    assert plates(office) == ["B2"]
+
+
+def test_what_was_acknowledged_does_not_come_again_and_what_was_not_does(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    ref = durable(office)
+    published(net, "A1", "B2", "C3")
+    acknowledge(office, ref, 2)
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    durable(back)
+    assert plates(back) == ["C3"]
+
+
+def test_nothing_is_delivered_before_it_is_safe(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    durable(office)
+    net.log().is_slow = True
+    published(net, "A1")
+    assert not positions(office)
+    net.sync()
+    assert plates(office) == ["A1"]
+
+
+def test_from_disk_to_memory_nothing_is_lost_or_doubled(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    camera = published(net, *(f"A{number}" for number in range(30)))
+    net.restart("CCS broker")  # nothing is in memory now
+    camera = net.client("camera at Victoria")
+    camera.next_sequence = 30
+    camera.advertise()
+    net.log().is_slow = True
+    published(net, "B0", camera=camera)
+    back = net.client("billing office")
+    durable(back)
+    net.log().is_slow = False
+    published(net, "B1", camera=camera)
+    assert net.log().reads
+    assert plates(back) == [*(f"A{number}" for number in range(30)), "B0", "B1"]
+
+
+def test_no_more_is_under_way_than_the_limit_and_the_rest_follows_acknowledgements() -> None:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_frames_under_way=3))
+    office = net.client("billing office")
+    ref = durable(office)
+    published(net, *(f"A{number}" for number in range(10)))
+    assert positions(office) == [1, 2, 3]
+    acknowledge(office, ref, 2)
+    assert positions(office) == [1, 2, 3, 4, 5]
+    acknowledge(office, ref, 5)
+    acknowledge(office, ref, 8)
+    assert positions(office) == list(range(1, 11))
+
+
+def test_the_limit_holds_while_catching_up_from_the_disk() -> None:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_frames_under_way=3))
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    published(net, *(f"A{number}" for number in range(10)))
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    ref = durable(back)
+    for upto in (3, 6, 9):
+        assert positions(back) == list(range(1, upto + 1))
+        acknowledge(back, ref, upto)
+    assert plates(back) == [f"A{number}" for number in range(10)]
+
+
+def test_a_filter_passes_over_the_rest_and_the_cursor_too(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    wanted = Comparison(NUMBERPLATE, Operator.EQ, "C3")
+    durable(office, filter=wanted)
+    camera = published(net, "A1", "B2")
+    office.hang_up()
+    published(net, "C3", camera=camera)
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    durable(back)  # with a wider filter: what was passed over stays passed over
+    assert plates(back) == ["C3"]
+
+
+def test_each_name_has_its_own_cursor(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    one, other = durable(office, "one"), durable(office, "other")
+    published(net, "A1")
+    acknowledge(office, one, 1)
+    office.hang_up()
+    back = net.client("billing office")
+    other = durable(back, "other")
+    durable(back, "one")
+    assert [message.ref for message in back.all_heard(DeliverLogged)] == [other]
+
+
+def test_a_name_is_gone_on_with_in_one_place_only(net: RecordingNet) -> None:
+    first = net.client("billing office")
+    ref = durable(first)
+    second = net.client("billing office")
+    durable(second)
+    published(net, "A1")
+    assert first.ended_with(ref) == "REFUSED-DURABLE-TAKEN-OVER"
+    assert not positions(first)
+    assert plates(second) == ["A1"]
+
+
+def test_a_client_that_remembers_gets_nothing_that_has_arrived_and_the_next_one_does(
+    net: RecordingNet,
+) -> None:
+    office = net.client("billing office")
+    durable(office)
+    published(net, "A1", "B2")
+    net.restart("CCS broker")
+    same = net.client("billing office")
+    durable(same, seen=2)
+    assert not positions(same)
+    same.hang_up()
+    another = net.client("billing office")
+    durable(another)
+    assert plates(another) == ["A1", "B2"]
+
+
+def test_a_client_served_from_another_log_is_told(net: RecordingNet) -> None:
+    published(net, "A1")
+    office = net.client("billing office")
+    ref = durable(office, seen=7)
+    assert office.code_of(ref) == "REFUSED-DURABLE-OTHER-LOG"
+
+
+def test_renewals_and_both_kinds_of_subscription_live_together(net: RecordingNet) -> None:
+    office = net.client("statistics office")
+    plain, kept = office.subscribe(), durable(office)
+    camera = published(net, "A1")
+    durable(office, ref=kept)
+    published(net, "B2", camera=camera)
+    assert [event[LOCATION] for event in office.events(plain)] == ["Victoria", "Victoria"]
+    assert positions(office) == [1, 2]
+
+
+def test_a_reference_does_not_change_its_name(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    ref = durable(office, "one")
+    durable(office, "other", ref=ref)
+    assert office.code_of(ref) == "INPUT-REF-TAKEN"
+
+
+def test_forgotten_is_forgotten_and_ended_is_not(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    ended, gone = durable(office, "ended"), durable(office, "forgotten")
+    office.unsubscribe(ended)
+    number = forget(office, gone)
+    assert Accepted(number, None) in office.heard
+    published(net, "A1")
+    ended, gone = durable(office, "ended"), durable(office, "forgotten")
+    assert [message.ref for message in office.all_heard(DeliverLogged)] == [ended]
+    net.restart("CCS broker")
+    assert len(net.brokers["CCS broker"].kept) > 0
+    assert net.brokers["CCS broker"].broker.status(net.now)["log"]["cursors"] == 2
+
+
+def test_what_retention_took_is_told_with_its_extent(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    published(net, "A1", "B2", "C3", "D4")
+    net.retain(first=4)
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    ref = durable(back)
+    missed = back.last(Missed)
+    assert (missed.ref, missed.first, missed.last, missed.code) == (ref, 1, 3, "UNAVAILABLE-LOG-REMOVED")
+    assert plates(back) == ["D4"]
+
+
+def test_a_damaged_log_is_told_and_nothing_is_skipped_silently(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    published(net, "A1")
+    net.restart("CCS broker")
+    net.log().problem = "LOG-DAMAGED"
+    back = net.client("billing office")
+    durable(back)
+    assert back.last(Missed).code == "UNAVAILABLE-LOG-UNREADABLE"
+    assert "LOG-DAMAGED" in back.last(Missed).message
+
+
+def test_a_type_that_is_not_recorded_cannot_be_durable() -> None:
+    net = RecordingNet()
+    net.broker()
+    office = net.client("billing office")
+    ref = durable(office)
+    assert office.code_of(ref) == "INPUT-NOT-RECORDED"
+
+
+def test_names_are_bounded_for_each_principal() -> None:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_names_per_principal=2))
+    office = net.client("billing office")
+    refs = [durable(office, name) for name in ("one", "two", "three")]
+    assert [office.code_of(ref) for ref in refs] == [None, None, "REFUSED-DURABLE-QUOTA"]
+    assert len(office.all_heard(Failed)) == 1
+    other = net.client("statistics office")
+    assert other.was_accepted(durable(other, "three"))
+
+
+def test_nobody_acknowledges_the_future(net: RecordingNet) -> None:
+    office = net.client("billing office")
+    ref = durable(office)
+    acknowledge(office, ref, 1 << 40)
+    published(net, "A1")
+    assert plates(office) == ["A1"]
+
+
+def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: RecordingNet) -> None:
+    running = net.brokers["CCS broker"]
+    running.kept["cursor/" + "0" * 64] = b"nonsense"
+    net.restart("CCS broker")
+    assert {"name": "cursor/" + "0" * 64, "code": "INPUT-KEPT-CURSOR"} in running.noted("kept-dropped")
+    assert "cursor/" + "0" * 64 not in running.kept

@@ -1,0 +1,163 @@
+"""What a recording broker writes down, and what waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker.recording import KEPT_POSITION
+from maia.broker.settings import RecordingSettings
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
+from maia.wire.codec import decode
+from maia.wire.messages import Carried, Deliver, Published
+from support.broker import Net, sighting
+from support.recording import EVERYTHING, RecordingNet
+
+
+@pytest.fixture
+def net() -> RecordingNet:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING, lease_s=600)
+    return net
+
+
+def frames(net: RecordingNet, name: str = "CCS broker") -> list[Carried]:
+    return [decode(one.data) for one in net.log(name).safe]
+
+
+def test_a_publisher_is_answered_when_its_frame_is_safe_and_not_before(net: RecordingNet) -> None:
+    net.log().is_slow = True
+    camera, office = net.client("camera at Victoria"), net.client("statistics office")
+    office.subscribe()
+    ref = camera.advertise()
+    camera.publish(ref, sighting())
+    assert office.events()  # subscribers that are here wait for no disk
+    assert not camera.all_heard(Published)
+    net.sync()
+    assert camera.all_heard(Published) == [Published(ref, 0, 0)]
+
+
+def test_without_durable_the_answer_waits_for_nothing() -> None:
+    net = RecordingNet()
+    net.broker(recording=RecordingSettings(durable=False))
+    net.log().is_slow = True
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    assert camera.all_heard(Published)
+    assert len(net.log().unsafe) == 1
+
+
+def test_an_answer_that_covers_earlier_frames_waits_for_them(net: RecordingNet) -> None:
+    """`Published` answers for all frames before it, so an empty or repeated one must not overtake them."""
+    net.log().is_slow = True
+    camera = net.client("camera at Victoria")
+    ref = camera.advertise()
+    camera.publish(ref, sighting())
+    camera.publish(ref, sighting(), sequence=0)
+    assert not camera.all_heard(Published)
+    net.sync()
+    assert [answer.sequence for answer in camera.all_heard(Published)] == [0, 0]
+    assert len(frames(net)) == 1
+
+
+def test_what_a_crash_took_before_it_was_safe_is_taken_on_again(net: RecordingNet) -> None:
+    net.log().is_slow = True
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    net.advance(601)  # the memory of publications is kept by then, if it does not wait for the disk
+    assert KEPT_POSITION not in net.brokers["CCS broker"].kept
+    net.restart("CCS broker")
+    again = net.client("camera at Victoria")
+    ref = again.advertise()
+    again.publish(ref, sighting(), sequence=0)
+    net.sync()
+    assert again.all_heard(Published)
+    assert len(frames(net)) == 1
+
+
+def test_what_is_safe_is_not_recorded_twice_after_a_crash(net: RecordingNet) -> None:
+    """The publisher did not hear the answer, and says it again to the broker that has come back."""
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    net.restart("CCS broker")
+    again = net.client("camera at Victoria")
+    ref = again.advertise()
+    again.publish(ref, sighting(), sequence=0)
+    again.publish(ref, sighting(), sequence=1)
+    assert [answer.sequence for answer in again.all_heard(Published)] == [0, 1]
+    assert [frame.sequence for frame in frames(net)] == [0, 1]
+
+
+def test_the_log_is_read_again_from_where_the_memory_was_kept(net: RecordingNet) -> None:
+    camera = net.client("camera at Victoria")
+    ref = camera.advertise()
+    camera.publish(ref, sighting())
+    net.advance(300)
+    camera.advertise(ref=ref)
+    net.advance(301)
+    assert decode_position(net) == 2
+    net.restart("CCS broker")
+    again = net.client("camera at Victoria")
+    again.publish(again.advertise(), sighting(), sequence=0)
+    assert len(frames(net)) == 1
+
+
+def decode_position(net: Net) -> int:
+    import msgspec
+
+    return msgspec.msgpack.decode(net.brokers["CCS broker"].kept[KEPT_POSITION])
+
+
+@pytest.mark.parametrize(
+    ("types", "is_recorded"), [(None, True), ({"uk.Numberplate"}, None), ({"Weather"}, False)]
+)
+def test_only_chosen_types_are_recorded(types: set[str] | None, is_recorded: bool | None) -> None:
+    net = RecordingNet()
+    name = net.story.definition.definition.name.name
+    chosen = None if types is None else frozenset({name} if is_recorded is None else types)
+    net.broker(recording=RecordingSettings(chosen))
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    assert camera.all_heard(Published)
+    assert len(frames(net)) == (0 if is_recorded is False else 1)
+
+
+def test_a_type_can_be_chosen_by_its_id() -> None:
+    net = RecordingNet()
+    probe = Net()
+    probe.broker()
+    other = probe.client("camera at Victoria")
+    other.advertise()
+    type_id = next(iter(probe.brokers["CCS broker"].broker.status(probe.now)["rendezvous"]))
+    net.broker(recording=RecordingSettings(frozenset({type_id})))
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting())
+    assert len(frames(net)) == 1
+
+
+def test_a_frame_is_recorded_as_it_travels_after_the_publishers_view(net: RecordingNet) -> None:
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting(where="Hyde Park"))
+    (frame,) = frames(net)
+    assert frame.publisher == camera.principal.key
+    office = net.client("statistics office")
+    office.subscribe(Comparison(LOCATION, Operator.EQ, "Victoria"))
+    camera.publish(1, sighting())
+    assert NUMBERPLATE in {column.uid for column in frame.columns}
+    assert office.all_heard(Deliver)
+
+
+def test_the_status_tells_how_far_the_log_is(net: RecordingNet) -> None:
+    camera = net.client("camera at Victoria")
+    ref = camera.advertise()
+    camera.publish(ref, sighting())
+    net.log().is_slow = True
+    camera.publish(ref, sighting())
+    told = net.brokers["CCS broker"].broker.status(net.now)["log"]
+    assert (told["position"], told["unsafe"]) == (1, 1)
+
+
+def test_a_broker_without_a_log_says_so() -> None:
+    net = Net()
+    net.broker()
+    assert net.brokers["CCS broker"].broker.status(net.now)["log"] is None
