@@ -186,6 +186,8 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     opened, counted = _opened(state, arrived, keys)
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
+    if not _is_asked_about(state, arrived.frame.type_id):
+        opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
     if arrived.frame.type_id in state.audiences and not _is_proved(state, sealed, keys, now):
@@ -199,6 +201,11 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
     return [*counted, *recorded, *here, *there]
+
+
+def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
+    """Say whether anybody, here or behind a neighbour, asks about what is in frames of a type."""
+    return type_id in state.audiences or bool(state.routes.book.asked_about(book_key_of_sealed(type_id)))
 
 
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
