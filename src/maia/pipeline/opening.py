@@ -18,9 +18,10 @@ from itertools import chain, repeat
 from typing import Any, Final, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Instant, Kind, Value
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Kind, Value
 from maia.pipeline.frame_rows import frames_in
 from maia.pipeline.keys import HeldEpoch, KeyPass
 from maia.pipeline.refusals import SignerNotEntitled
@@ -28,13 +29,15 @@ from maia.pipeline.signers import Signers
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.types import TransitKindMismatch
 from maia.views.arrow_types import ARROW_TYPES
-from maia.wire.columns import columns_to_frame
-from maia.wire.messages import Carried, Sealed
+from maia.wire.columns import BadColumn, columns_to_frame, kind_from_number, kind_to_number
+from maia.wire.messages import Carried, Column, Sealed
 
 __all__ = ["META", "FrameOpener", "OpenedRows"]
 
 ROWS_PER_BATCH: Final = 16_384
 """Rows that are handed to Spark at once; a larger frame goes as one."""
+
+_INT, _TIMESTAMP = kind_to_number(Kind.INT), kind_to_number(Kind.TIMESTAMP)
 
 META: Final[dict[str, pa.DataType]] = {
     "_publisher": pa.binary(),
@@ -185,16 +188,32 @@ class _Task:
         return known
 
     def _read(
-        self, frame: Carried | Sealed, columns: Sequence[Any], rows: int, numbers: Sequence[int]
+        self, frame: Carried | Sealed, columns: Sequence[Column], rows: int, numbers: Sequence[int]
     ) -> OpenedRows:
         """Read the values, every one checked; a kind that is not the attribute's is refused."""
         kinds = self._plan.kinds
-        part = columns_to_frame([column for column in columns if column.uid in kinds], rows)
-        for uid, column in part.columns.items():
-            if column.kind is not kinds[uid]:
-                raise TransitKindMismatch(f"uid `{uid}` is of kind {kinds[uid].value}, and another arrived")
+        wanted = [column for column in columns if column.uid in kinds]
+        for column in wanted:
+            if kind_from_number(column.kind) is not kinds[AttributeUid(column.uid)]:
+                raise TransitKindMismatch(f"uid `{column.uid}` arrived with a kind that is not its own")
+        part = columns_to_frame([_as_number(column) for column in wanted], rows)
         values = {uid: column.values for uid, column in part.columns.items()}
+        for uid, found in values.items():
+            if kinds[uid] is Kind.TIMESTAMP:
+                _check_moments(found)
         return OpenedRows(frame, rows, numbers or range(rows), values)
+
+
+def _as_number(column: Column) -> Column:
+    """Return a column of moments as one of numbers: Arrow takes those as they are, ten times as fast."""
+    return replace(column, kind=_INT) if column.kind == _TIMESTAMP else column
+
+
+def _check_moments(values: Sequence[Value]) -> None:
+    # Nothing but numbers and nulls is in a column that was read as numbers.
+    numbers = cast("list[int]", [value for value in values if value is not None])
+    if numbers and not INSTANT_MIN <= min(numbers) <= max(numbers) <= INSTANT_MAX:
+        raise BadColumn("a column of moments holds one outside the years 0001 to 9999")
 
 
 # ------------------------------------------------------------ arrays
@@ -212,7 +231,7 @@ def _meta_arrays(parts: Sequence[OpenedRows]) -> list[Any]:
     def repeated(values: Iterable[bytes | int]) -> list[bytes | int]:
         return list(chain.from_iterable(repeat(v, p.rows) for v, p in zip(values, parts, strict=True)))
 
-    moments = repeated(Instant(part.frame.published_at) for part in parts)
+    moments = repeated(part.frame.published_at for part in parts)
     return [
         pa.array(repeated(part.frame.publisher for part in parts), META["_publisher"]),
         pa.array(repeated(part.frame.stream for part in parts), META["_stream"]),
