@@ -101,7 +101,12 @@ def _found(log: EventLogOf, asked: ReadLog) -> LogRead:
 
 
 def durable(
-    client: Client, name: str = "mine", filter: Predicate = ALWAYS, *, seen: int | None = None, **changes: Any
+    client: Client,
+    name: str = "mine",
+    filter: Predicate = ALWAYS,  # noqa: A002 - the word of every caller
+    *,
+    seen: int | None = None,
+    **changes: Any,
 ) -> int:
     """Ask for a durable subscription and return its reference."""
     ref = changes.pop("ref", None)

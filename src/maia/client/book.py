@@ -133,7 +133,9 @@ class Book:
 
     # -------------------------------------------------------- links come and go
 
-    def ask_for_everything(self, lease_s: int, now: Instant, *, is_another_broker: bool) -> list[bytes]:
+    def ask_for_everything(
+        self, lease_s: int, now: Instant, *, is_another_broker: bool = False
+    ) -> list[bytes]:
         """Return what to say to a broker that has just welcomed this client."""
         if is_another_broker:
             self._forget_positions()

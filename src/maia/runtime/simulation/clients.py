@@ -72,9 +72,15 @@ class SimulatedClient:
 
     # ------------------------------------------------------------ as an application
 
-    def subscribe(self, known: KnownVersion, wanted: Predicate = ALWAYS) -> Subscribed:
+    def subscribe(
+        self, known: KnownVersion, wanted: Predicate = ALWAYS, *, durable: str | None = None
+    ) -> Subscribed:
         """Ask for events; raise the refusal if no credential speaks for that."""
-        return self._ask(lambda now: self.session.subscribe(known, wanted, now))
+        return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable))
+
+    def acknowledge(self, entry: Subscribed, position: int) -> None:
+        """Say that nothing of a durable subscription up to a position is wanted again."""
+        self._act(lambda _now: self.session.acknowledge(entry, position))
 
     def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
         """Ask to publish events; raise the refusal if no credential speaks for that."""
