@@ -58,24 +58,26 @@ class Inbox:
         history: list[SignedDefinition],
         predicate: Predicate,
         *,
-        durable: str | None,
+        durable: str | None = None,
+        fails_on_loss: bool = True,
         rows_max: int,
         wait_s: float,
     ) -> None:
         """Prepare to subscribe; `open` does it."""
         self._connecting = connecting
         self._history, self._predicate, self._durable = history, predicate, durable
-        self._rows_max, self._wait_s = rows_max, wait_s
+        self._fails_on_loss, self._rows_max, self._wait_s = fails_on_loss, rows_max, wait_s
         self._changed = threading.Condition()
         self._held: deque[HeldFrame] = deque()
         self._rows = 0
         self._wanted_upto = 0
         """Frames up to this position are taken whatever is held: they were in one batch before."""
         self._problem: BaseException | None = None
-        self._stands = False
+        self._subscription: Subscription | None = None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="maia-inbox", daemon=True)
         self._acknowledge: Callable[[int], object] = lambda _position: None
+        self._forgotten = 0
         self.log = ""
         """Whose positions these are: a recording broker's, or this inbox's own."""
 
@@ -83,13 +85,16 @@ class Inbox:
         """Connect and subscribe; raise the refusal if that is denied."""
         self._thread.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._stands or self._problem is not None)
+            self._changed.wait_for(lambda: self._subscription is not None or self._problem is not None)
         self.check()
 
     def check(self) -> None:
         """Raise whatever ended the subscription: what was delivered before is not handed out any more."""
         if self._problem is not None:
             raise self._problem
+        missed = () if self._subscription is None else self._subscription.missed
+        if missed and self._fails_on_loss:
+            raise missed[-1].problem
 
     def after(self, position: int, *, wait_s: float = 0.0) -> list[HeldFrame]:
         """Return what is held behind a position; wait a little if that is nothing."""
@@ -102,12 +107,9 @@ class Inbox:
         """Return the frames behind `first` up to `last`, which arrived once before."""
         with self._changed:
             self._wanted_upto = max(self._wanted_upto, last)
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: self._is_behind(last - 1) or self._problem is not None, self._wait_s
-            )
+            self._changed.wait_for(lambda: self._is_whole(last) or self._problem is not None, self._wait_s)
             self.check()
-            if not self._is_behind(last - 1):
+            if not self._is_whole(last):
                 raise NotArrived(
                     f"what a batch had up to position {last} did not arrive again within {self._wait_s:g} "
                     "seconds; it may not be yours to see any more"
@@ -116,6 +118,9 @@ class Inbox:
 
     def forget(self, position: int) -> None:
         """Take note that everything up to a position is done with, and tell the broker."""
+        if position <= self._forgotten:
+            return
+        self._forgotten = position
         with self._changed:
             while self._held and self._held[0].position <= position:
                 self._rows -= self._held.popleft().batch.num_rows
@@ -131,10 +136,16 @@ class Inbox:
     def _is_behind(self, position: int) -> bool:
         return bool(self._held) and self._held[-1].position > position
 
+    def _is_whole(self, last: int) -> bool:
+        """Say whether nothing up to a position is still on its way; what is gone for good is not."""
+        missed = () if self._subscription is None else self._subscription.missed
+        return self._is_behind(last - 1) or any(one.last >= last for one in missed)
+
     # -------------------------------------------------------- on the thread
 
     def _run(self) -> None:
         try:
+            _load_arrow()
             asyncio.run(self._live())
         except asyncio.CancelledError:
             self._end(ClientClosed("the source was stopped"))
@@ -151,24 +162,29 @@ class Inbox:
         assert task is not None  # noqa: S101 - this is one
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(task.cancel)
         async with self._connecting() as client:
-            subscription = await self._subscribe(client)
+            subscription = await client.subscribe(
+                self._history, self._predicate, durable=self._durable, timeout_s=self._wait_s
+            )
+            subscription.acknowledges_itself = False  # Spark's commit does
+            if self._durable is not None:
+                self.log = str(client.broker)
+            self._acknowledge = lambda position: (
+                loop.is_closed() or loop.call_soon_threadsafe(subscription.acknowledge, position)
+            )
             with self._changed:
-                self._stands = True
+                self._subscription = subscription
                 self._changed.notify_all()
             await self._take_from(subscription)
         self._end(ClientClosed("the subscription has ended"))
 
-    async def _subscribe(self, client: Client) -> Subscription:
-        return await client.subscribe(self._history, self._predicate, timeout_s=self._wait_s)
-
     async def _take_from(self, subscription: Subscription) -> None:
-        position = 0
+        arrived = 0
         async for batch in subscription.batches():
-            position += 1
+            about, arrived = batch.schema.metadata, arrived + 1
+            position = int(about.get(b"maia.position", arrived))
             await self._room(subscription, position)
             with self._changed:
-                metadata = batch.schema.metadata
-                self._held.append(HeldFrame(position, int(metadata[b"maia.published_at"]), batch))
+                self._held.append(HeldFrame(position, int(about[b"maia.published_at"]), batch))
                 self._rows += batch.num_rows
                 self._changed.notify_all()
 
@@ -178,3 +194,10 @@ class Inbox:
             problem: MaiaError | None = subscription.problem
             if problem is not None:
                 raise problem
+
+
+def _load_arrow() -> None:
+    """Make the first array, which loads pandas: until then nothing that arrives would be seen."""
+    import pyarrow as pa
+
+    pa.array(("",), type=pa.string())

@@ -69,25 +69,31 @@ class MaiaReader(DataSourceReader):
             return opened_inbox(self._options)
 
     def _taken(self, inbox: Inbox) -> Iterator[pa.RecordBatch]:
-        options, began = self._options, system_now()
+        left, done = self._options.rows, 0
+        for frames in self._arriving(inbox):
+            for frame in frames:
+                batch = frame.batch.replace_schema_metadata(None).slice(0, left)
+                yield batch
+                left = None if left is None else left - batch.num_rows
+                if batch.num_rows == frame.batch.num_rows:
+                    done = frame.position  # the rest of a frame that was cut comes with the next read
+                if left == 0:
+                    break
+            inbox.forget(done)
+            if left == 0:
+                return
+
+    def _arriving(self, inbox: Inbox) -> Iterator[list[HeldFrame]]:
+        """Yield what arrives in time; of a log, what was published before this began."""
+        options, began, position = self._options, system_now(), 0
         is_log = options.durable is not None
         deadline = time.monotonic() + (options.seconds or _SECONDS)
-        left, position = options.rows, 0
-        while (wait_s := deadline - time.monotonic()) > 0 and left != 0:
+        while (wait_s := deadline - time.monotonic()) > 0:
             frames = inbox.after(position, wait_s=min(wait_s, SETTLED_S) if is_log else wait_s)
-            if is_log:
-                frames = [frame for frame in frames if frame.published_at <= began]
             if not frames:
-                if is_log:
-                    return
-                continue
-            for batch in _plain(frames):
-                yield batch.slice(0, left)
-                left = None if left is None else max(0, left - batch.num_rows)
+                return
             position = frames[-1].position
-            inbox.forget(position)
-
-
-def _plain(frames: list[HeldFrame]) -> Iterator[pa.RecordBatch]:
-    for frame in frames:
-        yield frame.batch.replace_schema_metadata(None)
+            ends = (at for at, frame in enumerate(frames) if is_log and frame.published_at > began)
+            yield frames[: (end := next(ends, len(frames)))]
+            if end < len(frames):
+                return

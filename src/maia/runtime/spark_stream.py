@@ -113,7 +113,12 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since = self._position(start, inbox)
             wait_s = _ARRIVAL_S if self._until is None else SETTLED_S
             frames = _within(self._readable(inbox.after(since, wait_s=wait_s)), limit)
-            return {"log": inbox.log, "position": frames[-1].position} if frames else start
+            if frames:
+                return {"log": inbox.log, "position": frames[-1].position}
+            # Spark asks behind a batch when it has committed it, and says so itself only with the next
+            # one, which may never come: a broker sends only so much that nobody has acknowledged.
+            inbox.forget(since)
+            return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return how far the stream could go without any limit."""
@@ -185,10 +190,11 @@ def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = ()) -> Inb
         options.history(),
         options.narrowed(event_type, pushed),
         durable=options.durable,
+        fails_on_loss=options.fails_on_loss,
         rows_max=_BATCHES_HELD * options.rows_per_batch,
         wait_s=options.wait_s,
     )
-    inbox.log = os.urandom(8).hex()
+    inbox.log = f"live {os.urandom(8).hex()}"
     inbox.open()
     return inbox
 
