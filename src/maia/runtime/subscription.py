@@ -75,6 +75,8 @@ class Subscription:
         self._handed_out: int | None = None
         self._unacknowledged = 0
         self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self.acknowledges_itself = True
+        """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -133,14 +135,17 @@ class Subscription:
         """Return what a durable subscription should have had and cannot have any more, the latest last."""
         return tuple(self._missed)
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, upto: int | None = None) -> None:
         """Say that all events returned so far are done with: a durable subscription gets them no more.
 
         Asking for the next event says so by itself. A frame whose events were
-        not all returned is not acknowledged.
+        not all returned is not acknowledged. With a position, nothing behind
+        it is.
         """
-        if self._handed_out is not None and not self._rows:
-            effects = self._client.session.acknowledge(self._entry, self._handed_out)
+        position = self._handed_out
+        if position is not None and not self._rows:
+            done = position if upto is None else min(position, upto)
+            effects = self._client.session.acknowledge(self._entry, done)
             self._unacknowledged = 0
             self._client.perform(effects)
 
@@ -150,7 +155,8 @@ class Subscription:
         The broker remembers how far a durable one has come, unless it is to `forget` it.
         """
         if self._problem is None and not self._is_withdrawn:
-            self.acknowledge()
+            if self.acknowledges_itself:
+                self.acknowledge()
             await self._client.withdraw(self._entry, timeout_s, forget=forget)
             self._is_withdrawn = True
             self._arrived.set()
@@ -179,7 +185,7 @@ class Subscription:
         if self._taken % _FRAMES_AT_A_TIME == 0:
             await asyncio.sleep(0)  # a loop over what has arrived must not keep renewals waiting
         self._unacknowledged += 1
-        if not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER:
+        if self.acknowledges_itself and (not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER):
             self.acknowledge()  # whoever asks for the next one is done with the last
         while not self._frames:
             if self._is_withdrawn or isinstance(self._problem, ClientClosed):
@@ -235,6 +241,8 @@ def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:
         b"maia.stream": delivered.stream.hex().encode(),
         b"maia.sequence": b"%d" % delivered.sequence,
     }
+    if delivered.position is not None:
+        who_and_when[b"maia.position"] = b"%d" % delivered.position
     arrays = [
         pa.array(values, type=field.type)
         for values, field in zip(_columns_of(delivered, event_type), fields, strict=True)
