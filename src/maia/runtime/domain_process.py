@@ -80,7 +80,16 @@ async def run_key_server(
     at_rest = Secret.from_bytes(key.reveal_seed()).derive(_AT_REST)
     with listening:
         server = KeyServer(key, settings_at(bound), at_rest=at_rest, random=os.urandom, kept=kept)
-        runner = NodeRunner(server, key, store=store, limits=limits, records=records, clock=clock)
+        # A refresh that broke off half way would hand out keys that nobody else has. The store is whole.
+        runner = NodeRunner(
+            server,
+            key,
+            store=store,
+            limits=limits,
+            records=records,
+            clock=clock,
+            stops_when_it_fails=True,
+        )
         async with runner.running():
             runner.perform(server.start(clock()))
             runner.listen(listening)

@@ -14,10 +14,11 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, Protocol, assert_never, runtime_checkable
 
 from maia.credentials import SigningKey
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.connections import BackOff, Connections
@@ -44,13 +45,19 @@ from maia.wire.effects import (
     WakeAt,
 )
 
-__all__ = ["Node", "NodeRunner"]
+__all__ = ["Node", "NodeFailed", "NodeRunner"]
 
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
 _LONGEST_SLEEP_S: Final = 5.0
 """The machine's clock may be set while we sleep, so it is looked at this often."""
 _SECOND: Final = 1_000_000
+
+
+class NodeFailed(Unavailable):
+    """A node met something that it was not written for, and stops before it does worse."""
+
+    code = "UNAVAILABLE-NODE-FAILED"
 
 
 class Node(Protocol):
@@ -90,12 +97,14 @@ class NodeRunner:
         dial_again_s: float = 0.25,
         after_inputs: Callable[[], None] = lambda: None,
         recorder: Recorder | None = None,
+        stops_when_it_fails: bool = False,
     ) -> None:
         """Drive `node`, which proves on every connection that it holds `key`.
 
         `recorder` does what a node with an event log asks of it. `after_inputs`
         is called when the node has taken some inputs on, and when a link has
-        room again.
+        room again. A node that `stops_when_it_fails` does not outlive an
+        exception: its state may be torn, and its store is not.
         """
         self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
@@ -113,6 +122,7 @@ class NodeRunner:
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
         self._recorder = recorder
+        self._stops_when_it_fails = stops_when_it_fails
         self._is_reading = True
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
         self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
@@ -217,8 +227,11 @@ class NodeRunner:
         try:
             return self._take_on(happened, self._clock())
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
-            self._records.note("failed", {"input": type(happened).__name__, "problem": repr(problem)[:500]})
+            self._records.note("failed", {"input": type(happened).__name__, "problem": _place_of(problem)})
             self._records.count("maia_failures_total", 1, {})
+            if self._stops_when_it_fails:
+                self._fail(NodeFailed(f"stopped after a failure inside: {_place_of(problem)}"))
+                return []
             if isinstance(happened, LinkOpened | Received):
                 link = self.connections.find(happened.link)
                 if link is not None:
@@ -354,3 +367,12 @@ class NodeRunner:
         if dialled is not None:
             self._records.note("dial-failed", {"address": dialled, "code": code})
             self.give(DialFailed(dialled))
+
+
+def _place_of(problem: Exception) -> str:
+    """Say what kind of exception it is and where it was raised; its text may hold what nobody should read."""
+    at = problem.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    kind = type(problem).__name__
+    return kind if at is None else f"{kind} in {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"

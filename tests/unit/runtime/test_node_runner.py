@@ -11,7 +11,7 @@ from maia.events import Instant
 from maia.runtime.addresses import AddressInUse, BadAddress, bind, host_and_port
 from maia.runtime.clock import system_now
 from maia.runtime.connections import BackOff
-from maia.runtime.node_runner import NodeRunner
+from maia.runtime.node_runner import NodeFailed, NodeRunner
 from maia.runtime.stores import MemoryStore, StoreUnavailable
 from maia.wire import (
     Close,
@@ -86,6 +86,26 @@ async def test_an_error_in_the_node_closes_the_link_that_caused_it_and_no_other(
             good.say(Ping(1))
             assert await good.hear() == Ping(1)
     assert [event for event, _ in records.notes if event == "failed"] == ["failed"]
+
+
+@in_a_loop
+async def test_a_node_whose_state_must_not_tear_ends_with_its_first_error_and_says_where_it_was():
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        raise KeyError("a text that only its author should read")
+
+    records, (listening, address) = Records(), bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY, records=records, stops_when_it_fails=True)
+
+    async def run() -> None:
+        async with runner.running():
+            runner.listen(listening)
+            async with stranger(KEY, address) as peer:
+                await peer.hear_until_closed()
+                await asyncio.sleep(60)
+
+    with pytest.raises(NodeFailed, match=r"KeyError in test_node_runner\.py:\d+"):
+        await run()
+    assert "only its author" not in repr(records.notes)
 
 
 @in_a_loop
