@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.log_state import LogAtStart
 from maia.broker.recording import first_to_reread
 from maia.broker.settings import RecordingSettings
-from maia.credentials import Action, SigningKey
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TypePattern,
+    exact_name,
+    issue,
+)
 from maia.events import AttributeUid, Value
 from maia.log.frames import type_id_of
 from maia.predicates import ALWAYS, Predicate
@@ -19,7 +30,8 @@ from maia.types import definition_to_bytes
 from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Effect, Logged, LogRead, ReadLog, Record, Recorded
 from maia.wire.messages import DeliverLogged, ForgetDurable, Seen, SubscribeDurable
-from support.broker import Client, Net, Running, random_from, shown
+from support.broker import Client, Net, Running, connect_right, random_from, shown
+from support.sealed_publications import PublishingNet
 
 EVERYTHING = RecordingSettings()
 
@@ -138,3 +150,34 @@ def acknowledge(client: Client, ref: int, position: int) -> None:
 def forget(client: Client, ref: int) -> int:
     client.say(ForgetDurable(900 + ref, ref))
     return 900 + ref
+
+
+class SealedRecordingNet(PublishingNet, RecordingNet):
+    """Brokers that seal, and may have event logs."""
+
+
+def grant_to_read(net: Net, to: Principal, **limits: Any) -> SignedCertificate:
+    """Let PITO, whose type it is, grant somebody to read some of it for some time."""
+    name = net.story.definition.definition.name
+    validity = limits.pop("validity", net.story.certificates[0].certificate.validity)
+    certificate = AuthorisationCertificate(
+        net.story.principal("PITO"),
+        to,
+        may_delegate=False,
+        authority=Authority(
+            TypePattern(name.owner, exact_name(name.name), None), frozenset({Action.SUBSCRIBE}), **limits
+        ),
+        validity=validity,
+    )
+    return issue(certificate, net.story.keys["PITO"])
+
+
+def reader(net: Net, name: str, *rights: SignedCertificate, at: str = "CCS broker") -> Client:
+    """Connect somebody who is not in the story, with these rights to read."""
+    key = key_of(name)
+    connect = connect_right(net.story, key.principal)
+    return net.client(name, at, key=key, credentials=(connect, *rights))
+
+
+def key_of(name: str) -> SigningKey:
+    return SigningKey.from_seed(sha256(b"reader/" + name.encode()).digest())

@@ -1,0 +1,243 @@
+"""Who was away gets what they may see today, under their own name, and nobody else's."""
+
+from __future__ import annotations
+
+from maia.broker import BrokerLimits
+from maia.credentials import Action, Validity
+from maia.events import Instant
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
+from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, SubscribeDurable
+from support.broker import NOW, SECOND, Client, shown, sighting
+from support.recording import (
+    EVERYTHING,
+    RecordingNet,
+    SealedRecordingNet,
+    acknowledge,
+    durable,
+    grant_to_read,
+    key_of,
+    logged_events,
+    positions,
+    reader,
+)
+from support.sealed_net import EVERYTHING as EVERY_KEY
+from support.sealed_publications import READ, WRITE
+
+DAY = 86_400 * SECOND
+
+
+def recording_net(**limits: int) -> RecordingNet:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING, limits=BrokerLimits(**limits))
+    return net
+
+
+def publish(net: RecordingNet, *plates: str) -> Client:
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    for plate in plates:
+        camera.publish(1, sighting(plate))
+    return camera
+
+
+def until(moment: int) -> Validity:
+    return Validity(Instant(NOW - DAY), Instant(moment))
+
+
+def test_a_right_that_ended_while_its_holder_was_away_delivers_nothing() -> None:
+    """A36: what was recorded while the subscriber was offline is not delivered on yesterday's right."""
+    net = recording_net()
+    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 100 * SECOND))
+    archive = reader(net, "archive", right)
+    assert archive.was_accepted(durable(archive))
+    archive.hang_up()
+    publish(net, "A1")
+    net.advance(200)
+    back = reader(net, "archive", right)
+    ref = durable(back)
+    assert back.code_of(ref) is not None
+    assert not back.all_heard(DeliverLogged)
+    assert not back.all_heard(Missed)
+
+
+def test_a_right_that_ends_in_the_middle_of_catching_up_delivers_no_more() -> None:
+    """A36: the right is asked about at delivery, not only when the subscription was made."""
+    net = recording_net(durable_frames_under_way=1)
+    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 30 * SECOND))
+    archive = reader(net, "archive", right)
+    ref = durable(archive)
+    publish(net, "A1", "B2", "C3")
+    assert positions(archive) == [1]
+    net.advance(31)
+    acknowledge(archive, ref, 1)
+    assert positions(archive) == [1]
+    assert archive.ended_with(ref) is not None
+
+
+def test_evidence_against_the_holder_ends_the_catching_up() -> None:
+    """A36: when the broker learns that evidence has changed, what stands is decided anew first."""
+    net = recording_net(durable_frames_under_way=1)
+    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 30 * SECOND))
+    archive = reader(net, "archive", right)
+    ref = durable(archive)
+    publish(net, "A1", "B2")
+    running = net.brokers["CCS broker"]
+    net.now = Instant(NOW + 40 * SECOND)
+    net._perform(running, running.broker.evidence_changed(net.now))
+    net.settle()
+    acknowledge(archive, ref, 1)
+    assert positions(archive) == [1]
+    assert archive.ended_with(ref) is not None
+
+
+def test_whoever_comes_back_with_less_sees_less_of_what_was_recorded_before() -> None:
+    """A37: the View of today decides about events of yesterday; the wider one is gone."""
+    net = recording_net()
+    principal = key_of("archive").principal
+    archive = reader(net, "archive", grant_to_read(net, principal))
+    durable(archive)
+    archive.hang_up()
+    publish(net, "A1", "B2")
+    narrow = grant_to_read(
+        net,
+        principal,
+        attributes=frozenset({NUMBERPLATE}),
+        restriction=Comparison(NUMBERPLATE, Operator.EQ, "B2"),
+    )
+    back = reader(net, "archive", narrow)
+    durable(back)
+    assert logged_events(back) == [{NUMBERPLATE: "B2"}]
+
+
+def test_what_was_published_under_a_right_stays_said_when_the_right_is_over() -> None:
+    """A37: a publisher's right is judged when its frame is taken on; that moment is not changed later."""
+    net = recording_net()
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    camera = publish(net, "A1")
+    camera.unadvertise(1)
+    camera.hang_up()
+    back = net.client("billing office")
+    durable(back)
+    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+
+
+def sealed_log(signer_until: int | None = None) -> tuple[SealedRecordingNet, Client]:
+    """Record one sealed frame of a broker whose right to publish ends, while its reader is away."""
+    net = SealedRecordingNet(recording=EVERYTHING)
+    net.entitle("CCS broker", READ)
+    net.entitle("CCS broker", WRITE, validity=None if signer_until is None else until(signer_until))
+    net.hold(net.broker(), *EVERY_KEY)
+    office = net.client("billing office")
+    assert office.was_accepted(durable(office))
+    office.hang_up()
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    return net, office
+
+
+def test_a_sealed_frame_is_judged_by_its_signer_s_right_when_it_was_recorded() -> None:
+    """A37: the signer's right was there when the frame was recorded, and is over when it is delivered."""
+    net, _ = sealed_log(signer_until=NOW + 50 * SECOND)
+    net.advance(100)
+    back = net.client("billing office")
+    durable(back)
+    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["LC04 ABC"]
+
+
+def test_a_sealed_frame_whose_signer_never_had_the_right_is_not_delivered_from_the_log_either() -> None:
+    """A37, A49: recording proves nothing; the signer is asked about again, for the moment of recording."""
+    net, _ = sealed_log(signer_until=NOW + 50 * SECOND)
+    log = net.log()
+    log.safe = [type(one)(one.position, Instant(NOW + 60 * SECOND), one.data) for one in log.safe]
+    net.advance(100)
+    net.restart("CCS broker")
+    net.hold(net.brokers["CCS broker"], *EVERY_KEY)
+    back = net.client("billing office")
+    durable(back)
+    assert not logged_events(back)
+    assert back.last(Missed).code == "SEALING-SIGNER-NOT-ENTITLED"
+
+
+def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
+    """A37: keys that the owner let go of open nothing more, whoever asks for it."""
+    net, _ = sealed_log()
+    net.restart("CCS broker")
+    net.hold(net.brokers["CCS broker"], *EVERY_KEY, epochs=(2,))
+    back = net.client("billing office")
+    durable(back)
+    assert not logged_events(back)
+    assert back.last(Missed).code == "UNAVAILABLE-LOG-KEYS-GONE"
+
+
+def test_somebody_else_s_name_is_another_cursor() -> None:
+    """A69: a name without its owner's key finds nothing, moves nothing and learns nothing."""
+    net = recording_net()
+    office = net.client("billing office")
+    ref = durable(office, "nightly")
+    publish(net, "A1")
+    office.hang_up()
+    thief = net.client("statistics office")
+    theirs = durable(thief, "nightly")
+    assert thief.was_accepted(theirs)
+    assert not positions(thief)
+    acknowledge(thief, theirs, 1)
+    thief.unsubscribe(theirs)
+    back = net.client("billing office")
+    durable(back, "nightly", ref=ref)
+    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+
+
+def test_a_reference_or_position_of_another_link_moves_nothing() -> None:
+    """A69: references mean nothing on another link, and acknowledgements move their sender's cursor alone."""
+    net = recording_net()
+    office = net.client("billing office")
+    ref = durable(office, "nightly")
+    publish(net, "A1", "B2")
+    thief = net.client("statistics office")
+    thief.say(Seen(ref, 2))
+    plain = thief.subscribe()
+    thief.say(Seen(plain, 2))
+    assert not thief.closed
+    office.hang_up()
+    back = net.client("billing office")
+    durable(back, "nightly")
+    assert positions(back) == [1, 2]
+
+
+def test_a_claim_of_having_seen_something_shows_nothing_of_the_log() -> None:
+    """A69: a position is no key; it takes away from what its sender may see, and adds nothing."""
+    net = recording_net()
+    publish(net, "A1", "B2")
+    office = net.client("billing office")
+    durable(office, seen=0)
+    assert not positions(office)
+
+
+def test_a_request_signed_by_somebody_else_names_no_cursor() -> None:
+    """A69, A14: the owner of a cursor is who has proved a key on this link, not who signed a request."""
+    net = recording_net()
+    office = net.client("billing office")
+    durable(office, "nightly")
+    publish(net, "A1")
+    request = office.request(Action.SUBSCRIBE)
+    office.hang_up()
+    thief = net.client("statistics office")
+    thief.say(SubscribeDurable(1, request, shown(thief.credentials), [], "nightly", None))
+    assert not thief.all_heard(DeliverLogged)
+    assert thief.code_of(1) is not None or thief.bye is not None
+
+
+def test_a_durable_filter_sees_through_no_restriction() -> None:
+    """A69: what is read from the log goes through the same View as what is delivered at once."""
+    net = recording_net()
+    statistics = net.client("statistics office")
+    plain = statistics.subscribe()
+    durable(statistics)
+    publish(net, "A1")
+    assert logged_events(statistics) == statistics.events(plain)
+    assert statistics.all_heard(Deliver)
+    assert LOCATION in logged_events(statistics)[0]
+    assert NUMBERPLATE not in logged_events(statistics)[0]

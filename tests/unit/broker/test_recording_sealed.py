@@ -1,0 +1,120 @@
+"""Recording of sealed types, and a recording broker's own interest: as frames travel, keys or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker.settings import RecordingSettings
+from maia.scenarios.numberplate import NUMBERPLATE
+from maia.types import SealingLevel
+from maia.wire.codec import decode
+from maia.wire.messages import Carried, Published, Sealed
+from support.broker import sighting
+from support.recording import (
+    EVERYTHING,
+    RecordingNet,
+    SealedRecordingNet,
+    durable,
+    grant_to_read,
+    logged_events,
+)
+from support.sealed_net import EVERYTHING as EVERY_KEY
+from support.sealed_publications import READ, WRITE, camera_and_reader
+
+LEVELS = list(SealingLevel)
+
+
+def three(
+    level: SealingLevel = SealingLevel.ATTRIBUTE, **recording: RecordingSettings
+) -> tuple[SealedRecordingNet, dict[str, str]]:
+    """Start the cameras' broker, one without rights in the middle, and one that reads; some record."""
+    net = SealedRecordingNet(level)
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    third = net.name_near_the_type("CCS broker", "Met broker")
+    names = {"first": "CCS broker", "middle": third, "last": "Met broker"}
+    started: list[str] = []
+    for role, name in names.items():
+        net.broker(name, seeds=list(started), recording=recording.get(role))
+        started.append(name)
+    for role in ("first", "last"):
+        net.hold(net.brokers[names[role]], *EVERY_KEY)
+    return net, names
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_publisher_s_frame_is_recorded_sealed_signed_and_once(level: SealingLevel) -> None:
+    net, _ = three(level, first=EVERYTHING)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    camera.publish(1, sighting("LC04 ABC"), sequence=0)
+    (logged,) = net.log().safe
+    frame = decode(logged.data)
+    assert isinstance(frame, Sealed)
+    assert frame.signature != bytes(64)
+    assert b"LC04 ABC" not in logged.data
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+    assert camera.all_heard(Published)
+
+
+def test_what_was_recorded_is_what_neighbours_got() -> None:
+    net, names = three(first=EVERYTHING, last=EVERYTHING)
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert net.log(names["first"]).safe[0].data == net.log(names["last"]).safe[0].data
+
+
+def test_a_broker_without_keys_records_what_passes() -> None:
+    net, names = three(middle=EVERYTHING)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert office.events()
+    (logged,) = net.log(names["middle"]).safe
+    assert isinstance(decode(logged.data), Sealed)
+    assert b"LC04 ABC" not in logged.data
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_sealed_type_can_be_subscribed_to_durably(level: SealingLevel) -> None:
+    net, names = three(level, last=EVERYTHING)
+    camera = net.client("camera at Victoria")
+    camera.advertise(ref=1)
+    office = net.client("CCS", names["last"])
+    durable(office)
+    office.hang_up()
+    camera.publish(1, sighting("LC04 ABC"))
+    back = net.client("CCS", names["last"])
+    durable(back)
+    camera.publish(1, sighting("AE05 XYZ"))
+    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["LC04 ABC", "AE05 XYZ"]
+
+
+def test_a_recording_broker_wants_its_types_while_nobody_else_does() -> None:
+    net = RecordingNet()
+    net.broker("CCS broker")
+    key, credentials = net._identity("Met broker")
+    own = grant_to_read(net, key.principal)
+    net.broker("Met broker", seeds=["CCS broker"], credentials=(*credentials, own), recording=EVERYTHING)
+    office = net.client("billing office", "Met broker")
+    durable(office)
+    office.hang_up()
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), sighting("A1"))
+    assert [type(decode(one.data)) for one in net.log("Met broker").safe] == [Carried]
+    back = net.client("billing office", "Met broker")
+    durable(back)
+    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+
+
+def test_without_a_right_of_its_own_it_records_what_passes_and_wants_nothing() -> None:
+    net = RecordingNet()
+    net.broker("CCS broker")
+    net.broker("Met broker", seeds=["CCS broker"], recording=EVERYTHING)
+    office = net.client("billing office", "Met broker")
+    ref = office.subscribe()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    camera.publish(1, sighting("A1"))
+    office.unsubscribe(ref)
+    camera.publish(1, sighting("B2"))
+    assert len(net.log("Met broker").safe) == 1
