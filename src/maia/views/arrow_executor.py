@@ -16,15 +16,16 @@ import pyarrow.compute as pc
 
 from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
-from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest
+from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attributes_of, checked_size
 from maia.views.algebra import Algebra, compiled
 from maia.views.arrow_types import ARROW_TYPES, arrow_schema
 from maia.views.plan import ViewPlan, plan
-from maia.views.schema import StoredMismatch, checked_delivered
+from maia.views.schema import StoredMismatch, checked_delivered, checked_stored
 
-__all__ = ["SeeBatch", "to_arrow"]
+__all__ = ["SeeBatch", "TestBatch", "to_arrow", "to_arrow_test"]
 
 SeeBatch: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+TestBatch: TypeAlias = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 # Any: pyarrow is not typed, and an answer is an Array, or a Scalar where it is the same for all rows.
 Answer: TypeAlias = Any
@@ -66,6 +67,20 @@ def to_arrow(view: View, stored: Kinds, delivered: tuple[Attribute, ...] | None 
         return _batch(arrays, schema, rows)
 
     return see_batch
+
+
+def to_arrow_test(predicate: Predicate, stored: Kinds) -> TestBatch:
+    """Return a function from a batch of `stored` columns, called by uid, to a mask of the admitted rows."""
+    ask = _asked(checked_size(predicate), checked_stored(stored))
+    # Only what is asked about is looked for, so that a batch may come without the rest.
+    asked = attributes_of(predicate)
+    expected = arrow_schema({uid: kind for uid, kind in stored.items() if uid in asked})
+
+    def test_batch(batch: pa.RecordBatch) -> pa.BooleanArray:
+        rows, columns = _columns(batch, expected)
+        return _mask(ask(columns), rows)
+
+    return test_batch
 
 
 def _fields(

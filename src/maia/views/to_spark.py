@@ -17,12 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import Attribute, AttributeUid, Kind, Kinds, PresentValue
 from maia.policy.view import View
-from maia.predicates.syntax import ALWAYS, Operator, TextTest
+from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
 from maia.views.algebra import Algebra, compiled, either
 from maia.views.plan import ViewPlan, plan
-from maia.views.schema import StoredMismatch, checked_delivered, spark_type
+from maia.views.schema import StoredMismatch, checked_delivered, checked_stored, spark_type
 
-__all__ = ["SparkView", "to_spark"]
+__all__ = ["SparkView", "to_spark", "to_spark_test"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,11 @@ def to_spark(view: View, stored: Kinds, delivered: tuple[Attribute, ...]) -> Spa
         interest=compiled(resolved.interest, resolved.seen, _SPARK) if asks else None,
         delivered=tuple(_delivered_column(a, resolved.seen) for a in checked_delivered(delivered, stored)),
     )
+
+
+def to_spark_test(predicate: Predicate, stored: Kinds) -> Column:
+    """Return `predicate` over the `stored` columns, called by uid: true, false, or null for unknown."""
+    return compiled(checked_size(predicate), checked_stored(stored), _SPARK)
 
 
 def _check_columns(events: DataFrame, stored: Kinds) -> None:
