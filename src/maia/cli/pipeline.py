@@ -12,6 +12,17 @@ import typer
 
 from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
+from maia.cli.pipeline_source import (
+    Asked,
+    CredentialsOf,
+    From,
+    KeyOf,
+    Log,
+    NetworkOf,
+    OwnerOf,
+    Signers,
+    TypeOf,
+)
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,9 +51,6 @@ class UnknownPipeline(BadInput):
 
 Name: TypeAlias = Annotated[
     str, typer.Argument(metavar="NAME", help="Which; `maia pipeline list` lists them.")
-]
-From: TypeAlias = Annotated[
-    Path, typer.Option("--from", metavar="PATH", help="Events: a folder of Parquet files, or one of them.")
 ]
 Set: TypeAlias = Annotated[
     list[str] | None,
@@ -116,7 +124,7 @@ def generate(
 @app.command(epilog=_RUN)
 def run(
     name: Name,
-    source: From,
+    source: From = None,
     out: Annotated[Path | None, typer.Option(help="Keep the result in this new folder, as Parquet.")] = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw the result: a .png, .svg or .pdf file. May be repeated.")
@@ -125,22 +133,29 @@ def run(
     is_stream: Annotated[
         bool, typer.Option("--stream", help="Run as a stream, a file at a time, instead of as a batch.")
     ] = False,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> None:
     """Run an application over events and say what its result comes to."""
-    from maia.runtime.pipeline_runs import parquet_source
     from maia.runtime.pipeline_runs import run as run_application
+
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
-    with _session(source, cores, memory_mib) as spark, _folder_for(out) as result:
+    with _session(asked, cores, memory_mib) as spark, _folder_for(out) as result:
         from maia.cli.pipeline_progress import spark_steps
 
-        with spark_steps(spark, is_quiet=as_json) as step:
+        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
             step(f"running {name}")
-            events = parquet_source(spark, source)
             finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
             step("adding up")
             rows = spark.read.parquet(str(result.resolve()))
@@ -154,15 +169,26 @@ def run(
 
 
 @app.command()
-def explain(name: Name, source: From, changes: Set = None, as_json: AsJson = False) -> None:
+def explain(
+    name: Name,
+    source: From = None,
+    changes: Set = None,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
+    as_json: AsJson = False,
+) -> None:
     """Show how Spark will go about it: operators and columns, never a value that is compared with."""
-    from maia.runtime.pipeline_runs import parquet_source
-
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
     application, terms = _application(name, changes)
-    with _session(source, 1, 1024) as spark:
+    with _session(asked, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.pipeline.applications.plan import columns_read, plan_lines
 
-        result = application.of(parquet_source(spark, source).table(), terms)
+        result = application.of(events.table(), terms)
         lines, read = plan_lines(result), sorted(columns_read(result))
     never = sorted(application.never_reads)
     told = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
@@ -172,23 +198,29 @@ def explain(name: Name, source: From, changes: Set = None, as_json: AsJson = Fal
 @app.command()
 def verify(
     name: Name,
-    source: From,
+    source: From = None,
     changes: Set = None,
+    log: Log = None,
+    definition: TypeOf = None,
+    key: KeyOf = None,
+    credentials: CredentialsOf = None,
+    signers: Signers = None,
+    network: NetworkOf = None,
+    coordinator: OwnerOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
 ) -> int:
     """Run as a batch and as a stream, compare row by row, and look for columns that must not be read."""
-    from maia.runtime.pipeline_runs import parquet_source
     from maia.runtime.pipeline_runs import run as run_application
 
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
     application, terms = _application(name, changes)
-    with _session(source, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
+    with _session(asked, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline_progress import spark_steps
         from maia.pipeline.applications.plan import columns_read
 
-        with spark_steps(spark, is_quiet=as_json) as step:
-            events = parquet_source(spark, source)
+        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
             for way in ("batch", "stream"):
                 step(f"running {name} as a {way}")
                 run_application(
@@ -254,13 +286,11 @@ def _check_plots(paths: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _session(source: Path, cores: int, memory_mib: int) -> Iterator[SparkSession]:
+def _session(asked: Asked, cores: int, memory_mib: int) -> Iterator[SparkSession]:
     """Start Spark, once it is known that there is something to read."""
-    from maia.runtime.pipeline_runs import BadSource
     from maia.runtime.spark_session import spark_session
 
-    if not source.exists():
-        raise BadSource(f"`{source}` is not there; `maia pipeline generate` makes events to begin with")
+    asked.check()
     with spark_session("maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True) as spark:
         yield spark
 

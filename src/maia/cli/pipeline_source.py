@@ -1,0 +1,166 @@
+"""Which events does a command of `maia pipeline` read?
+
+Files that anybody can read, such as generated ones; or a recording broker's
+log, under the rights of a reader. Keys of sealed events are fetched from the
+type's key manager and are gone when the command ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from maia.cli.inputs import read_certificates, read_owner
+from maia.cli.key import open_key
+from maia.cli.membership import history_of, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from maia.credentials import NetworkName, SigningKey
+    from maia.pipeline.applications import Application
+    from maia.runtime.pipeline_runs import Source
+    from maia.types import VerifiedType
+
+__all__ = ["Asked", "CredentialsOf", "From", "KeyOf", "Log", "NetworkOf", "OwnerOf", "Signers", "TypeOf"]
+
+From: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="PATH", help="Events: a folder of Parquet files, or one of them."),
+]
+Log: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Events: a recording broker's log, read under the rights of --key.")
+]
+TypeOf: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--definition", "-d", help="With --log: the type, after versions it was made from."),
+]
+KeyOf: TypeAlias = Annotated[
+    Path | None, typer.Option("--key", "-k", help="With --log: the reader's signing key.")
+]
+CredentialsOf: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--credentials", help="With --log: the reader's certificates.")
+]
+Signers: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--signers", help="With --log of a sealed type: certificates of the brokers that sealed it."
+    ),
+]
+NetworkOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--network", envvar="MAIA_NETWORK", help="With --log of a sealed type: its network."),
+]
+OwnerOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options say about the source."""
+
+    path: Path | None
+    log: Path | None = None
+    definitions: list[Path] | None = None
+    key: Path | None = None
+    credentials: list[Path] | None = None
+    signers: list[Path] | None = None
+    network: str | None = None
+    coordinator: str | None = None
+
+    def check(self) -> None:
+        """Refuse, before Spark starts, what cannot be read."""
+        from maia.runtime.pipeline_runs import BadSource
+
+        if (self.path is None) == (self.log is None):
+            raise BadSource("say where the events are: either --from PATH or --log FOLDER")
+        place = self.path or self.log
+        if place is not None and not place.exists():
+            raise BadSource(f"`{place}` is not there; `maia pipeline generate` makes events to begin with")
+        if self.log is not None and not (self.definitions and self.key and self.credentials):
+            raise BadSource(
+                "a log is read under somebody's rights: say --definition, --key and --credentials"
+            )
+
+    @contextmanager
+    # Any: each application has terms of its own.
+    def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
+        """Hand out the source; keys that it needed are gone when the body ends."""
+        from maia.runtime.pipeline_runs import parquet_source
+
+        if self.path is not None:
+            yield parquet_source(spark, self.path)
+            return
+        from maia.runtime.job_desk import job_desk
+
+        with job_desk() as desk:
+            yield self._governed(spark, application, desk)
+
+    def _governed(self, spark: SparkSession, application: Application[Any], desk: Any) -> Source:
+        # Any: the desk's class is imported where it is opened.
+        from maia.pipeline.governed import Keys, governed
+        from maia.pipeline.reader import Reader
+        from maia.runtime.pipeline_runs import Source
+
+        assert self.log is not None  # noqa: S101 - checked above
+        assert self.key is not None  # noqa: S101 - checked above
+        versions = _versions(self.definitions or [])
+        key, mine = open_key(self.key), tuple(read_certificates(self.credentials or []))
+        keys = None
+        if any(version.sealing is not None for version in versions):
+            keys = Keys(self._history(key, versions), desk, _signers(self.signers or []))
+        table = partial(
+            governed,
+            spark,
+            log=str(self.log.resolve()),
+            event_type=versions[-1],
+            versions=versions[:-1],
+            reader=Reader(key.principal, mine),
+            keys=keys,
+            columns=list(application.reads),
+        )
+        return Source(table, partial(table, is_stream=True))
+
+    def _history(self, key: SigningKey, versions: list[VerifiedType]) -> Any:
+        # Any: keys of the past have a class of their own in the pipeline.
+        import asyncio
+
+        from maia.runtime.history_client import fetch_history_keys
+        from maia.sealing.member_settings import MemberSettings
+
+        mine = tuple(read_certificates(self.credentials or []))
+        settings = MemberSettings(self._network(), mine)
+        return asyncio.run(fetch_history_keys(key, settings, versions, credentials=mine))
+
+    def _network(self) -> NetworkName:
+        from maia.credentials import NetworkName
+        from maia.runtime.pipeline_runs import BadSource
+
+        if self.network is None or self.coordinator is None:
+            raise BadSource(
+                "the type is sealed, so its key manager is asked: say --network and --coordinator"
+            )
+        return NetworkName(read_owner(self.coordinator), self.network)
+
+
+def _versions(definitions: list[Path]) -> list[VerifiedType]:
+    """Return every version that was named, each verified after those before it."""
+    history = history_of(definitions[-1], definitions[:-1])
+    return [verified(history[: number + 1]) for number in range(len(history))]
+
+
+def _signers(files: list[Path]) -> dict[Any, Any]:
+    # Any: subjects may be names and quorums; only keys sign frames.
+    from maia.credentials import Principal
+
+    pool = tuple(read_certificates(files))
+    subjects = {signed.certificate.subject for signed in pool}
+    return {subject: pool for subject in subjects if isinstance(subject, Principal)}
