@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from maia.runtime.blocking_api import BlockingClient, connect_blocking
     from maia.runtime.client_api import Client, connect
     from maia.runtime.publisher import Publisher
+    from maia.runtime.spark_source import register_spark
     from maia.runtime.subscription import ReceivedEvent, Subscription
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_blocking",
+    "register_spark",
 ]
 
 # Imported when first asked for, so that `import maia` and a short command stay fast.
@@ -51,6 +53,7 @@ _HOMES = {
     "Unavailable": "maia.errors",
     "connect": "maia.runtime.client_api",
     "connect_blocking": "maia.runtime.blocking_api",
+    "register_spark": "maia.runtime.spark_source",
 }
 
 

@@ -23,7 +23,7 @@ from maia.credentials import (
 from maia.credentials import AuthorisationCertificate as Certificate
 from maia.events import Instant
 from maia.runtime.clock import system_now
-from maia.runtime.spark_source import register
+from maia.runtime.spark_source import register_spark
 from maia.scenarios.numberplate import SUSPECT
 from support.processes import until
 from support.spark_city import CAMERA, SparkCity, spark_city
@@ -34,7 +34,7 @@ COLUMNS = "numberplate string, location string"
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[SparkCity]:
-    register(spark)
+    register_spark(spark)
     with spark_city(tmp_path_factory.mktemp("spark city")) as running:
         yield running
 

@@ -1,6 +1,6 @@
 """How does Spark read from the network and publish to it?
 
-    register(spark)
+    register_spark(spark)
     sightings = spark.readStream.format("maia").options(**options).load()
     totals.writeStream.format("maia").options(**options).start()
 
@@ -30,13 +30,13 @@ from maia.views.schema import spark_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FORMAT", "MaiaDataSource", "register"]
+__all__ = ["FORMAT", "MaiaDataSource", "register_spark"]
 
 FORMAT: Final = "maia"
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: SparkSession) -> None:
+def register_spark(spark: SparkSession) -> None:
     """Make the format `maia` known to a session, and let Spark push filters down to it."""
     spark.dataSource.register(MaiaDataSource)
     spark.conf.set(_PUSH_DOWN, "true")
