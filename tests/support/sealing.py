@@ -97,7 +97,7 @@ class Publishing:
         return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept), block_rows)
 
     def seal(self, frame: Frame, kept: Iterable[int] = (), *, block_rows: int | None = None) -> Sealed:
-        """Return a frame sealed and signed, in blocks of this size, or of about 256 rows as far as that goes."""
+        """Return a frame sealed and signed, in blocks of this size, or else of about 256 rows."""
         size = min(frame.rows, max(256, -(-frame.rows // 64))) if block_rows is None else block_rows
         return self.by.seal(
             frame_to_columns(frame),
