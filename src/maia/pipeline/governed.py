@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from os import PathLike
 from typing import Final
 
 from pyspark.errors import AnalysisException
@@ -67,6 +68,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     spark: SparkSession,
     *,
     log: str,
+    segments: Collection[str | PathLike[str]] | None = None,
     event_type: VerifiedType,
     reader: Reader,
     keys: Keys | None = None,
@@ -80,6 +82,8 @@ def governed(  # noqa: PLR0913 - every one is named at the call
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
 
+    `segments` are the files to read, as the log's manifest names them
+    (`LogView.segments`); without them, all that lie in the log's folder.
     `versions` are others of the same type whose attributes a right may speak
     of. `columns` opens only some attributes, by name. Raises the kernel's
     refusal if the reader had no right at any moment of the period.
@@ -89,7 +93,10 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     slices = slices_of(request, reader, since=since, until=until)
     table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
-    parts = [table.of(_frames(spark, log, event_type, is_stream=is_stream), one, delivered) for one in slices]
+    folder = f"{log.rstrip('/')}/type={event_type.type_id.hex()}"
+    files = None if segments is None or is_stream else tuple(map(str, segments))
+    frames = _Frames(spark, folder, files, is_stream)
+    parts = [table.of(frames, one, delivered) for one in slices]
     return reduce(DataFrame.unionAll, parts)
 
 
@@ -112,16 +119,13 @@ def _delivered(
 # ------------------------------------------------------------ frames
 
 
-def _frames(spark: SparkSession, log: str, event_type: VerifiedType, *, is_stream: bool) -> _Frames:
-    return _Frames(spark, f"{log.rstrip('/')}/type={event_type.type_id.hex()}", is_stream)
-
-
 @dataclass(frozen=True, slots=True)
 class _Frames:
     """The recorded frames of one type, from which the columns are chosen that somebody needs."""
 
     spark: SparkSession
     folder: str
+    files: tuple[str, ...] | None
     is_stream: bool
 
     def between(self, one: Slice, uids: Collection[AttributeUid]) -> DataFrame:
@@ -137,8 +141,11 @@ class _Frames:
         if self.is_stream:
             stream = self.spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet")
             return stream.parquet(self.folder)
+        if self.files is not None and not self.files:
+            return self.spark.createDataFrame([], schema)
+        read = self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet")
         try:
-            return self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet").parquet(self.folder)
+            return read.parquet(*(self.files or (self.folder,)))
         except AnalysisException as problem:
             if problem.getCondition() != "PATH_NOT_FOUND":
                 raise

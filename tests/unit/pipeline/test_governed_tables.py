@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from maia.events import Attribute, AttributeUid, Instant, Kind
@@ -11,10 +13,14 @@ from maia.pipeline.reader import FactPeriod
 from maia.pipeline.refusals import BadMoments, NameTaken, NoKeys, NoSuchColumn, UnknownTerms
 from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
 from maia.predicates import parse_predicate
+from maia.runtime.event_log import EventLog
+from maia.runtime.log_view import LogView
 from maia.types import SealingLevel
+from maia.wire.codec import encode
 from support.governed import (
     ATTRIBUTES,
     CAMERA,
+    NOON,
     PLACE,
     PLATE,
     SEEN,
@@ -197,6 +203,20 @@ def test_refusals_come_from_the_driver_before_anything_is_read(spark, tmp_path):
     taken = typed(attributes=(Attribute("_Row", PLATE, Kind.STRING),))
     with pytest.raises(NameTaken):
         governed(spark, log=log, event_type=taken, reader=reader(), with_meta=True)
+
+
+def test_a_log_with_a_manifest_is_read_by_it(spark, tmp_path):
+    made, events = Recorded(tmp_path / "elsewhere"), sightings(6)
+    with closing(EventLog.open(tmp_path / "log", now=NOON)) as log:
+        for part in (events[:2], events[2:4], events[4:]):
+            log.append([encode(made.publish(part))], recorded_at=NOON)
+            log.roll(NOON)
+        log.compact(NOON)  # what was joined lies beside what it was joined from, for a while
+    known = {"log": str(tmp_path / "log"), "event_type": made.event_type, "reader": reader()}
+    listed = LogView(tmp_path / "log").segments(made.event_type.type_id)
+    assert len(listed) == 1
+    assert len(rows_of(governed(spark, segments=listed, **known))) == 6
+    assert rows_of(governed(spark, segments=[], **known)) == []
 
 
 def test_only_what_is_needed_is_read_from_the_log(spark, tmp_path, desk):
