@@ -287,11 +287,14 @@ def _check_plots(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def _session(asked: Asked, cores: int, memory_mib: int) -> Iterator[SparkSession]:
-    """Start Spark, once it is known that there is something to read."""
+    """Start Spark, here or on the cluster that the environment names, once there is something to read."""
+    from maia.runtime.spark_cluster import cluster_of
     from maia.runtime.spark_session import spark_session
 
     asked.check()
-    with spark_session("maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True) as spark:
+    with spark_session(
+        "maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True, cluster=cluster_of()
+    ) as spark:
         yield spark
 
 

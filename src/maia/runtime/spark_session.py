@@ -1,9 +1,10 @@
 """How is a Spark session started, and what is left when it ends?
 
-Pipelines, the demo and the tests ask. The session is local, quiet, in UTC and
-with ANSI mode on; it listens on loopback only, runs its Python workers with
-this interpreter, and leaves no file and no process behind. What Java writes
-goes to a log, whose end is quoted when the start fails.
+Pipelines, the demo and the tests ask. The session is quiet, in UTC and with
+ANSI mode on. It is local, listens on loopback only and runs its Python workers
+with this interpreter, unless it is given a cluster, to which it brings the
+package. It leaves no file and no process behind. What Java writes goes to a
+log, whose end is quoted when the start fails.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import Unavailable
 from maia.runtime.java_home import JavaHome, find_java_home
+from maia.runtime.spark_cluster import Cluster, cluster_settings, package_zip
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -60,8 +62,12 @@ def spark_session(
     long_running: bool = False,
     settings: Mapping[str, str] | None = None,
     java: JavaHome | None = None,
+    cluster: Cluster | None = None,
 ) -> Iterator[SparkSession]:
-    """Start a local session, hand it out, and stop it with everything it made.
+    """Start a session, hand it out, and stop it with everything it made.
+
+    Without a `cluster` it runs in this machine, with so many `cores`; with one,
+    it takes at most so many there, and `memory_mib` is the driver's own.
 
     A `long_running` session starts a few seconds later and computes several
     times as fast. `settings` are Spark's own and win over ours. One session
@@ -70,13 +76,20 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         java_options = _JAVA_OPTIONS if long_running else f"{_JAVA_OPTIONS} {_SHORT_LIVED}"
+        there, secret = cluster_settings(cluster) if cluster else ({}, {})
         chosen = {
             **_settings(name, cores=cores, memory_mib=memory_mib, scratch=scratch),
             "spark.driver.extraJavaOptions": f"{java_options} -Djava.io.tmpdir={scratch}",
+            "spark.executor.extraJavaOptions": java_options,
+            "spark.cores.max": str(cores),
+            **there,
             **(settings or {}),
         }
-        session, gateway = _started(chosen, java or find_java_home(), scratch)
+        variables = _variables(java or find_java_home(), scratch, cluster)
+        session, gateway = _started(chosen, secret, variables, scratch)
         try:
+            if cluster:
+                session.sparkContext.addPyFile(str(package_zip(scratch)))
             yield session
         finally:
             _stop(session, gateway)
@@ -106,7 +119,9 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
     }
 
 
-def _started(settings: Mapping[str, str], java: JavaHome, scratch: Path) -> tuple[SparkSession, Any]:
+def _started(
+    settings: Mapping[str, str], secret: Mapping[str, str], variables: Mapping[str, str], scratch: Path
+) -> tuple[SparkSession, Any]:
     # Any: py4j, through which PySpark speaks to Java, is not typed.
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -116,9 +131,11 @@ def _started(settings: Mapping[str, str], java: JavaHome, scratch: Path) -> tupl
         raise SparkStartFailed("a Spark session is running in this process already")
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     log = scratch / "java.log"
-    with _environment(_variables(java, scratch)):
+    with _environment(variables):
         try:
+            # These become Java's command line, which everybody on the machine can read.
             gateway = _gateway(conf, log)
+            conf.setAll(list(secret.items()))
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as problem:
             raise SparkStartFailed(f"Spark did not start: {_end_of(log)}") from problem
@@ -133,17 +150,17 @@ def _gateway(conf: SparkConf, log: Path) -> Any:
         return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
 
 
-def _variables(java: JavaHome, scratch: Path) -> dict[str, str]:
+def _variables(java: JavaHome, scratch: Path, cluster: Cluster | None) -> dict[str, str]:
     (scratch / "conf").mkdir()
     (scratch / "conf" / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")
     return {
         "JAVA_HOME": str(java.path),
         # Workers run this interpreter, and find what this process finds.
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": (cluster and cluster.python) or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
         "SPARK_CONF_DIR": str(scratch / "conf"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": cluster.driver_host if cluster else "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": f"{_JAVA_OPTIONS} {_SHORT_LIVED}",
     }
 
