@@ -31,7 +31,7 @@ NOON = Instant.parse("2026-11-15T12:00:00Z")
 FOLDER = Path("nowhere")
 SECTOR = 512
 PLATES, NOISE = b"\xaf" * 32, b"\xcf" * 32
-SMALL = LogLimits(journal_bytes=6000, segment_bytes=1 << 20)
+SMALL = LogLimits(journal_bytes=6000, reserved_bytes=1300, segment_bytes=1 << 20)
 DAY_US = 86_400 * 1_000_000
 
 
@@ -229,18 +229,15 @@ class PowerDisk:
 def _left_of(file: _File, random: Random) -> _File:
     """Return a file of which any sectors that were not safe have arrived, or not."""
     safe, seen = len(file.safe), len(file.seen)
-    if seen <= safe:
+    if seen < safe:
         left = bytearray(random.choice((file.safe, file.seen)))
         return _File(left, bytearray(left))
     size = random.choice((safe, seen, random.randint(safe, seen)))
-    left = bytearray(file.safe) + file.seen[safe:size]
+    left = file.safe + bytes(size - safe)
     all_arrive = random.random() < 0.3
-    start = safe
-    while start < size:
-        end = min(start - start % SECTOR + SECTOR, size)
-        if not all_arrive and random.random() < 0.5:
-            left[start:end] = bytes(end - start)
-        start = end
+    for start in range(0, size, SECTOR):
+        if all_arrive or random.random() < 0.5:
+            left[start : start + SECTOR] = file.seen[start : min(start + SECTOR, size)]
     return _File(left, bytearray(left))
 
 
@@ -248,19 +245,24 @@ class _Appending:
     def __init__(self, disk: PowerDisk, file: _File) -> None:
         self._disk, self._file = disk, file
 
-    def append(self, data: bytes) -> None:
+    def write(self, offset: int, data: bytes) -> None:
+        assert offset <= len(self._file.seen)
         try:
             self._disk.step()
         except PowerCut:
-            self._file.seen += data[: self._disk.random.randint(0, len(data))]
+            self._put(offset, data[: self._disk.random.randint(0, len(data))])
             raise
-        if self._disk.room is not None and len(data) > self._disk.room:
-            self._file.seen += data[: self._disk.room]
+        more = max(0, offset + len(data) - len(self._file.seen))
+        if self._disk.room is not None and more > self._disk.room:
+            self._put(offset, data[: len(data) - more + self._disk.room])
             self._disk.room = 0
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._file.seen += data
+        self._put(offset, data)
         if self._disk.room is not None:
-            self._disk.room -= len(data)
+            self._disk.room -= more
+
+    def _put(self, offset: int, data: bytes) -> None:
+        self._file.seen[offset : offset + len(data)] = data
 
     def sync(self) -> None:
         self._disk.step()

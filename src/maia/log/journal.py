@@ -2,7 +2,8 @@
 
 Recovery asks at every start; reading, rolling and verifying ask of files that
 are finished. A write that was under way when the power failed leaves a file
-that ends early, or sectors of zeros. Whatever else is not as it was written is
+that ends early, or bytes that are still zero. Zeros to the end are room that
+was reserved. Whatever else is not as it was written is
 damage, and is named with its offset. When in doubt the answer is damage: what
 was acknowledged is never taken for an unfinished write without a report.
 """
@@ -17,6 +18,7 @@ from typing import Final, Protocol
 from maia.log.errors import LogDamaged
 from maia.log.records import (
     CHECK_BYTES,
+    END,
     HEAD_BYTES,
     MARKER_BYTES,
     NO_CHECK,
@@ -87,7 +89,7 @@ class Entry:
     @property
     def end(self) -> int:
         """Return where the next record begins."""
-        return self.offset + HEAD_BYTES + len(self.payload)
+        return self.offset + HEAD_BYTES + len(self.payload) + len(END)
 
 
 # ------------------------------------------------------------ how a file begins
@@ -107,7 +109,7 @@ def opening_bytes(kind: Kind, opening: Opening, *, at: int) -> tuple[bytes, byte
     first = opening.first.to_bytes(_POSITION_BYTES, "big")
     payload = b"".join((kind.value, _FORM, opening.marker, first, opening.before))
     head, check = record_bytes(payload, marker=_OPENING, position=0, recorded_at=at, batch=0, before=NO_CHECK)
-    return head + payload, check
+    return head + payload + END, check
 
 
 def _read_opening(payload: bytes, kind: Kind) -> Opening | None:
@@ -144,7 +146,8 @@ class JournalReader:
         if head is None or head.position != 0:
             raise LogDamaged(self._name, 0, "it does not begin as a file of records does")
         payload = self._read(HEAD_BYTES, head.length)
-        if check_of(head.covered, payload, before=NO_CHECK) != head.check:
+        ends = self._read(HEAD_BYTES + head.length, len(END)) == END
+        if check_of(head.covered, payload, before=NO_CHECK) != head.check or not ends:
             raise LogDamaged(self._name, 0, "its beginning does not match its checksum")
         return Entry(head, 0, payload)
 
@@ -173,8 +176,9 @@ class JournalReader:
         head = self._head(at)
         if head is None or not self._follows(head):
             return None
-        payload = self._read(at + HEAD_BYTES, head.length)
-        if len(payload) < head.length:
+        data = self._read(at + HEAD_BYTES, head.length + len(END))
+        payload = data[: head.length]
+        if data[head.length :] != END:
             return None
         if check_of(head.covered, payload, before=self.last.head.check) != head.check:
             return None
@@ -191,7 +195,7 @@ class JournalReader:
     # -------------------------------------------------------- what follows the last whole record
 
     def _judged(self, at: int) -> Tail:
-        if at == self._end:
+        if self._is_unwritten(at):
             return Tail(TailKind.NOTHING, at)
         if (later := self._later_batch(at)) is not None:
             what = f"this is no record, and a later batch follows at offset {later}"
@@ -201,20 +205,32 @@ class JournalReader:
             return Tail(TailKind.UNFINISHED, at, "the file ends in the head of a record")
         head = read_head(data, self.opening.marker)
         if head is None:
-            return self._judged_by_sectors(at, HEAD_BYTES, "the head of a record is not as it was written")
+            # No payload begins with a zero: if one follows, the write was cut short in the head.
+            return self._judged_by_zeros(at, HEAD_BYTES + 1, "the head of a record is not as it was written")
         if not self._follows(head):
             return Tail(TailKind.DAMAGE, at, f"record {head.position} stands where another belongs")
-        if at + HEAD_BYTES + head.length > self._end:
+        length = HEAD_BYTES + head.length + len(END)
+        if at + length > self._end:
             return Tail(TailKind.UNFINISHED, at, "the file ends in a record")
         what = f"record {head.position} does not match its checksum"
-        return self._judged_by_sectors(at, HEAD_BYTES + head.length, what)
+        return self._judged_by_zeros(at, length, what)
 
-    def _judged_by_sectors(self, at: int, length: int, what: str) -> Tail:
-        """Take bytes for an unfinished write if a sector of them was never written, and else for damage."""
+    def _is_unwritten(self, at: int) -> bool:
+        """Say whether there is nothing but the zeros of room that was reserved."""
+        while data := self._read(at, _WINDOW):
+            if any(data):
+                return False
+            at += len(data)
+        return True
+
+    def _judged_by_zeros(self, at: int, length: int, what: str) -> Tail:
+        """Take bytes for an unfinished write if their end or a sector was never written; else for damage."""
         data = self._read(at, length)
         until_sector = -at % SECTOR or SECTOR
         starts = [0, *range(until_sector, len(data), SECTOR)]
-        never_written = any(not any(data[one : _sector_end(one, until_sector)]) for one in starts)
+        never_written = not data[length - 1 :].strip(b"\0") or any(
+            not any(data[one : _sector_end(one, until_sector)]) for one in starts
+        )
         return Tail(TailKind.UNFINISHED if never_written else TailKind.DAMAGE, at, what)
 
     def _later_batch(self, at: int) -> int | None:

@@ -5,8 +5,9 @@ own, so that a flipped bit in a length is told from a file that ends too early.
 The payload's checksum also covers the head and the record before, so that
 records cannot change places or go missing between others.
 
-    marker · length · position · recorded_at · batch · check · CRC-32 of the head
+    marker · length · position · recorded_at · batch · check · CRC-32 of the head · payload · end
 
+The end is one byte that is not zero, so that a write which was cut short shows.
 The marker is eight random bytes of the file's own, which whoever publishes
 cannot know: no payload can pretend to hold records. `batch` is the first
 position of those that were made safe together: whoever finds a record of a
@@ -26,6 +27,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 
 __all__ = [
     "CHECK_BYTES",
+    "END",
     "HEAD_BYTES",
     "MARKER_BYTES",
     "NO_CHECK",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 MARKER_BYTES: Final = 8
+END: Final = b"\xa5"
 CHECK_BYTES: Final = 16
 NO_CHECK: Final = bytes(CHECK_BYTES)
 """What stands before the first record of all."""
@@ -100,7 +103,7 @@ def batch_bytes(
         head, before = record_bytes(
             payload, marker=marker, position=position, recorded_at=recorded_at, batch=first, before=before
         )
-        parts += (head, payload)
+        parts += (head, payload, END)
     return b"".join(parts), before
 
 

@@ -56,6 +56,7 @@ class LogLimits:
     """How large things grow. A journal is finished, and a segment full, at these bytes."""
 
     journal_bytes: int = 64 << 20
+    reserved_bytes: int = 1 << 20
     segment_bytes: int = 128 << 20
     rolled_at_once_bytes: int = 256 << 20
     batch_bytes: int = 64 << 20
@@ -79,7 +80,9 @@ class EventLog:
         self._disk, self._folder, self._limits = disk, folder, limits
         self._writing, self._upkeep = Lock(), Lock()
         self._manifest = ManifestFile(disk, random=random, at=now)
-        self._journals = Journals(disk, random=random, bytes_max=limits.journal_bytes)
+        self._journals = Journals(
+            disk, random=random, bytes_max=limits.journal_bytes, reserves=limits.reserved_bytes
+        )
         state = self._manifest.state
         cuts = self._journals.recover(rolled_upto=state.rolled_upto, check=state.check)
         self.cuts: tuple[Cut, ...] = (*self._manifest.cuts, *cuts)
@@ -146,6 +149,12 @@ class EventLog:
         with self._writing:
             state = self._manifest.state
             return Snapshot(tuple(in_order(state.segments.values())), tuple(self._journals.files))
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes the journals and segments have together."""
+        found = self._look()
+        return sum(one.size for one in found.segments) + sum(one.end for one in found.journals)
 
     def removed_upto(self, type_id: bytes) -> int:
         """Return the highest position of this type that retention has removed; 0 for none."""

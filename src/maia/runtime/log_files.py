@@ -27,14 +27,14 @@ _R = TypeVar("_R")
 
 
 class AppendFile(Protocol):
-    """A file that grows at its end."""
+    """A file that grows."""
 
-    def append(self, data: bytes) -> None:
-        """Write all of `data` behind the rest; safe after `sync`."""
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of `data` at `offset`, which is no further than the file's end; safe after `sync`."""
         ...
 
     def sync(self) -> None:
-        """Return when everything that was appended is safe."""
+        """Return when everything that was written is safe."""
         ...
 
     def cut(self, size: int) -> None:
@@ -167,11 +167,11 @@ class FolderDisk:
 
     def create(self, path: str) -> AppendFile:
         """Begin a file."""
-        return _FileToAppend(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
+        return _FileToAppend(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
     def reopen(self, path: str) -> AppendFile:
         """Go on with a file."""
-        return _FileToAppend(self._open(path, os.O_WRONLY | os.O_APPEND))
+        return _FileToAppend(self._open(path, os.O_WRONLY))
 
     def read(self, path: str) -> ReadFile:
         """Open a file to read."""
@@ -231,10 +231,11 @@ class _FileToAppend:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def append(self, data: bytes) -> None:
+    def write(self, offset: int, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+            written = os.pwrite(self._descriptor, rest, offset)
+            offset, rest = offset + written, rest[written:]
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

@@ -9,7 +9,7 @@ the log is opened again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from maia.events import Instant
 from maia.log.errors import LogBroken
@@ -24,17 +24,37 @@ __all__ = ["GrowingFile", "write_whole"]
 class GrowingFile:
     """A file of records, open at its end."""
 
-    __slots__ = ("_broken", "_file", "check", "end", "first", "marker", "name", "next_position")
+    __slots__ = (
+        "_broken",
+        "_file",
+        "_reserved",
+        "_reserves",
+        "check",
+        "end",
+        "first",
+        "marker",
+        "name",
+        "next_position",
+    )
 
-    def __init__(self, file: AppendFile, name: str, opening: Opening, *, end: int, check: bytes) -> None:
-        """Take over a file whose last record has this check and ends here."""
+    def __init__(
+        self, file: AppendFile, name: str, opening: Opening, *, end: int, check: bytes, reserves: int = 0
+    ) -> None:
+        """Take over a file whose last record has this check and ends here.
+
+        It grows by `reserves` bytes of zeros at a time: to write over bytes that are
+        there is safe sooner than to make a file longer.
+        """
         self._file, self.name, self.marker = file, name, opening.marker
         self.first = self.next_position = opening.first
         self.end, self.check = end, check
+        self._reserved, self._reserves = end, reserves
         self._broken: str | None = None
 
     @classmethod
-    def begin(cls, disk: Disk, name: str, kind: Kind, opening: Opening, *, at: Instant) -> GrowingFile:
+    def begin(
+        cls, disk: Disk, name: str, kind: Kind, opening: Opening, *, at: Instant, reserves: int
+    ) -> GrowingFile:
         """Return a new file, which is there as a whole or not at all."""
         data, check = opening_bytes(kind, opening, at=+at)
         try:
@@ -42,7 +62,7 @@ class GrowingFile:
             file = disk.reopen(name)
         except OSError as problem:
             raise disk_problem(problem, f"begin `{name}`") from problem
-        return cls(file, name, opening, end=len(data), check=check)
+        return cls(file, name, opening, end=len(data), check=check, reserves=reserves)
 
     @classmethod
     def resume(cls, disk: Disk, name: str, reader: JournalReader) -> GrowingFile:
@@ -72,7 +92,7 @@ class GrowingFile:
     def _write(self, data: bytes) -> None:
         self._broken = "a write to the event log was interrupted; open it again"
         try:
-            self._file.append(data)
+            self._file.write(self.end, data + self._room_after(len(data)))
         except OSError as problem:
             told = disk_problem(problem, "write")
             self._take_back(told.message)
@@ -86,23 +106,34 @@ class GrowingFile:
             raise told from problem
         self._broken = None
 
+    def _room_after(self, length: int) -> bytes:
+        """Return zeros to reserve room behind so many bytes, if they need more than there is."""
+        if self.end + length <= self._reserved:
+            return b""
+        self._reserved = self.end + length + self._reserves
+        return bytes(self._reserves)
+
     def _take_back(self, why: str) -> None:
         try:
             self._file.cut(self.end)
+            self._reserved = self.end
         except OSError:
             self._broken = f"{why}, nor take back what it began to write; open it again"
         else:
             self._broken = None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Give back the room that was reserved, and let go of the file."""
+        if self._reserved > self.end and self._broken is None:
+            with suppress(OSError):  # zeros behind the last record do no harm
+                self._file.cut(self.end)
         self._file.close()
 
 
 def write_whole(disk: Disk, path: str, data: bytes) -> None:
     """Put a file in place as a whole: it is not there, or all of it is safe."""
     with closing(disk.create(path + UNFINISHED)) as file:
-        file.append(data)
+        file.write(0, data)
         file.sync()
     disk.rename(path + UNFINISHED, path)
     disk.sync_folder(path.rpartition("/")[0])

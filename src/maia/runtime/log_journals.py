@@ -51,9 +51,10 @@ class Cut:
 class Journals:
     """The journals of one log. Not safe for several threads at once; the event log sees to that."""
 
-    def __init__(self, disk: Disk, *, random: Callable[[int], bytes], bytes_max: int) -> None:
+    def __init__(self, disk: Disk, *, random: Callable[[int], bytes], bytes_max: int, reserves: int) -> None:
         """Begin with nothing; `recover` reads what is there."""
-        self._disk, self._random, self._bytes_max = disk, random, bytes_max
+        self._disk, self._random = disk, random
+        self._bytes_max, self._reserves = bytes_max, reserves
         self._finished: list[JournalFile] = []
         self._active: GrowingFile | None = None
         self._next_position, self._check = 1, b""
@@ -107,7 +108,9 @@ class Journals:
     def _begin(self, at: Instant) -> GrowingFile:
         opening = Opening(self._random(MARKER_BYTES), self._next_position, self._check)
         name = journal_name(self._next_position)
-        self._active = GrowingFile.begin(self._disk, name, Kind.JOURNAL, opening, at=at)
+        self._active = GrowingFile.begin(
+            self._disk, name, Kind.JOURNAL, opening, at=at, reserves=self._reserves
+        )
         return self._active
 
     def finish(self) -> None:
@@ -211,8 +214,9 @@ def cut_off(disk: Disk, name: str, tail: Tail, size: int) -> Cut | None:
 
 def _put_aside(disk: Disk, path: str, offset: int, kept_in: str) -> None:
     with closing(disk.read(path)) as source, closing(disk.create(kept_in)) as target:
-        while data := source.read(offset, _COPIED_AT_ONCE):
-            target.append(data)
-            offset += len(data)
+        copied = 0
+        while data := source.read(offset + copied, _COPIED_AT_ONCE):
+            target.write(copied, data)
+            copied += len(data)
         target.sync()
     disk.sync_folder()
