@@ -59,6 +59,7 @@ _TABLES: Final = (
 def _lines(found: Mapping[str, object]) -> list[str]:
     lines = [f"{name:<20} {found[name]}" for name in _HEAD if name in found]
     lines += [f"{name.replace('_', ' '):<20} {found[name]}" for name in _TABLES if name in found]
+    lines += _log_lines(found.get("log"))
     links = found.get("links")
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict):
@@ -66,6 +67,16 @@ def _lines(found: Mapping[str, object]) -> list[str]:
     lines += _overlay_lines(found.get("overlay"))
     lines += _rendezvous_lines(found.get("rendezvous"))
     return lines
+
+
+def _log_lines(log: object) -> list[str]:
+    """Say how far the event log is, and how far its slowest reader."""
+    if not isinstance(log, dict):
+        return []
+    safe = f"position {log.get('position')}, {log.get('unsafe')} on the way, {log.get('bytes', 0)} bytes"
+    readers = f"{log.get('cursors')} durable, {log.get('cursors_attached')} of them here"
+    behind = f"the farthest {log.get('farthest_behind')} behind"
+    return [f"{'event log':<20} {safe}", f"{'':<20} {readers}, {behind}"]
 
 
 def _overlay_lines(overlay: object) -> list[str]:

@@ -106,6 +106,9 @@ def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
             value = status.get(name)
             if isinstance(value, int):
                 telemetry.measure(f"maia_{name}", value)
+        log = status.get("log")
+        for name, value in log.items() if isinstance(log, dict) else ():
+            telemetry.measure(f"maia_log_{name}", value)
         return telemetry.metrics()
 
     def is_ready() -> bool:

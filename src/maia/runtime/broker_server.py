@@ -39,10 +39,15 @@ class RunningBroker:
     broker: Broker
     runner: NodeRunner
     clock: Callable[[], Instant]
+    recorder: Recorder | None = None
 
     def status(self) -> dict[str, object]:
-        """Return links, tables, leases and counters."""
-        return self.broker.status(self.clock())
+        """Return links, tables, leases, counters, and how far the event log is."""
+        found = self.broker.status(self.clock())
+        log = found.get("log")
+        if self.recorder is not None and isinstance(log, Mapping):
+            found["log"] = {**log, **self.recorder.status()}
+        return found
 
 
 @asynccontextmanager
@@ -83,7 +88,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             runner.perform(broker.start(clock()))
             runner.listen(listening)
             try:
-                yield RunningBroker(bound, broker, runner, clock)
+                yield RunningBroker(bound, broker, runner, clock, recorder)
             finally:
                 if recorder is not None:
                     await recorder.flush()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -76,6 +76,10 @@ class LogRecorder:
     def is_full(self) -> bool:
         """Say whether nothing more should be read from links for now."""
         return self._waiting_bytes >= self._limits.waiting_bytes
+
+    def status(self) -> Mapping[str, object]:
+        """Return how much is on disk, and how much waits for it."""
+        return {"bytes": self._log.size_bytes, "waiting_bytes": self._waiting_bytes}
 
     def record(self, effect: Record) -> None:
         """Have a frame written with the next batch."""

@@ -6,7 +6,7 @@ done. `log_recording.py` does it with files and threads; most nodes have no log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from maia.broker.log_state import LogAtStart
@@ -26,6 +26,10 @@ class Recorder(Protocol):
     @property
     def is_full(self) -> bool:
         """Say whether nothing more should be read from links for now."""
+        ...
+
+    def status(self) -> Mapping[str, object]:
+        """Return what an operator asks for."""
         ...
 
     def record(self, effect: Record) -> None:
