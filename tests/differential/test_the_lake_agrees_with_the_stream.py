@@ -1,0 +1,183 @@
+"""D10: what subscribers received live is what the pipeline shows them of the recorded log.
+
+Random types, versions, certificates, filters, keys and events; plain, sealed
+as events and sealed by attribute; tables and streams. Row by row, attribute
+by attribute, each value beside its kind. `make agreement CASES=2000` tries
+many worlds in place of a few; `MAIA_WORLD=48113` repeats one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+
+from maia.events import Instant, Kind
+from maia.pipeline.governed import governed
+from maia.policy import PolicyRefusal
+from maia.runtime.job_desk import JobDesk, job_desk
+from maia.views.schema import spark_type
+from support.agreement import RandomReader, Seen, World
+
+FIRST = 48_113
+WORLDS = int(os.environ.get("MAIA_AGREEMENT", "24"))
+AT_ONCE = 8
+"""Worlds whose tables are read by one job: a job costs more than its rows."""
+STREAMED = 8
+
+Case = tuple[World, RandomReader]
+
+
+def seeds(count: int) -> list[int]:
+    one = os.environ.get("MAIA_WORLD")
+    return [int(one)] if one else list(range(FIRST, FIRST + count))
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[JobDesk]:
+    with job_desk() as opened:
+        yield opened
+
+
+# ------------------------------------------------------------ many tables in one
+
+
+def packed(table: DataFrame, case: Case, name: str) -> DataFrame:
+    """Return a table in a form that all tables share: one map of names to values for each kind."""
+    _, one = case
+    shown = [each for each in one.version.attributes if each.name in table.columns]
+    maps = [_map_of(kind, [each.name for each in shown if each.kind is kind]) for kind in Kind]
+    meta = ["_publisher", "_stream", "_sequence", "_row"]
+    moment = F.unix_micros("_published_at").alias("_published_at")
+    return table.select(F.lit(name).alias("case"), *meta, moment, *maps)
+
+
+def _map_of(kind: Kind, names: Sequence[str]) -> Column:
+    """Moments go as numbers: Python's clocks do not reach as far as ours."""
+    pairs = [part for name in names for part in (F.lit(name), _plain(kind, name))]
+    held = "bigint" if kind is Kind.TIMESTAMP else spark_type(kind).simpleString()
+    return F.create_map(*pairs).cast(f"map<string,{held}>").alias(kind.name)
+
+
+def _plain(kind: Kind, name: str) -> Column:
+    column = F.col(f"`{name}`")
+    return F.unix_micros(column) if kind is Kind.TIMESTAMP else column
+
+
+def unpacked(rows: Iterable[object], cases: dict[str, Case]) -> dict[str, list[Seen]]:
+    """Return what each case saw, in the order of publication."""
+    found: dict[str, list[tuple[int, int, Seen]]] = {name: [] for name in cases}
+    for row in rows:
+        values = {name: (kind.name, _read(kind, v)) for kind in Kind for name, v in row[kind.name].items()}
+        ordered = tuple((name, *values[name]) for name in sorted(values))
+        publisher, stream = bytes(row["_publisher"]), bytes(row["_stream"])
+        seen = (publisher, stream, row["_sequence"], row["_published_at"], ordered)
+        found[row["case"]].append((row["_sequence"], row["_row"], seen))
+    return {name: [seen for *_, seen in sorted(rows, key=lambda x: x[:2])] for name, rows in found.items()}
+
+
+def _read(kind: Kind, value: object) -> object:
+    if value is None:
+        return None
+    return bytes(value) if kind is Kind.BYTES else Instant(value) if kind is Kind.TIMESTAMP else value
+
+
+def table_of(spark, case: Case, log: Path, desk: JobDesk, *, is_stream: bool = False) -> DataFrame | None:
+    """Return what the pipeline shows a reader; None if it refuses."""
+    world, one = case
+    try:
+        return governed(
+            spark,
+            log=str(log),
+            event_type=one.version,
+            reader=world.reader_of(one),
+            keys=world.keys(desk),
+            filter=one.filter,
+            columns=one.columns,
+            versions=world.versions,
+            with_meta=True,
+            is_stream=is_stream,
+        )
+    except PolicyRefusal:
+        return None
+
+
+def cases_of(worlds: Iterable[World]) -> dict[str, Case]:
+    return {f"{world.seed}/{one.number}": (world, one) for world in worlds for one in world.readers}
+
+
+def union(spark, cases: dict[str, Case], folder: Path, desk: JobDesk, **how: bool) -> DataFrame:
+    parts = []
+    for name, case in cases.items():
+        table = table_of(spark, case, folder / str(case[0].seed), desk, **how)
+        if table is not None:
+            parts.append(packed(table, case, name))
+    return reduce(DataFrame.unionAll, parts)
+
+
+def assert_same(found: dict[str, list[Seen]], cases: dict[str, Case]) -> None:
+    for name, (world, one) in cases.items():
+        live = world.received[one.number]
+        again = f"MAIA_WORLD={world.seed} .venv/bin/pytest {Path(__file__).name}"
+        about = f"{again}\n{world.level} recorded by {world.recorded_by}, {one}"
+        assert typed(found[name]) == typed(live), about
+
+
+def typed(rows: Sequence[Seen]) -> list[tuple[object, ...]]:
+    """Put every value beside its class: Python takes 1, 1.0 and True for equal."""
+    return [(*about, tuple((*v, type(v[-1]).__name__) for v in values)) for *about, values in rows]
+
+
+# ------------------------------------------------------------ claims
+
+
+def played(seed: int, folder: Path, **how: object) -> World:
+    world = World(seed)
+    world.live()
+    world.write_log(folder / str(seed), **how)
+    return world
+
+
+def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):
+    """Some logs are joined into larger segments, while the smaller ones still lie there."""
+    chosen = seeds(WORLDS)
+    rows = 0
+    for start in range(0, len(chosen), AT_ONCE):
+        worlds = [played(seed, tmp_path, compact=seed % 3 == 0) for seed in chosen[start : start + AT_ONCE]]
+        cases = cases_of(worlds)
+        found = unpacked(union(spark, cases, tmp_path, desk).collect(), cases)
+        assert_same(found, cases)
+        rows += sum(map(len, found.values()))
+    assert rows > len(chosen) or len(chosen) == 1
+
+
+def test_a_stream_shows_what_a_subscriber_received(spark, tmp_path, desk):
+    """The log grows between two runs of one query, which goes on where it was."""
+    chosen = seeds(max(STREAMED, WORLDS // 10))
+    for start in range(0, len(chosen), STREAMED):
+        folder = tmp_path / str(start)
+        worlds = [played(seed, folder, part=0.5) for seed in chosen[start : start + STREAMED]]
+        cases = {name: case for name, case in cases_of(worlds).items() if case[1].number == 0}
+        stream = union(spark, cases, folder, desk, is_stream=True)
+        run(stream, folder)
+        for world in worlds:
+            world.write_log(folder / str(world.seed))
+        run(stream, folder)
+        rows = spark.read.schema(stream.schema).parquet(str(folder / "out")).collect()
+        assert_same(unpacked(rows, cases), cases)
+
+
+def run(table: DataFrame, folder: Path) -> None:
+    query = (
+        table.writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "out"))
+    )
+    assert query.awaitTermination(300)
+    assert query.exception() is None

@@ -1,0 +1,360 @@
+"""A small random world: a type with two versions, rights that begin and end, a network that records.
+
+Everything grows from one seed. `World.live` plays the world through real
+brokers and says what each reader received; the frames that a broker recorded
+meanwhile go into a log of Parquet files. What a governed table shows of that
+log must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from maia.broker.settings import RecordingSettings
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    Action,
+    AttributeSet,
+    AuthorisationCertificate,
+    Authority,
+    SignedCertificate,
+    SigningKey,
+    TypeName,
+    TypePattern,
+    Validity,
+    exact_name,
+    issue,
+)
+from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value
+from maia.pipeline.governed import Keys
+from maia.pipeline.keys import KeyDesk, RingKeys
+from maia.pipeline.reader import Reader
+from maia.predicates import ALWAYS, Predicate, attributes_of
+from maia.predicates.syntax import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    TextMatch,
+    TextTest,
+)
+from maia.routing.hops import book_key_of_sealed
+from maia.runtime.event_log import EventLog, LogLimits
+from maia.sealing.groups import GroupId
+from maia.sealing.key_ring import KeyRing
+from maia.sealing.secrets import Secret
+from maia.types import (
+    Sealing,
+    SealingLevel,
+    TypeDefinition,
+    VerifiedType,
+    definition_to_bytes,
+    sign_definition,
+    verify_definition,
+)
+from maia.wire.columns import columns_to_frame
+from maia.wire.messages import Deliver
+from support.broker import NOW, SECOND, Client, Running, connect_right
+from support.recording import RecordingNet
+from support.sealed_publications import READ, WRITE, PublishingNet
+from support.view_cases import random_value
+
+HERE, THERE = "CCS broker", "Met broker"
+LEVELS = (None, SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
+UIDS = ("plate", "0-place", "speed", "sealed", "seen-at", "select", "level", "9")
+PHASES = (0, 20, 45)
+"""Seconds at which everybody asks again, and something is published at once and a little later."""
+LATER_S = 1.5
+
+Seen = tuple[bytes, bytes, int, int, tuple[tuple[str, str, Value], ...]]
+"""Publisher, stream, sequence and moment of a frame, and of one of its rows: name, kind, value."""
+
+
+def after(seconds: float) -> Instant:
+    return Instant(NOW + int(seconds * SECOND))
+
+
+class AgreeingNet(PublishingNet, RecordingNet):
+    """Brokers that may seal, record, and know both versions of a random type."""
+
+    def __init__(self, definition: TypeDefinition, owner: SigningKey, level: SealingLevel | None) -> None:
+        super().__init__(level or SealingLevel.ATTRIBUTE, lease_s=600)
+        sealing = None if level is None else Sealing(level, self.story.principal("PITO"))
+        signed = sign_definition(replace(definition, sealing=sealing), owner)
+        self.story = replace(self.story, definition=signed)
+        self.type_id = verify_definition(signed, at=self.now).type_id
+        self.key = book_key_of_sealed(self.type_id)
+
+
+@dataclass(frozen=True)
+class RandomReader:
+    """Somebody who may see some of it: the key, certificates, version and filter."""
+
+    number: int
+    key: SigningKey = field(repr=False)
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    version: VerifiedType = field(repr=False)
+    filter: Predicate
+    columns: tuple[str, ...] | None
+
+
+class World:
+    """What one seed makes."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)  # noqa: S311 - test cases, not secrets
+        self.level = self.random.choice(LEVELS)
+        self.kinds = {
+            AttributeUid(uid): self.random.choice(list(Kind))
+            for uid in self.random.sample(UIDS, self.random.randint(3, len(UIDS)))
+        }
+        first, second = self._versions()
+        owner_name = TypeName(self._pito.principal, f"agreement.World{seed}", "0")
+        self.net = AgreeingNet(TypeDefinition(owner_name, None, first), self._pito, self.level)
+        self.versions = self._verified(second)
+        self.held = self._held()
+        self.publishes_all = self.random.random() < 0.6
+        self.readers = tuple(self._reader(number) for number in range(3))
+        self.recorded_by = self.random.choice((HERE, HERE, THERE))
+        self.received: dict[int, list[Seen]] = {}
+
+    # -------------------------------------------------------- the type
+
+    @cached_property
+    def _pito(self) -> SigningKey:
+        from maia.scenarios import tell_numberplate_story
+        from support.broker import SEED
+
+        return tell_numberplate_story(SEED, now=NOW).keys["PITO"]
+
+    def _versions(self) -> tuple[tuple[Attribute, ...], tuple[Attribute, ...]]:
+        """Return attributes of two versions: one goes, one comes, one has another name, all change places."""
+        first = [Attribute(f"a-{n}", uid, kind) for n, (uid, kind) in enumerate(self.kinds.items())]
+        second = list(first)
+        self.random.shuffle(second)
+        second.pop()
+        second[0] = replace(second[0], name="renamed")
+        new = Attribute("new", AttributeUid("new"), self.random.choice(list(Kind)))
+        self.kinds[new.uid] = new.kind
+        return tuple(first), (*second, new)
+
+    def _verified(self, second: tuple[Attribute, ...]) -> tuple[VerifiedType, VerifiedType]:
+        self.signed = [self.net.story.definition]
+        before = verify_definition(self.signed[0], at=NOW)
+        name = replace(before.name, version="00000000-0000-4000-8000-000000000001")
+        definition = TypeDefinition(
+            name, before.name.version, second, sealing=self.signed[0].definition.sealing
+        )
+        self.signed.append(sign_definition(definition, self._pito))
+        return before, verify_definition(self.signed[1], at=NOW, previous=before)
+
+    @property
+    def definitions(self) -> list[bytes]:
+        return [definition_to_bytes(one) for one in self.signed]
+
+    def _held(self) -> frozenset[AttributeUid]:
+        """Return the attributes whose keys the readers' broker holds, which are those it may read."""
+        if self.level is not SealingLevel.ATTRIBUTE or self.random.random() < 0.4:
+            return frozenset(self.kinds)
+        return self._some()
+
+    # -------------------------------------------------------- rights
+
+    def key(self, who: str) -> SigningKey:
+        return SigningKey.from_seed(sha256(f"agreement/{self.seed}/{who}".encode()).digest())
+
+    def _grant(
+        self, to: SigningKey, action: Action, shown: AttributeSet, rule: Predicate, validity: Validity
+    ) -> SignedCertificate:
+        name = self.versions[0].name
+        pattern = TypePattern(name.owner, exact_name(name.name), None)
+        authority = Authority(pattern, frozenset({action}), shown, rule)
+        return issue(
+            AuthorisationCertificate(self._pito.principal, to.principal, False, authority, validity),
+            self._pito,
+        )
+
+    def _reader(self, number: int) -> RandomReader:
+        random, key = self.random, self.key(f"reader {number}")
+        version = random.choice(self.versions)
+        rights = [
+            self._grant(key, READ, self._shown(), self._rule(), self._validity())
+            for _ in range(random.choice((1, 1, 2, 3)))
+        ]
+        wanted = random_rule(random, version.kinds, depth=1) if random.random() < 0.6 else ALWAYS
+        if wanted != ALWAYS and random.random() < 0.6:  # otherwise most filters ask too much
+            asked = frozenset(attributes_of(wanted))
+            rights.append(self._grant(key, READ, asked | self._some(), self._rule(), self._validity()))
+        names = [one.name for one in version.attributes]
+        columns = tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
+        return RandomReader(number, key, tuple(rights), version, wanted, columns)
+
+    def _some(self) -> frozenset[AttributeUid]:
+        """Return some attributes, at least one."""
+        one = self.random.choice(list(self.kinds))
+        return frozenset(uid for uid in self.kinds if uid == one or self.random.random() < 0.6)
+
+    def _shown(self) -> AttributeSet:
+        return ALL_ATTRIBUTES if self.random.random() < 0.3 else self._some()
+
+    def _rule(self) -> Predicate:
+        return random_rule(self.random, self.kinds, depth=2) if self.random.random() < 0.6 else ALWAYS
+
+    def _validity(self) -> Validity:
+        """Return a period that begins when everybody asks, or between, and may end between two publications."""
+        if self.random.random() < 0.4:
+            return Validity(None, None)
+        begins = self.random.choice((None, *PHASES, *(phase - 1 for phase in PHASES)))
+        ends = self.random.choice([None, *(p + s for p in PHASES for s in (-1, 0, 1)), 46])
+        if begins is not None and ends is not None and ends < begins:
+            ends = None
+        return Validity(*(None if one is None else after(one) for one in (begins, ends)))
+
+    # -------------------------------------------------------- what happens
+
+    def live(self) -> None:
+        """Play the world, and remember what every reader received."""
+        here, there = self._brokers()
+        camera = self._client("camera", HERE, self._writing())
+        readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
+        self.received = {one.number: [] for one in self.readers}
+        for phase in PHASES:
+            self.net.advance((after(phase) - self.net.now) / SECOND)
+            version = self.random.choice(self.versions)
+            ask = {"definitions": self.definitions}
+            camera.advertise(event_type=version.name, ref=1, **ask)
+            for one, client in zip(self.readers, readers, strict=True):
+                client.subscribe(one.filter, event_type=one.version.name, ref=1, **ask)
+            self._publish(camera, version)
+            self.net.advance(LATER_S)
+            self._publish(camera, version)
+            for client in readers:
+                client.unsubscribe(1)
+        for one, client in zip(self.readers, readers, strict=True):
+            assert client.bye is None, client.heard
+            self.received[one.number] = [
+                row for message in client.all_heard(Deliver) for row in seen_rows(message, one)
+            ]
+
+    def _brokers(self) -> tuple[Running, Running]:
+        self.net.entitle(HERE, READ, WRITE)
+        self.net.entitle(THERE, READ, attributes=self.held if self.level else ALL_ATTRIBUTES)
+        recording = {self.recorded_by: RecordingSettings()}
+        here = self.net.broker(HERE, recording=recording.get(HERE))
+        there = self.net.broker(THERE, seeds=[HERE], recording=recording.get(THERE))
+        if self.level is not None:
+            self.net.hold(here, None, *self.kinds)
+            self.net.hold(there, None, *self.held)
+        return here, there
+
+    def _client(self, who: str, at: str, credentials: Sequence[SignedCertificate]) -> Client:
+        key = self.key(who)
+        wallet = (connect_right(self.net.story, key.principal), *credentials)
+        return self.net.client(who, at, key=key, credentials=wallet)
+
+    def _writing(self) -> tuple[SignedCertificate, ...]:
+        key, always = self.key("camera"), Validity(None, None)
+        if self.publishes_all:
+            return (self._grant(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
+        rule = self._rule()
+        return (self._grant(key, WRITE, self._some() | attributes_of(rule), rule, always),)
+
+    def _publish(self, camera: Client, version: VerifiedType) -> None:
+        for _ in range(self.random.choice((1, 1, 2))):
+            events = [self._event(version) for _ in range(self.random.choice((1, 2, 7, 20)))]
+            camera.publish(1, *events, kinds=version.kinds)
+
+    def _event(self, version: VerifiedType) -> dict[AttributeUid, PresentValue]:
+        return {
+            uid: random_value(self.random, kind)
+            for uid, kind in version.kinds.items()
+            if self.random.random() < 0.8
+        }
+
+    # -------------------------------------------------------- the log
+
+    def write_log(self, folder: Path, *, part: float = 1.0, compact: bool = False) -> None:
+        """Put what was recorded into segments, some frames in each; of it only a part, if told."""
+        frames = self.net.log(self.recorded_by).safe
+        with EventLog.open(folder, limits=LogLimits(grace_s=3600.0), now=NOW) as log:
+            wanted = frames[log.next_position - 1 : int(len(frames) * part)]
+            for one in wanted:
+                log.append([one.data], recorded_at=one.recorded_at)
+                if self.random.random() < 0.4:
+                    log.roll(one.recorded_at)
+            log.roll(self.net.now)
+            if compact:
+                log.compact(self.net.now)
+
+    # -------------------------------------------------------- how the pipeline reads it
+
+    def reader_of(self, one: RandomReader) -> Reader:
+        return Reader(one.key.principal, one.credentials)
+
+    def keys(self, desk: KeyDesk) -> Keys | None:
+        if self.level is None:
+            return None
+        ring = KeyRing(self.net.type_id)
+        ring.learn(1, since=NOW)
+        for uid in (None, *self.held):
+            ring.hold(GroupId(self.net.type_id, uid), 1, self._secret(uid))
+        signer = self.net.brokers[HERE].key.principal
+        return Keys(RingKeys(ring), desk, {signer: self.net.rights[HERE]})
+
+    def _secret(self, uid: AttributeUid | None) -> Secret:
+        known = self.net.ring(uid)
+        secret = known.key(GroupId(self.net.type_id, uid), 1)
+        assert secret is not None
+        return secret
+
+
+def seen_rows(message: Deliver, one: RandomReader) -> list[Seen]:
+    """Return the rows of a delivery by the names of the reader's version, all null where nothing came."""
+    frame = columns_to_frame(message.columns, message.rows, one.version.kinds)
+    about = message.publisher, message.stream, message.sequence, message.published_at
+    assert frame.columns.keys() <= one.version.kinds.keys()
+    return [(*about, named(event, one)) for event in frame.events()]
+
+
+def named(event: Mapping[AttributeUid, Any], one: RandomReader) -> tuple[tuple[str, str, Value], ...]:
+    """Return the attributes that a reader asked for, by name, each beside its kind."""
+    return tuple(
+        (attribute.name, attribute.kind.name, event.get(attribute.uid))
+        for attribute in sorted(one.version.attributes, key=lambda each: each.name)
+        if one.columns is None or attribute.name in one.columns
+    )
+
+
+# ------------------------------------------------------------ predicates
+
+
+def random_rule(random: Random, kinds: Mapping[AttributeUid, Kind], *, depth: int) -> Predicate:
+    """Return a predicate about these attributes that is neither always nor never true of most events."""
+    choice = random.random()
+    if depth == 0 or choice < 0.4:
+        return random_question(random, kinds)
+    parts = tuple(random_rule(random, kinds, depth=depth - 1) for _ in range(2))
+    return Not(parts[0]) if choice < 0.55 else AllOf(parts) if choice < 0.7 else AnyOf(parts)
+
+
+def random_question(random: Random, kinds: Mapping[AttributeUid, Kind]) -> Predicate:
+    uid, kind = random.choice(list(kinds.items()))
+    choice = random.random()
+    if choice < 0.25:
+        return Exists(uid)
+    if choice < 0.4:
+        return Membership(uid, frozenset(random_value(random, kind) for _ in range(random.choice((2, 5)))))
+    if kind is Kind.STRING and choice < 0.7:
+        return TextMatch(uid, random.choice((TextTest.PREFIX, TextTest.SUFFIX)), random.choice("aAb "))
+    operators = list(Operator) if kind.is_ordered else [Operator.EQ, Operator.NE]
+    return Comparison(uid, random.choice(operators), random_value(random, kind))
