@@ -1,0 +1,52 @@
+"""The commands of docs/pipeline-applications.md work, in the order of the page, with fewer events."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from maia.cli import main
+from maia.runtime import spark_session
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipeline-applications.md"
+COMMANDS = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    for line in block.splitlines()
+]
+
+
+def with_fewer_events(command: str) -> list[str]:
+    words = shlex.split(re.sub(r"--rows \d+", "--rows 2000", command))
+    return words + (["--per-day", "1000"] if "generate" in words else [])
+
+
+def test_every_command_of_the_page_works(spark, tmp_path, monkeypatch, capsys):
+    @contextmanager
+    def shared(*_words: object, **_options: object):
+        yield spark
+
+    monkeypatch.setattr(spark_session, "spark_session", shared)
+    monkeypatch.chdir(tmp_path)
+    assert len(COMMANDS) > 8
+    for command in COMMANDS:
+        program, *words = with_fewer_events(command)
+        assert program == "maia"
+        assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+        assert capsys.readouterr().out
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"city", "exchange", "air", "charges", "charges.png", "traffic.svg", "path.png"}
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M))
+def test_the_page_tells_what_an_application_never_reads(name):
+    from maia.pipeline.applications import APPLICATIONS
+
+    row = next(
+        line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}`")
+    )
+    assert bool(row.split("|")[3].strip()) == bool(APPLICATIONS[name].never_reads)
