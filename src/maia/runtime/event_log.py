@@ -56,7 +56,7 @@ class LogLimits:
     """How large things grow. A journal is finished, and a segment full, at these bytes."""
 
     journal_bytes: int = 64 << 20
-    reserved_bytes: int = 1 << 20
+    reserved_bytes: int = 4 << 20
     segment_bytes: int = 128 << 20
     rolled_at_once_bytes: int = 256 << 20
     batch_bytes: int = 64 << 20
