@@ -44,7 +44,7 @@ RESULT = t.StructType([t.StructField(one.name, spark_type(one.kind)) for one in 
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield the races."""
-    rows = 5_000 if quick else 2_000_000
+    rows = 5_000 if quick else 1_000_000
     with (
         TemporaryDirectory() as folder,
         job_desk() as desk,

@@ -31,7 +31,7 @@ NAMES = [attribute.name for attribute in ATTRIBUTES]
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield one race for each size of frame."""
-    rows = 2_000 if quick else 400_000
+    rows = 2_000 if quick else 200_000
     with (
         TemporaryDirectory() as folder,
         job_desk() as desk,
