@@ -18,10 +18,10 @@ from itertools import chain, repeat
 from typing import Any, Final, cast
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from maia.errors import MaiaError
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Kind, Value
+from maia.events import AttributeUid, Kind
+from maia.pipeline.column_arrays import arrow_column
 from maia.pipeline.frame_rows import frames_in
 from maia.pipeline.keys import HeldEpoch, KeyPass
 from maia.pipeline.refusals import SignerNotEntitled
@@ -29,15 +29,13 @@ from maia.pipeline.signers import Signers
 from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
 from maia.types import TransitKindMismatch
 from maia.views.arrow_types import ARROW_TYPES
-from maia.wire.columns import BadColumn, columns_to_frame, kind_from_number, kind_to_number
+from maia.wire.columns import VALUES_MAX, TooManyValues, kind_from_number
 from maia.wire.messages import Carried, Column, Sealed
 
 __all__ = ["META", "FrameOpener", "OpenedRows"]
 
 ROWS_PER_BATCH: Final = 16_384
 """Rows that are handed to Spark at once; a larger frame goes as one."""
-
-_INT, _TIMESTAMP = kind_to_number(Kind.INT), kind_to_number(Kind.TIMESTAMP)
 
 META: Final[dict[str, pa.DataType]] = {
     "_publisher": pa.binary(),
@@ -51,12 +49,13 @@ META: Final[dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenedRows:
-    """The rows of one frame: values by uid, and which row of which frame each one is."""
+    """The rows of one frame: arrays by uid, and which row of which frame each one is."""
 
     frame: Carried | Sealed
     rows: int
     numbers: Sequence[int]
-    values: Mapping[AttributeUid, Sequence[Value]] = field(repr=False)
+    # Any: pyarrow is not typed.
+    values: Mapping[AttributeUid, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,39 +191,28 @@ class _Task:
     ) -> OpenedRows:
         """Read the values, every one checked; a kind that is not the attribute's is refused."""
         kinds = self._plan.kinds
+        found: dict[AttributeUid, Any] = {}
         wanted = [column for column in columns if column.uid in kinds]
+        if rows * len(wanted) > VALUES_MAX:
+            raise TooManyValues(f"a frame has more than the {VALUES_MAX} values allowed")
         for column in wanted:
-            if kind_from_number(column.kind) is not kinds[AttributeUid(column.uid)]:
-                raise TransitKindMismatch(f"uid `{column.uid}` arrived with a kind that is not its own")
-        part = columns_to_frame([_as_number(column) for column in wanted], rows)
-        values = {uid: column.values for uid, column in part.columns.items()}
-        for uid, found in values.items():
-            if kinds[uid] is Kind.TIMESTAMP:
-                _check_moments(found)
-        return OpenedRows(frame, rows, numbers or range(rows), values)
-
-
-def _as_number(column: Column) -> Column:
-    """Return a column of moments as one of numbers: Arrow takes those as they are, ten times as fast."""
-    return replace(column, kind=_INT) if column.kind == _TIMESTAMP else column
-
-
-def _check_moments(values: Sequence[Value]) -> None:
-    # Nothing but numbers and nulls is in a column that was read as numbers.
-    numbers = cast("list[int]", [value for value in values if value is not None])
-    if numbers and not INSTANT_MIN <= min(numbers) <= max(numbers) <= INSTANT_MAX:
-        raise BadColumn("a column of moments holds one outside the years 0001 to 9999")
+            uid = AttributeUid(column.uid)  # it is one of `kinds`
+            if kind_from_number(column.kind) is not kinds[uid] or uid in found:
+                raise TransitKindMismatch(f"uid `{uid}` arrived twice, or with a kind that is not its own")
+            found[uid] = arrow_column(kinds[uid], column.data, rows)
+        return OpenedRows(frame, rows, numbers or range(rows), found)
 
 
 # ------------------------------------------------------------ arrays
 
 
 def _array(uid: AttributeUid, kind: Kind, parts: Sequence[OpenedRows]) -> Any:
-    found = [one.values.get(uid) or (None,) * one.rows for one in parts]
-    values = found[0] if len(found) == 1 else list(chain.from_iterable(found))
-    if kind is Kind.TIMESTAMP:
-        return pa.array(values, pa.int64()).cast(ARROW_TYPES[kind])
-    return pa.array(values, ARROW_TYPES[kind])
+    found = [one.values.get(uid) for one in parts]
+    arrays = [
+        pa.nulls(one.rows, ARROW_TYPES[kind]) if values is None else values
+        for one, values in zip(parts, found, strict=True)
+    ]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _meta_arrays(parts: Sequence[OpenedRows]) -> list[Any]:
