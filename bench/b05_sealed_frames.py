@@ -3,7 +3,7 @@
 Figure 7.8 of the dissertation, in frames: one to twenty-five attributes of 30
 characters, in the clear, sealed as a whole, and sealed attribute by attribute.
 The path is the one of `sealed_path.py`, from publisher to subscriber through
-two brokers. Cases that say nothing of signing leave the proof out on both
+two real brokers. Cases that say nothing of signing leave the proof out on both
 sides; what it costs is a case of its own here, and benchmark 15.
 """
 
