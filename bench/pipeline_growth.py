@@ -86,6 +86,7 @@ def _measured(spark: Any, folder: Path, sizes: Sequence[int], *, rounds: int) ->
         for number in range(rounds):
             for size in sizes:
                 times[size].append(_seconds(spark, folder, name, size, str(number)))
+                print(f"{name}, {size:,} events: {times[size][-1]:.1f} s", file=sys.stderr, flush=True)
         median = {size: statistics.median(found) for size, found in times.items()}
         for size in sizes:
             yield {
