@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.event_log import NOON, PowerDisk, opened
-
 from maia.log import message_of
 from maia.runtime.event_log import LogLimits
+from support.event_log import NOON, PowerDisk, opened
 
 KEPT = json.loads(Path(__file__).with_name("journal.json").read_text(encoding="ascii"))
 JOURNAL, MANIFEST = f"journal-{1:020d}.log", f"manifest-{1:020d}.log"
