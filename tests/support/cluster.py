@@ -19,7 +19,7 @@ from maia.runtime.java_home import find_java_home
 
 __all__ = ["DEADLINE_S", "RunningCluster", "running_cluster", "until"]
 
-DEADLINE_S = 120.0
+DEADLINE_S = 360.0
 _STOP_S = 10.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _SECRETS = ("spark.authenticate", "spark.network.crypto.enabled")

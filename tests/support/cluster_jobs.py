@@ -26,7 +26,7 @@ __all__ = ["found_by", "where_maia_is"]
 
 STORED = {AttributeUid(name): Kind.STRING for name in ("numberplate", "location")}
 LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
-WAIT_S = 120
+WAIT_S = 360
 
 
 def found_by(spark: SparkSession, folder: Path, through: Callable[[DataFrame], DataFrame]) -> list[str]:
