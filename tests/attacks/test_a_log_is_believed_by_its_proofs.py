@@ -40,11 +40,14 @@ class InHand:
     """A pass of the same process: it asks its source."""
 
     def __init__(self, source, wanted):
-        self.source, self.wanted = source, wanted
+        self.source, self.wanted, self.refused = source, wanted, {}
 
     def keys_of(self, epochs):
         found = {epoch: self.source.held(epoch, self.wanted) for epoch in epochs}
         return {epoch: one for epoch, one in found.items() if one is not None}
+
+    def report(self, refused):
+        self.refused = dict(refused)
 
 
 def opener(log, *, signers=None, since=INSTANT_MIN, until=INSTANT_MAX, least_level=None, uids=None):
@@ -111,7 +114,9 @@ def test_frames_that_were_altered_are_left_out(log):
 def test_a_reader_that_seals_with_its_key_makes_no_row(log):
     """A49: the key is right and the signature is right, and the signer may not publish."""
     forged = log.publish(sightings(1), sealer=log.sealing_as(READER))
-    assert plates(opener(log), [forged]) == []
+    opened = opener(log)
+    assert plates(opened, [forged]) == []
+    assert opened.keys.refused == {"PIPELINE-SIGNER": 1}
     known = {READER.principal: (grant(READER),), BROKER.principal: ()}
     assert plates(opener(log, signers=known), [forged, log.publish(sightings(1))]) == []
 

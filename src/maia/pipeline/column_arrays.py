@@ -27,7 +27,7 @@ _NIL, _FALSE, _TRUE, _FLOAT, _STR8 = 0xC0, 0xC2, 0xC3, 0xCB, 0xD9
 _REGULAR_FROM: Final = 16
 """Rows from which looking at a column as a whole costs less than reading its values."""
 
-# Of whole numbers that are not negative, by the bytes they take: the first byte, and the least that needs them.
+# By the bytes that a whole number takes: its first byte, and the least number that needs so many.
 _UNSIGNED: Final = {2: (0xCC, 1 << 7), 3: (0xCD, 1 << 8), 5: (0xCE, 1 << 16), 9: (0xCF, 1 << 32)}
 _Bytes = NDArray[np.uint8]
 

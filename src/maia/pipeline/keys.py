@@ -76,6 +76,9 @@ class KeyPass(Protocol):
     def keys_of(self, epochs: Collection[int]) -> Mapping[int, HeldEpoch]:
         """Return what the table's reader may hold of these epochs; raise if the grant has ended."""
 
+    def report(self, refused: Mapping[str, int]) -> None:
+        """Tell the driver how many frames a task left out, by the code of the reason."""
+
 
 class KeyDesk(Protocol):
     """Where the driver lays keys out for its executors."""

@@ -97,6 +97,8 @@ class FrameOpener:
                     waiting, rows = [], 0
         if waiting:
             yield self._batch(waiting, rows)
+        if self.keys is not None and opened.refused:
+            self.keys.report(opened.refused)
 
     def _batch(self, parts: Sequence[OpenedRows], rows: int) -> Any:
         arrays = [_array(uid, kind, parts) for uid, kind in self.kinds.items()]

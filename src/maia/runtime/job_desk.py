@@ -20,7 +20,8 @@ import os
 import socket
 import socketserver
 import threading
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -78,6 +79,9 @@ class _Ask(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     grant: Annotated[bytes, Meta(min_length=16, max_length=16)]
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
     epochs: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=EPOCHS_PER_REQUEST)]
+    refused: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=1, le=2**53)]], Meta(max_length=256)
+    ]
 
 
 class _Tell(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -104,8 +108,15 @@ class DeskPass:
 
     def keys_of(self, epochs: Collection[int]) -> dict[int, HeldEpoch]:
         """Ask the driver; raise `GrantEnded` if it has taken the grant back."""
+        return self._asked(epochs, {})
+
+    def report(self, refused: Mapping[str, int]) -> None:
+        """Tell the driver how many frames were left out, by code; a task that runs again tells it again."""
+        self._asked((), refused)
+
+    def _asked(self, epochs: Collection[int], refused: Mapping[str, int]) -> dict[int, HeldEpoch]:
         session = SessionKey(os.urandom)
-        asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs)))
+        asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused)))
         told = self._exchanged(asked)
         if not told.stands:
             raise GrantEnded("the right behind this table was taken back; ask for the table again")
@@ -146,12 +157,14 @@ class _Grant:
 class JobDesk:
     """The grants of one driver. Made by `job_desk`, which also lets it go."""
 
-    __slots__ = ("_grants", "_lock", "_server")
+    __slots__ = ("_grants", "_lock", "_server", "refused")
 
     def __init__(self, host: str) -> None:
         """Listen on a free port of `host`; nothing is answered before the first grant."""
         self._grants: dict[bytes, _Grant] = {}
         self._lock = threading.Lock()
+        self.refused: Counter[str] = Counter()
+        """Frames that workers left out because something about them does not hold, by code."""
         self._server = _Server((host, 0), self)
         threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
 
@@ -188,6 +201,8 @@ class JobDesk:
             grant = self._grants.get(ask.grant)
         if grant is None or not hmac.compare_digest(mac, _mac(grant.token, _ASKED, asked)):
             raise NotFromTheDesk("a question to the desk was not asked by one of its jobs")
+        with self._lock:
+            self.refused.update(ask.refused)
         body = _ENCODER.encode(_told(grant, ask, asked))
         return _mac(grant.token, _TOLD, sha256(asked).digest() + body) + body
 

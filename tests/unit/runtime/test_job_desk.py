@@ -119,6 +119,13 @@ def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
         pass
 
 
+def test_workers_tell_what_they_left_out(desk):
+    shown = desk.open(SOURCE, ALL)
+    shown.report({"SEALING-PROOF": 2})
+    shown.report({"SEALING-PROOF": 1, "PIPELINE-SIGNER": 4})
+    assert desk.refused == {"SEALING-PROOF": 3, "PIPELINE-SIGNER": 4}
+
+
 def test_a_desk_has_limits(desk, monkeypatch):
     monkeypatch.setattr(module, "GRANTS_MAX", 1)
     desk.open(SOURCE, ALL)
