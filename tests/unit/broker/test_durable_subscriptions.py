@@ -169,12 +169,16 @@ def test_a_client_that_remembers_gets_nothing_that_has_arrived_and_the_next_one_
     published(net, "A1", "B2")
     net.restart("CCS broker")
     same = net.client("billing office")
-    durable(same, seen=2)
+    durable(same, seen=2, filter=Comparison(NUMBERPLATE, Operator.EQ, "Z9"))
+    camera = net.client("camera at Victoria")
+    camera.next_sequence = 2
+    camera.advertise()
+    published(net, "C3", camera=camera)
     assert not positions(same)
     same.hang_up()
     another = net.client("billing office")
     durable(another)
-    assert plates(another) == ["A1", "B2"]
+    assert plates(another) == ["A1", "B2", "C3"]
 
 
 def test_a_client_served_from_another_log_is_told(net: RecordingNet) -> None:
@@ -265,8 +269,13 @@ def test_nobody_acknowledges_the_future(net: RecordingNet) -> None:
     office = net.client("billing office")
     ref = durable(office)
     acknowledge(office, ref, 1 << 40)
-    published(net, "A1")
+    camera = published(net, "A1")
     assert plates(office) == ["A1"]
+    office.hang_up()
+    published(net, "B2", camera=camera)
+    back = net.client("billing office")
+    durable(back)
+    assert plates(back) == ["A1", "B2"]
 
 
 def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: RecordingNet) -> None:

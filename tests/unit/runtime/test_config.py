@@ -74,6 +74,19 @@ def test_everything_can_be_said_without_a_file() -> None:
     assert config.coordinator == "ed25519:x"
 
 
+def test_recording_can_be_said_in_a_file_a_variable_or_a_flag(written) -> None:
+    config = configured(
+        written(WHOLE + '\n[log]\nfolder = "log"\ntypes = ["a", "b"]\n'),
+        {"log.durable": "false"},
+        MAIA_BROKER_LOG_KEEP_DAYS="7",
+    )
+    assert config.log_folder is not None
+    assert config.log_folder.name == "log"
+    assert (config.log_types, config.log_durable, config.log_keep_days) == (("a", "b"), False, 7)
+    with pytest.raises(BadConfig, match="the option `--log-durable`"):
+        configured(written(WHOLE), {"log.durable": "perhaps"})
+
+
 def test_defaults_are_on_loopback_and_nothing_is_open_to_other_machines(written) -> None:
     config = configured(written('key="k"\nnetwork="N"\ncoordinator="c"\ncredentials="x"\n'))
     assert config.listen.startswith("127.0.0.1:")
@@ -99,6 +112,11 @@ WRONG = [
     ('key = "a"\njoin = ["127.0.0.1:1", 5]\n', "line 2: `join` must be text"),
     ('key = "a"\nstatus = "0.0.0.0:80"\n', "line 2: `status` must be on this machine's loopback"),
     ('key = "a"\nlog_format = "xml"\n', "line 2: `log_format` must be one of auto, json, text"),
+    ('key = "a"\n[log]\ntypes = ["*", "x"]\n', "line 3: `log.types` must be `*` alone"),
+    ('key = "a"\n[log]\ntypes = []\n', "line 3: `log.types` must be `*` alone, or the names"),
+    ('key = "a"\n[log]\ndurable = "yes"\n', "line 3: `log.durable` must be true or false"),
+    ('key = "a"\n[log]\nkeep_days = 0\n', "line 3: `log.keep_days` must be a whole number from 1"),
+    ('key = "a"\n[log]\nfoldr = "x"\n', "line 3: `log.foldr` is not a setting; did you mean `log.folder`?"),
     ('key = "a"\nkey = "b"\n', "line 2: this is not TOML"),
     ('key = "a\n', "line 1: this is not TOML"),
     ('key = "a"\n', "`network` is missing"),
@@ -141,5 +159,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_field() -> None:
-    names = {name.partition(".")[0] for name in SETTINGS}
+    names = {name.replace("log.", "log_").partition(".")[0] for name in SETTINGS}
     assert names <= set(BrokerConfig.__dataclass_fields__)
