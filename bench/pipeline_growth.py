@@ -25,7 +25,8 @@ from time import perf_counter
 from typing import Any
 
 from maia.pipeline.applications import APPLICATIONS
-from maia.pipeline.generators import SIGHTINGS, Order, write_generated
+from maia.pipeline.generators import SIGHTINGS, Order
+from maia.runtime.generated_files import write_generated
 from maia.runtime.pipeline_runs import parquet_source, run
 from maia.runtime.spark_session import spark_session
 

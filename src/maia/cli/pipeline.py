@@ -106,7 +106,8 @@ def generate(
     from time import perf_counter
 
     from maia.cli.pipeline_progress import counted
-    from maia.pipeline.generators import GENERATORS, Order, write_generated
+    from maia.pipeline.generators import GENERATORS, Order
+    from maia.runtime.generated_files import write_generated
 
     generator = _one_of(name, GENERATORS, "generator")
     began = perf_counter()

@@ -28,8 +28,8 @@ from maia.pipeline.generators import (
     BadGeneration,
     Order,
     generated,
-    write_generated,
 )
+from maia.runtime.generated_files import write_generated
 from reference.pipeline_applications import distance_km
 
 # ------------------------------------------------------------ the same rows

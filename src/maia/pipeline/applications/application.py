@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from maia.errors import BadInput
 from maia.events import Kind
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Application", "BadTerm", "MissingColumn", "Terms"]
 
-_SHOWN: int = 80
-_COLUMNS_SHOWN: int = 20
+_SHOWN: Final = 80
+_COLUMNS_SHOWN: Final = 20
 
 # Any: dataclasses have no type of their own; what the terms are is the application's business.
 Terms = TypeVar("Terms", bound=Any)

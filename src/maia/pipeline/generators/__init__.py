@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from maia.pipeline.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator
-from maia.pipeline.generators.making import Order, generated, write_generated
+from maia.pipeline.generators.making import Order, generated
 from maia.pipeline.generators.sensors import DISTRICTS, SENSORS
 from maia.pipeline.generators.sightings import CAMERAS, SIGHTINGS, WATCHED_PLATE
 from maia.pipeline.generators.trades import BROKERAGES, FLOWS, STOCKS, TRADES
@@ -16,7 +16,6 @@ __all__ = [
     "SIGHTINGS",
     "TRADES",
     "generated",
-    "write_generated",
     "Generator",
     "Order",
     "BadGeneration",
