@@ -118,6 +118,20 @@ def test_a_flipped_bit_beside_a_torn_write_is_no_excuse_to_cut_it_off():
         assert outcome.what != "cut"
 
 
+def test_a_lost_sector_before_a_later_batch_is_damage_and_not_an_unfinished_write():
+    """A81: what a later batch follows was safe once, even if it is all zeros now."""
+    recorder = recorded(("large", 1, 2))
+    name = "journal-00000000000000000001.log"
+    whole = bytes(recorder.disk.bytes_of(name))
+    for start in range(0, 3000, 512):
+        disk = recorder.disk.copy()
+        disk.bytes_of(name)[start : start + 512] = bytes(512)
+        with pytest.raises(LogDamaged) as damage:
+            opened(disk)
+        assert damage.value.offset < start + 512
+        assert len(disk.bytes_of(name)) == len(whole)
+
+
 def test_a_cut_is_reported_and_its_bytes_are_put_aside():
     """A81: never silent: even an unfinished write is told, and kept."""
     recorder = recorded((2, "large"))
@@ -153,10 +167,12 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing():
         recorder = Recorder(disk)
         with opened(disk) as log:
             recorder.append(log, 2)
+            before = bytes(disk.bytes_of("journal-00000000000000000001.log")).rstrip(b"\0")
             disk.room = room
             with pytest.raises(LogDiskFull) as full:
                 log.append([carried(100 + n, size=400) for n in range(4)], recorded_at=NOON)
             assert full.value.code == "LOG-DISK-FULL"
+            assert bytes(disk.bytes_of("journal-00000000000000000001.log")) == before
             assert [one.message for one in log.read()] == recorder.acknowledged
             disk.room = None
             recorder.append(log, 1)

@@ -9,7 +9,7 @@ record says, never taken from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
@@ -180,13 +180,3 @@ def _change(entry: Entry) -> Change:
         return _DECODER.decode(entry.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadChange("it is no change of a manifest") from problem
-
-
-def totals(segments: Sequence[Segment]) -> Mapping[str, int]:
-    """Return how much is in some segments."""
-    return {
-        "segments": len(segments),
-        "frames": sum(one.frames for one in segments),
-        "events": sum(one.events for one in segments),
-        "bytes": sum(one.size for one in segments),
-    }

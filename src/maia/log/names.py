@@ -8,6 +8,8 @@ listing leads out of the log's folder.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -20,6 +22,7 @@ __all__ = [
     "TYPE_ID_BYTES",
     "UNFINISHED",
     "SegmentName",
+    "already_joined",
     "cut_name",
     "day_of",
     "is_cut",
@@ -121,6 +124,28 @@ def segment_name(path: str) -> SegmentName | None:
     if not 1 <= first <= last < 1 << 63:
         return None
     return SegmentName(bytes.fromhex(found[1]), found[2], first, last, bytes.fromhex(found[5]))
+
+
+def already_joined(paths: Iterable[str]) -> list[str]:
+    """Return the names of segments whose frames are in a larger one of these, too.
+
+    For whoever lists folders in place of asking the manifest. `paths` may
+    begin with anything. Segments of one type and day that overlap do so
+    because the larger one was made of the others.
+    """
+    by_folder: defaultdict[str, list[tuple[SegmentName, str]]] = defaultdict(list)
+    for path in paths:
+        name = segment_name("/".join(path.split("/")[-3:]))
+        if name is not None:
+            by_folder[name.folder].append((name, path.rpartition("/")[2]))
+    gone: list[str] = []
+    for found in by_folder.values():
+        reached = 0
+        for name, file in sorted(found, key=lambda one: (one[0].first, -one[0].last)):
+            if name.last <= reached:
+                gone.append(file)
+            reached = max(reached, name.last)
+    return gone
 
 
 def _is_day(text: str) -> bool:

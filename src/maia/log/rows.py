@@ -19,7 +19,6 @@ import msgspec
 
 from maia.errors import ProtocolViolation
 from maia.events import BadAttribute, attribute_uid
-from maia.log.frames import type_id_of
 from maia.wire import decode
 from maia.wire.messages import Carried, Column, Sealed, SealedColumn
 
@@ -184,11 +183,3 @@ def _part(parts: Mapping[str, bytes | None], uid: str) -> bytes:
     if part is None:
         raise BadRow(f"the bytes of attribute `{ascii(uid[:64])[1:-1]}` are missing from a row")
     return part
-
-
-def type_of(row_message: bytes) -> bytes:
-    """Return the type id that a recorded message says it is of."""
-    type_id = type_id_of(row_message)
-    if type_id is None:
-        raise BadRow("a row holds no frame")
-    return type_id
