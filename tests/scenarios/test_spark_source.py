@@ -182,10 +182,11 @@ def test_a_named_job_publishes_its_table_once(spark, city) -> None:
         assert received.some(9, timeout_s=1) == []
 
 
-def test_rows_that_may_not_be_published_end_the_job_with_the_code(spark, city) -> None:
-    rows = spark.createDataFrame([("E1", "Soho")], COLUMNS)
-    with pytest.raises(PySparkException, match=r"\[REFUSED-ROWS\]|\[POLICY-"):
-        rows.write.format("maia").mode("append").options(**city.options(CAMERA)).save()
+def test_rows_outside_of_what_was_announced_end_the_job_with_the_code(spark, city) -> None:
+    rows = spark.createDataFrame([("E1", "Victoria")], COLUMNS)
+    options = city.options(CAMERA, filter='numberplate == "E2"')
+    with pytest.raises(PySparkException, match=r"\[REFUSED-ROWS\]"):
+        rows.write.format("maia").mode("append").options(**options).save()
 
 
 def test_who_may_not_publish_is_told(spark, city) -> None:

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import maia
@@ -32,7 +32,7 @@ class SparkCity:
     folder: Path
     story: NumberplateStory
     address: str = ""
-    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    _process: subprocess.Popen[str] | None = None
 
     def options(self, who: str, **more: object) -> dict[str, str]:
         """Return what a job of one of the cast says."""
@@ -63,6 +63,12 @@ class SparkCity:
             credentials=self.story.certificates,
         )
 
+    def kill(self) -> None:
+        """End the broker as a power cut would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def add(self, *certificates: SignedCertificate, folder: str) -> Path:
         """Write certificates to a folder of their own."""
         (self.folder / folder).mkdir(exist_ok=True)
@@ -91,6 +97,7 @@ class SparkCity:
             until(lambda: "listening on" in out.read_text() or process.poll() is not None)
             assert process.poll() is None, (self.folder / "err.log").read_text()
             self.address = re.findall(r"listening on (\S+) as", out.read_text())[-1]
+            self._process = process
             yield process
 
 

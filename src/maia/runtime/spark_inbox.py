@@ -107,13 +107,9 @@ class Inbox:
         """Return the frames behind `first` up to `last`, which arrived once before."""
         with self._changed:
             self._wanted_upto = max(self._wanted_upto, last)
-            self._changed.wait_for(lambda: self._is_whole(last) or self._problem is not None, self._wait_s)
+            self._changed.wait_for(lambda: self._is_decided(last) or self._problem is not None, self._wait_s)
             self.check()
-            if not self._is_whole(last):
-                raise NotArrived(
-                    f"what a batch had up to position {last} did not arrive again within {self._wait_s:g} "
-                    "seconds; it may not be yours to see any more"
-                )
+            self._check_whole(last)
             return [frame for frame in self._held if first < frame.position <= last]
 
     def forget(self, position: int) -> None:
@@ -136,10 +132,19 @@ class Inbox:
     def _is_behind(self, position: int) -> bool:
         return bool(self._held) and self._held[-1].position > position
 
-    def _is_whole(self, last: int) -> bool:
+    def _is_decided(self, last: int) -> bool:
         """Say whether nothing up to a position is still on its way; what is gone for good is not."""
         missed = () if self._subscription is None else self._subscription.missed
         return self._is_behind(last - 1) or any(one.last >= last for one in missed)
+
+    def _check_whole(self, last: int) -> None:
+        """Refuse a batch whose last frame did not come again: the batch would not be what it was."""
+        is_there = any(frame.position == last for frame in self._held)
+        if not is_there and (self._fails_on_loss or not self._is_decided(last)):
+            raise NotArrived(
+                f"what a batch had up to position {last} did not arrive again; it was acknowledged "
+                "elsewhere, or is not yours to see any more (option `failOnDataLoss`)"
+            )
 
     # -------------------------------------------------------- on the thread
 

@@ -217,6 +217,24 @@ def test_a_batch_that_does_not_come_again_is_reported(city: SparkCity) -> None:
             query.reader.partitions({"log": log, "position": 0}, {"log": log, "position": 1 << 40})
 
 
+def test_a_batch_that_somebody_else_acknowledged_is_reported_or_left_out_at_will(city: SparkCity) -> None:
+    subscribed(city, "m")
+    city.publish("M1")
+    with Query(city, durable="m") as query:
+        first = query.news(BEGIN)
+        query.reader.commit(first)
+        until(lambda: query.reader.latestOffset(first, MANY) == first)
+    city.publish("M2")
+    with (
+        Query(city, durable="m") as query,
+        pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"),
+    ):
+        query.reader.partitions(BEGIN, first)
+    with Query(city, durable="m", failOnDataLoss="false") as query:
+        assert query.plates(BEGIN, first) == []
+        assert query.plates(first, query.news(first)) == ["M2"]
+
+
 def test_rows_on_their_way_do_not_show(city: SparkCity) -> None:
     subscribed(city, "k")
     city.publish("SECRET 1")
