@@ -97,7 +97,7 @@ class Row:
     # ------------------------------------------------------------ what is measured
 
     def at_first(self, published: Sequence[bytes], *, together: bool = True) -> list[bytes]:
-        """Hand the first broker what a read of the publisher's socket brought; return what goes to the next."""
+        """Hand the first broker what a read of the publisher brought; return what goes to the next."""
         return self._turn(0, self.publisher_link, published, self.hop_links[0], together=together)
 
     def at_hop(self, number: int, arrived: Sequence[bytes]) -> list[bytes]:
