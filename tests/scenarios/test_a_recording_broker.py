@@ -99,3 +99,88 @@ def test_what_was_acknowledged_survives_a_kill_and_the_rest_of_the_types_is_not_
     assert again[:2] == frames
     assert len(again) == 3
     assert len({frame.type_id for frame in again}) == 1
+
+
+def taken(home: Path, address: str, *, count: int | None = None, seconds: float = 20.0) -> list[str]:
+    """Let the office go on with its durable subscription, and return the plates that it is shown."""
+    limit = ("--count", count) if count else ()
+    got = member(
+        home, "office", "subscribe", "-d", "np.type", "--broker", address,
+        "--durable", "nightly", *limit, "--for", seconds,
+    )  # fmt: skip
+    assert got.returncode == 0, got.stderr
+    return [json.loads(line)["numberplate"] for line in got.stdout.splitlines()]
+
+
+def test_an_office_that_was_away_gets_what_it_missed_once_and_in_order_whatever_was_killed(
+    home: Path,
+) -> None:
+    """B8: the broker is killed twice, the office once; nothing acknowledged is lost or comes again."""
+    with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
+        address = address_of(home)
+        assert taken(home, address, seconds=0.2) == []
+        publish(home, address, "A1", "B2")
+        broker.send_signal(signal.SIGKILL)
+        broker.wait(30)
+    with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
+        address = address_of(home, 2)
+        assert taken(home, address, count=1) == ["A1"]
+        publish(home, address, "C3")
+        assert killed_while_reading(home, address, upto="C3") == ["B2", "C3"]
+        broker.send_signal(signal.SIGKILL)
+        broker.wait(30)
+    with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
+        address = address_of(home, 3)
+        again = taken(home, address, seconds=2)
+        # The office was killed when it had shown both; what it had not asked past by then comes again.
+        assert again in (["B2", "C3"], ["C3"], [])
+        publish(home, address, "D4")
+        assert taken(home, address, count=1) == ["D4"]
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0
+
+
+def killed_while_reading(home: Path, address: str, *, upto: str) -> list[str]:
+    """Kill the office when it has shown a plate; return all that it showed."""
+    about = ("--network", NETWORK, "--coordinator", "../pito.pub", "--credentials", "../office-certs")
+    folder = home / "killed"
+    folder.mkdir()
+    with running_maia(
+        "subscribe", "-d", "../np.type", "-k", "../office.key", *about, "--broker", address,
+        "--durable", "nightly", cwd=folder,
+    ) as office:  # fmt: skip
+        until(lambda: upto in (folder / "out.log").read_text())
+        office.send_signal(signal.SIGKILL)
+        office.wait(30)
+    return [json.loads(line)["numberplate"] for line in (folder / "out.log").read_text().splitlines()]
+
+
+def test_a_name_that_was_forgotten_begins_anew(home: Path) -> None:
+    with running_maia("broker", "-c", "broker.toml", cwd=home):
+        address = address_of(home)
+        words = ("subscribe", "-d", "np.type", "--broker", address, "--durable", "nightly", "--for", 0.2)
+        assert member(home, "office", *words, "--forget").returncode == 0
+        publish(home, address, "A1")
+        assert member(home, "office", *words).stdout == ""
+        wrong = member(home, "office", "subscribe", "-d", "np.type", "--broker", address, "--forget")
+        assert "INPUT-NOTHING-TO-FORGET" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ('folder = "log"', "line 10: `log.types` says how to record, and `log.folder` does not say where"),
+        ('data = "data"\n', "`log.folder` needs `data` too"),
+        ('types = ["Numberplate"]', None),
+    ],
+)
+def test_a_log_that_cannot_work_is_found_before_the_broker_starts(
+    home: Path, change: str, complaint: str | None
+) -> None:
+    (home / "broker.toml").write_text(CONFIG.replace(change, ""))
+    checked = maia("broker", "-c", "broker.toml", "--check", cwd=home)
+    if complaint is None:
+        assert "log: *; publishers are answered when they are on disk" in checked.stdout
+    else:
+        assert checked.returncode != 0
+        assert complaint in checked.stderr

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from maia.broker.cursors import KEPT_CURSOR, BadCursor, cursor_from_bytes
+from maia.broker.cursors import kept as kept_cursor
 from maia.broker.log_state import LogAtStart, Recording
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
@@ -155,4 +156,4 @@ def _reload_cursor(recording: Recording, name: str, data: bytes) -> list[Effect]
     # The log is another one, or was put back from a copy: what came after it is not there any more.
     fields = {"cursor": cursor.name, "seen": cursor.seen, "position": recording.upto}
     cursor.seen = recording.upto
-    return [Note("cursor-ahead-of-log", fields)]
+    return [Note("cursor-ahead-of-log", fields), kept_cursor(cursor)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.log_state import NO_LOG, LogAtStart
@@ -29,6 +30,8 @@ from maia.runtime.records import Records
 from maia.runtime.stores import MemoryStore, Store
 
 __all__ = ["RunningBroker", "run_broker"]
+
+_FLUSH_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
                 yield RunningBroker(bound, broker, runner, clock, recorder)
             finally:
                 if recorder is not None:
-                    await recorder.flush()
+                    with suppress(TimeoutError):  # a full disk must not keep a broker from stopping
+                        await asyncio.wait_for(recorder.flush(), _FLUSH_S)
                 await runner.drain(broker.drain(clock()))
 
 

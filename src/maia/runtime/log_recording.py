@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from maia.broker.log_state import LogAtStart
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.log.errors import LogBroken
+from maia.log.errors import LogBroken, LogDiskFull
 from maia.log.planning import Retention
 from maia.runtime.event_log import EventLog
 from maia.runtime.records import Records
@@ -34,6 +34,8 @@ class RecorderLimits:
     waiting_bytes: int = 64 << 20
     batch_bytes: int = 32 << 20
     batch_frames: int = 16_384
+    try_again_s: float = 5.0
+    """How long to wait for room on a full disk."""
     roll_s: float = 60.0
     """How often journals become segments, and old segments are removed."""
 
@@ -126,7 +128,7 @@ class LogRecorder:
             await self._arrived.wait()
             batch = self._next_batch()
             try:
-                upto = await loop.run_in_executor(pool, self._write, batch)
+                upto = await self._written(loop, pool, batch)
             except MaiaError as problem:
                 # Nobody was told that it is safe, and nobody will be: publishers send it again elsewhere.
                 self._records.note("log-failed", problem.as_record())
@@ -139,6 +141,17 @@ class LogRecorder:
                 self._idle.set()
             self._give(Recorded(upto))
             self._after_writing()
+
+    async def _written(
+        self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, batch: list[Record]
+    ) -> int:
+        """Write a batch; where there is no room, wait for it, and let publishers wait too."""
+        while True:
+            try:
+                return await loop.run_in_executor(pool, self._write, batch)
+            except LogDiskFull as problem:
+                self._records.note("log-full", problem.as_record())
+                await asyncio.sleep(self._limits.try_again_s)
 
     def _next_batch(self) -> list[Record]:
         batch: list[Record] = []

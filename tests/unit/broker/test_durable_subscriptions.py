@@ -284,3 +284,22 @@ def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: RecordingNet) 
     net.restart("CCS broker")
     assert {"name": "cursor/" + "0" * 64, "code": "INPUT-KEPT-CURSOR"} in running.noted("kept-dropped")
     assert "cursor/" + "0" * 64 not in running.kept
+
+
+def test_a_cursor_ahead_of_its_log_is_set_back_for_good(net: RecordingNet) -> None:
+    """The log was put back from a copy; the positions behind it go to other frames."""
+    office = net.client("billing office")
+    ref = durable(office)
+    published(net, "A1", "B2")
+    acknowledge(office, ref, 2)
+    net.log().safe.clear()
+    running = net.restart("CCS broker")
+    assert running.noted("cursor-ahead-of-log")
+    camera = net.client("camera at Victoria")
+    camera.next_sequence = 2
+    camera.advertise()
+    published(net, "C3", "D4", camera=camera)
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    durable(back)
+    assert plates(back) == ["C3", "D4"]

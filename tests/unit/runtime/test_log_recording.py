@@ -11,7 +11,7 @@ import pytest
 
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.log.errors import LogDiskFull
+from maia.log.errors import LogBroken, LogDiskFull
 from maia.runtime.clock import system_now
 from maia.runtime.event_log import EventLog
 from maia.runtime.log_recording import LogRecorder, RecorderLimits
@@ -91,17 +91,36 @@ async def test_frames_of_a_turn_are_made_safe_together(log: EventLog):
 
 @in_a_loop
 async def test_nothing_is_called_safe_that_is_not(log: EventLog, monkeypatch: pytest.MonkeyPatch):
-    def full(*_args: object, **_named: object) -> range:
-        raise LogDiskFull("no room")
+    def broken(*_args: object, **_named: object) -> range:
+        raise LogBroken("the disk refused")
 
-    monkeypatch.setattr(log, "append", full)
+    monkeypatch.setattr(log, "append", broken)
     async with Run(log).running() as run:
         run.recorder.record(Record(1, frame(1)))
         await until(lambda: bool(run.problems), "what the recorder does")
         await run.recorder.flush()
     assert run.inputs == []
-    assert [problem.code for problem in run.problems] == ["LOG-DISK-FULL"]
+    assert [problem.code for problem in run.problems] == ["LOG-BROKEN"]
     assert run.records.notes == ["log-failed"]
+
+
+@in_a_loop
+async def test_a_full_disk_is_waited_for(log: EventLog, monkeypatch: pytest.MonkeyPatch):
+    append, refusals = log.append, [1, 2]
+
+    def full(*args: object, **named: object) -> range:
+        if refusals:
+            refusals.pop()
+            raise LogDiskFull("no room")
+        return append(*args, **named)
+
+    monkeypatch.setattr(log, "append", full)
+    async with Run(log, try_again_s=0.01).running() as run:
+        run.recorder.record(Record(1, frame(1)))
+        await run.recorder.flush()
+        await until(lambda: run.upto() == 1, "what the recorder does")
+    assert run.records.notes == ["log-full", "log-full"]
+    assert run.problems == []
 
 
 @in_a_loop
