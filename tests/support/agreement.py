@@ -49,9 +49,6 @@ from maia.predicates.syntax import (
 )
 from maia.routing.hops import book_key_of_sealed
 from maia.runtime.event_log import EventLog, LogLimits
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
-from maia.sealing.secrets import Secret
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -61,6 +58,7 @@ from maia.types import (
     sign_definition,
     verify_definition,
 )
+from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.broker import NOW, SECOND, Client, Running, connect_right
@@ -255,6 +253,7 @@ class World:
         if self.level is not None:
             self.net.hold(here, None, *self.kinds)
             self.net.hold(there, None, *self.held)
+            self.ring = self.net.ring(None, *self.held)
         return here, there
 
     def _client(self, who: str, at: str, credentials: Sequence[SignedCertificate]) -> Client:
@@ -281,6 +280,24 @@ class World:
             if self.random.random() < 0.8
         }
 
+    def arrived(self, one: RandomReader) -> frozenset[int] | None:
+        """Return the frames that reached the reader's broker; None if every frame that it wants does.
+
+        A broker can say to others only what it has the keys for. What its
+        clients' rights ask beyond that, it sees when a frame comes for somebody else.
+        """
+        if self.asks_of(one) <= self.held:
+            return None
+        if self.recorded_by == THERE:
+            return frozenset(decode(each.data).sequence for each in self.net.log(THERE).safe)
+        came = (getattr(message, "frame", message) for message in self.net.frames(to=self.net.brokers[THERE]))
+        return frozenset(frame.sequence for frame in came)
+
+    def asks_of(self, one: RandomReader) -> frozenset[AttributeUid]:
+        """Return every attribute that a reader's filter or certificates speak of."""
+        rules = [signed.certificate.authority.restriction for signed in one.credentials]
+        return frozenset().union(*(attributes_of(rule) for rule in (one.filter, *rules)))
+
     # -------------------------------------------------------- the log
 
     def write_log(self, folder: Path, *, part: float = 1.0, compact: bool = False) -> None:
@@ -304,18 +321,8 @@ class World:
     def keys(self, desk: KeyDesk) -> Keys | None:
         if self.level is None:
             return None
-        ring = KeyRing(self.net.type_id)
-        ring.learn(1, since=NOW)
-        for uid in (None, *self.held):
-            ring.hold(GroupId(self.net.type_id, uid), 1, self._secret(uid))
         signer = self.net.brokers[HERE].key.principal
-        return Keys(RingKeys(ring), desk, {signer: self.net.rights[HERE]})
-
-    def _secret(self, uid: AttributeUid | None) -> Secret:
-        known = self.net.ring(uid)
-        secret = known.key(GroupId(self.net.type_id, uid), 1)
-        assert secret is not None
-        return secret
+        return Keys(RingKeys(self.ring), desk, {signer: self.net.rights[HERE]})
 
 
 def seen_rows(message: Deliver, one: RandomReader) -> list[Seen]:

@@ -26,6 +26,7 @@ from pyspark.sql import types as t
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.log.names import already_joined
 from maia.pipeline.frame_rows import columns_to_read
 from maia.pipeline.keys import KeyDesk, KeySource
 from maia.pipeline.opening import FrameOpener
@@ -141,15 +142,19 @@ class _Frames:
         if self.is_stream:
             stream = self.spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet")
             return stream.parquet(self.folder)
-        if self.files is not None and not self.files:
-            return self.spark.createDataFrame([], schema)
-        read = self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet")
+        if self.files is not None:
+            # Listed by the manifest: nothing there was joined to anything else.
+            read = self.spark.read.schema(schema)
+            return read.parquet(*self.files) if self.files else self.spark.createDataFrame([], schema)
         try:
-            return read.parquet(*(self.files or (self.folder,)))
+            table = self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet").parquet(self.folder)
         except AnalysisException as problem:
             if problem.getCondition() != "PATH_NOT_FOUND":
                 raise
             return self.spark.createDataFrame([], schema)  # nothing of this type was recorded yet
+        # Segments that were joined to a larger one lie beside it for a while.
+        joined = already_joined(table.inputFiles())
+        return table.where(~F.col("_metadata.file_name").isin(*joined)) if joined else table
 
 
 def _moment(moment: Instant) -> Column:
