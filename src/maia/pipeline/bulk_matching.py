@@ -36,7 +36,7 @@ from maia.pipeline.bulk_matching_tables import (
     table_of_members,
     tables,
 )
-from maia.predicates.syntax import Comparison, Operator, attributes_of
+from maia.predicates.syntax import Comparison, Operator, Predicate, attributes_of
 from maia.views.schema import StoredMismatch, checked_stored, spark_type
 from maia.views.to_spark import to_spark_test
 
@@ -164,10 +164,7 @@ class BulkMatcher:
             return None if found is None else found.select(*kept)
         if len(filters.doubtful) <= CASES_MAX:
             return found.where(self._case()).select(*kept)
-        asked = sorted(
-            frozenset().union(*map(attributes_of, filters.doubtful.values())) & self._stored.keys()
-        )
-        needed = found.select(*kept, *(F.col(f"`{uid}`") for uid in asked))
+        needed = found.select(*kept, *self._stored_among(filters.doubtful.values()))
         schema = needed.select(*kept).schema
         ask = AskCandidates(dict(filters.doubtful), dict(self._stored), "_number", kept)
         return needed.repartition("_number").sortWithinPartitions("_number").mapInArrow(ask, schema)
@@ -193,7 +190,8 @@ class BulkMatcher:
             return given.select(*kept, F.explode(F.array_compact(F.array(*holding))).alias("_number"))
         schema = t.StructType([*given.select(*kept).schema.fields, t.StructField("_number", t.IntegerType())])
         ask = AskEverything(dict(residual), dict(self._stored), TYPE, "_number", kept)
-        return given.mapInArrow(ask, schema)
+        asked = self._stored_among(predicate for _, predicate in residual.values())
+        return given.select(TYPE, *kept, *asked).mapInArrow(ask, schema)
 
     # -------------------------------------------------------- keys
 
@@ -234,6 +232,10 @@ class BulkMatcher:
             *map(attributes_of, predicates), filters.plain.bounded, filters.others.bounded
         )
         return [uid for uid in self._stored if uid in asked]
+
+    def _stored_among(self, predicates: Iterable[Predicate]) -> list[Column]:
+        asked = frozenset().union(*map(attributes_of, predicates))
+        return [F.col(f"`{uid}`") for uid in self._stored if uid in asked]
 
     def _presence(self) -> list[Column]:
         """Return which attributes an event has, as bits."""

@@ -73,7 +73,6 @@ class Filters:
     opened: pa.Table
     """Which class is shown what where one of the other filters holds."""
     buckets: Mapping[AttributeUid, Buckets]
-    stored: Kinds
 
 
 @dataclass(slots=True)
@@ -129,7 +128,6 @@ def tables(classes: Sequence[RightsClass], stored: Kinds) -> Filters:
         residual=residual,
         opened=_table_of_opened(opened, stored),
         buckets=found.buckets,
-        stored=stored,
     )
 
 
