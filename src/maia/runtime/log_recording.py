@@ -20,7 +20,9 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.errors import LogBroken, LogDiskFull
 from maia.log.planning import Retention
+from maia.log.records import LogRecord
 from maia.runtime.event_log import EventLog
+from maia.runtime.log_readings import LogReadings
 from maia.runtime.records import Records
 from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
 
@@ -54,6 +56,7 @@ class LogRecorder:
     ) -> None:
         """Work on `log`, which stays open for as long as this does."""
         self._log, self._clock, self._records = log, clock, records
+        self._readings = LogReadings(log)
         self._retention = Retention() if retention is None else retention
         self._limits = RecorderLimits() if limits is None else limits
         self._waiting: deque[Record] = deque()
@@ -175,21 +178,21 @@ class LogRecorder:
             self._give(await loop.run_in_executor(pool, self._found, asked))
 
     def _found(self, asked: ReadLog) -> LogRead:
-        frames: list[Logged] = []
-        size, upto, problem = 0, asked.upto, None
+        records: list[LogRecord] = []
+        upto, problem = asked.first - 1, None
         try:
-            for one in self._log.read(asked.first, type_ids={asked.type_id}):
-                if one.position > asked.upto:
-                    break
-                if frames and (len(frames) >= asked.frames_max or size >= asked.bytes_max):
-                    upto = frames[-1].position
-                    break
-                frames.append(Logged(one.position, one.recorded_at, one.message))
-                size += len(one.message)
+            records, upto = self._readings.read(
+                asked.type_id,
+                asked.first,
+                upto=asked.upto,
+                frames_max=asked.frames_max,
+                bytes_max=asked.bytes_max,
+            )
         except MaiaError as found:
             self._records.note("log-unreadable", found.as_record())
-            upto, problem = (frames[-1].position if frames else asked.first - 1), found.code
-        return LogRead(asked.read, tuple(frames), upto, self._log.removed_upto(asked.type_id), problem)
+            problem = found.code
+        frames = tuple(Logged(one.position, one.recorded_at, one.message) for one in records)
+        return LogRead(asked.read, frames, upto, self._log.removed_upto(asked.type_id), problem)
 
     async def _look_after(self, pool: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ from maia.events import Instant
 from maia.log.errors import LogBroken, LogDiskFull
 from maia.runtime.clock import system_now
 from maia.runtime.event_log import EventLog
+from maia.runtime.log_readings import LogReadings
 from maia.runtime.log_recording import LogRecorder, RecorderLimits
 from maia.wire.codec import encode
 from maia.wire.effects import Input, LogRead, ReadLog, Record, Recorded
@@ -177,3 +178,38 @@ def test_a_broker_is_told_the_newest_frames_and_no_more_than_it_wants(log: Event
     assert [one.position for one in recorder.at_start(9, frames_max=100).recent] == [9, 10]
     assert list(recorder.at_start(11, frames_max=100).recent) == []
     assert recorder.status()["bytes"] > 0
+
+
+def test_reading_goes_on_where_it_stopped_and_leaves_out_nothing_that_came_meanwhile(log: EventLog):
+    """A held place is of the log as it was; what is recorded and rolled since is found all the same."""
+    readings, got, opened = LogReadings(log), list[int](), 0
+    read = log.read
+
+    def counted(*args: object, **named: object):
+        nonlocal opened
+        opened += 1
+        return read(*args, **named)
+
+    log.read = counted
+    first, last = 1, 0
+    for turn in range(60):
+        if turn < 20:
+            log.append([frame(turn * 3 + n, TYPES[n % 2]) for n in range(3)], recorded_at=system_now())
+            last = log.next_position - 1
+        if turn % 7 == 3:
+            log.roll(system_now())
+        frames, upto = readings.read(TYPES[0], first, upto=last, frames_max=1, bytes_max=1 << 20)
+        got += [one.position for one in frames]
+        first = upto + 1
+    assert got == [position for position in range(1, 61) if (position - 1) % 3 != 1]
+    assert opened < 30
+
+
+def test_a_damaged_segment_is_told_and_what_lies_before_it_too(log: EventLog, tmp_path: Path):
+    log.append([frame(1)], recorded_at=system_now())
+    log.roll(system_now())
+    (segment,) = log.segments(TYPES[0])
+    segment.chmod(0o600)
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
+    found = Run(log).recorder._found(ReadLog(1, TYPES[0], 1, 1, 10, 1 << 20))
+    assert (found.frames, found.upto, found.problem) == ((), 0, "LOG-DAMAGED")
