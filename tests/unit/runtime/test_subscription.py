@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from maia.client import ClientClosed, Delivered, RefusedByBroker
+from maia.client import ClientClosed, Delivered, Missed, RefusedByBroker
 from maia.events import Column, Frame, Kind
 from maia.runtime.subscription import ROWS_WAITING_MAX, Subscription
 from maia.scenarios.numberplate import NUMBERPLATE
@@ -109,3 +110,88 @@ def test_an_event_says_who_and_when(subscription: Subscription):
     (event,) = asyncio.run(subscription.some(1))
     assert (event.publisher, event.published_at) == (CAMERA, NOW)
     assert event == {"numberplate": "0-0", "timestamp": None, "location": None}
+
+
+class AcknowledgingHome(Home):
+    """A client whose session takes note of what is acknowledged."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+        self.withdrawn: list[bool] = []
+
+    @property
+    def session(self) -> AcknowledgingHome:
+        return self
+
+    def acknowledge(self, _entry: object, position: int) -> list[object]:
+        self.acknowledged.append(position)
+        return []
+
+    def perform(self, _effects: object) -> None:
+        pass
+
+    async def withdraw(self, _entry: object, _timeout_s: float, *, forget: bool = False) -> None:
+        self.withdrawn.append(forget)
+
+
+def recorded(position: int, rows: int = 1) -> Delivered:
+    return replace(delivered(position, rows), position=position)
+
+
+@pytest.fixture
+def durable() -> tuple[AcknowledgingHome, Subscription]:
+    home = AcknowledgingHome()
+    return home, Subscription(home, Played(who="billing office").subscribes())
+
+
+@in_a_loop
+async def test_asking_for_the_next_event_acknowledges_the_last(durable):
+    home, subscription = durable
+    subscription.take(recorded(7, rows=2))
+    await anext(subscription)
+    await anext(subscription)
+    assert home.acknowledged == []
+    assert await subscription.some(5, timeout_s=0.01) == []
+    assert home.acknowledged == [7]
+
+
+@in_a_loop
+async def test_a_frame_is_acknowledged_as_a_whole_or_not(durable):
+    home, subscription = durable
+    subscription.take(recorded(7, rows=2))
+    await anext(subscription)
+    subscription.acknowledge()
+    assert home.acknowledged == []
+    await anext(subscription)
+    subscription.acknowledge()
+    assert home.acknowledged == [7]
+
+
+@in_a_loop
+async def test_while_many_wait_acknowledgements_are_few(durable):
+    home, subscription = durable
+    for position in range(1, 101):
+        subscription.take(recorded(position))
+    for _ in range(100):
+        await anext(subscription)
+    await subscription.some(1, timeout_s=0.01)
+    assert home.acknowledged[-1] == 100
+    assert len(home.acknowledged) <= 5
+
+
+@in_a_loop
+async def test_whoever_leaves_acknowledges_what_was_taken(durable):
+    home, subscription = durable
+    subscription.take(recorded(7))
+    subscription.take(recorded(8))
+    await anext(subscription)
+    await subscription.unsubscribe(forget=True)
+    assert (home.acknowledged, home.withdrawn) == ([7], [True])
+
+
+@in_a_loop
+async def test_what_was_missed_can_be_asked_for(durable):
+    _, subscription = durable
+    missed = Missed(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
+    subscription.miss(missed)
+    assert subscription.missed == (missed,)
