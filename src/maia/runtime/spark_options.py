@@ -50,6 +50,7 @@ _OWN: Final = frozenset(
         "job",
         "order",
         "failOnDataLoss",
+        "settle",
     }
 )
 _BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN}
@@ -103,6 +104,8 @@ class JobOptions:
     wait_s: float
     job: str | None
     order: tuple[str, ...] = field(default=())
+    settle_s: float = 2.0
+    """What is there now has arrived when nothing came for so long."""
     fails_on_loss: bool = True
     """Whether a stream ends when the event log has lost something that it should have had."""
 
@@ -196,6 +199,7 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
         wait_s=_seconds("wait", words) or 30.0,
         job=words.get("job") or None,
         order=_listed(words.get("order", "")),
+        settle_s=_seconds("settle", words) or 2.0,
         fails_on_loss=_yes_or_no("failOnDataLoss", words),
     )
 

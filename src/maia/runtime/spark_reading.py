@@ -22,7 +22,7 @@ from maia.predicates import Predicate
 from maia.runtime.clock import system_now
 from maia.runtime.spark_inbox import HeldFrame, Inbox
 from maia.runtime.spark_options import BadOption, JobOptions, told_to_spark
-from maia.runtime.spark_stream import SETTLED_S, opened_inbox
+from maia.runtime.spark_stream import opened_inbox
 
 __all__ = ["MaiaReader"]
 
@@ -89,7 +89,7 @@ class MaiaReader(DataSourceReader):
         is_log = options.durable is not None
         deadline = time.monotonic() + (options.seconds or _SECONDS)
         while (wait_s := deadline - time.monotonic()) > 0:
-            frames = inbox.after(position, wait_s=min(wait_s, SETTLED_S) if is_log else wait_s)
+            frames = inbox.after(position, wait_s=min(wait_s, options.settle_s) if is_log else wait_s)
             if not frames:
                 return
             position = frames[-1].position

@@ -37,8 +37,6 @@ __all__ = ["BadOffset", "LogChanged", "MaiaStreamReader", "Rows", "opened_inbox"
 
 _ARRIVAL_S: Final = 0.1
 """How long one question for news waits; Spark asks again at once."""
-SETTLED_S: Final = 1.0
-"""What is there now has arrived when nothing came for so long."""
 _BATCHES_HELD: Final = 2
 """One batch that runs, and the next one."""
 
@@ -111,7 +109,7 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_spark():
             inbox = self._opened()
             since = self._position(start, inbox)
-            wait_s = _ARRIVAL_S if self._until is None else SETTLED_S
+            wait_s = _ARRIVAL_S if self._until is None else self._options.settle_s
             frames = _within(self._readable(inbox.after(since, wait_s=wait_s)), limit)
             if frames:
                 return {"log": inbox.log, "position": frames[-1].position}
