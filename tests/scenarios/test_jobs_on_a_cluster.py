@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.pipeline.generators import GENERATORS, Order, write_generated
+from maia.pipeline.generators import GENERATORS, Order
+from maia.runtime.generated_files import write_generated
 from maia.runtime.java_home import NoJava, find_java_home
 from support import cluster_jobs
 from support.cluster import DEADLINE_S, running_cluster, until
