@@ -61,7 +61,7 @@ from maia.types import (
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
-from support.broker import NOW, SECOND, Client, Running, connect_right
+from support.broker import NOW, SECOND, Client, connect_right
 from support.recording import RecordingNet
 from support.sealed_publications import READ, WRITE, PublishingNet
 from support.view_cases import random_value
@@ -194,7 +194,9 @@ class World:
             asked = frozenset(attributes_of(wanted))
             rights.append(self._grant(key, READ, asked | self._some(), self._rule(), self._validity()))
         names = [one.name for one in version.attributes]
-        columns = tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
+        columns = (
+            tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
+        )
         return RandomReader(number, key, tuple(rights), version, wanted, columns)
 
     def _some(self) -> frozenset[AttributeUid]:
@@ -209,7 +211,7 @@ class World:
         return random_rule(self.random, self.kinds, depth=2) if self.random.random() < 0.6 else ALWAYS
 
     def _validity(self) -> Validity:
-        """Return a period that begins when everybody asks, or between, and may end between two publications."""
+        """Return a period that begins when everybody asks, or between, or may end between publications."""
         if self.random.random() < 0.4:
             return Validity(None, None)
         begins = self.random.choice((None, *PHASES, *(phase - 1 for phase in PHASES)))
@@ -222,7 +224,7 @@ class World:
 
     def live(self) -> None:
         """Play the world, and remember what every reader received."""
-        here, there = self._brokers()
+        self._brokers()
         camera = self._client("camera", HERE, self._writing())
         readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
         self.received = {one.number: [] for one in self.readers}
@@ -244,7 +246,7 @@ class World:
                 row for message in client.all_heard(Deliver) for row in seen_rows(message, one)
             ]
 
-    def _brokers(self) -> tuple[Running, Running]:
+    def _brokers(self) -> None:
         self.net.entitle(HERE, READ, WRITE)
         self.net.entitle(THERE, READ, attributes=self.held if self.level else ALL_ATTRIBUTES)
         recording = {self.recorded_by: RecordingSettings()}
@@ -254,7 +256,6 @@ class World:
             self.net.hold(here, None, *self.kinds)
             self.net.hold(there, None, *self.held)
             self.ring = self.net.ring(None, *self.held)
-        return here, there
 
     def _client(self, who: str, at: str, credentials: Sequence[SignedCertificate]) -> Client:
         key = self.key(who)
@@ -280,18 +281,25 @@ class World:
             if self.random.random() < 0.8
         }
 
-    def arrived(self, one: RandomReader) -> frozenset[int] | None:
-        """Return the frames that reached the reader's broker; None if every frame that it wants does.
+    @property
+    def unread(self) -> frozenset[int]:
+        """Return the frames of which the readers' broker can open no column; they come to nobody there."""
+        found = (decode(each.data) for each in self.net.log(self.recorded_by).safe)
+        return frozenset(
+            frame.sequence
+            for frame in found
+            if self.level is SealingLevel.ATTRIBUTE
+            and frame.columns
+            and self.held.isdisjoint(column.uid for column in frame.columns)
+        )
 
-        A broker can say to others only what it has the keys for. What its
-        clients' rights ask beyond that, it sees when a frame comes for somebody else.
+    def asks_beyond_keys(self, one: RandomReader) -> bool:
+        """Say whether a reader's rights speak of something that its broker has no key for.
+
+        Such a broker cannot tell others what it wants, nor prove it. Its
+        client has whatever comes for somebody else.
         """
-        if self.asks_of(one) <= self.held:
-            return None
-        if self.recorded_by == THERE:
-            return frozenset(decode(each.data).sequence for each in self.net.log(THERE).safe)
-        came = (getattr(message, "frame", message) for message in self.net.frames(to=self.net.brokers[THERE]))
-        return frozenset(frame.sequence for frame in came)
+        return not self.asks_of(one) <= self.held
 
     def asks_of(self, one: RandomReader) -> frozenset[AttributeUid]:
         """Return every attribute that a reader's filter or certificates speak of."""
