@@ -15,6 +15,7 @@ from maia.broker.cursors import Cursor
 from maia.broker.log_opening import Readable, SignerAwaited, read_logged
 from maia.broker.log_state import Recording
 from maia.broker.refusals import LogRemoved, LogUnreadable
+from maia.broker.routes import unseen_by
 from maia.broker.sessions import Subscription
 from maia.broker.state import BrokerState, Due, seconds_after
 from maia.errors import MaiaError
@@ -138,7 +139,8 @@ def _taken(
     transit = found.transit
     if not cursor.order.is_next(transit.publisher.key, transit.stream, transit.sequence):
         return [Count("maia_late_frames_total")]
-    data = _shown(state, entry, logged, found)
+    unseen = unseen_by(cursor.rows, transit)
+    data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
     if data is None:
         return []
     cursor.delivered(logged.position, len(data))

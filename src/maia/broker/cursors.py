@@ -18,6 +18,7 @@ from msgspec import Meta
 from maia.broker.order import StreamOrder
 from maia.errors import BadInput
 from maia.events import Instant
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.wire.effects import Effect, Keep, LinkId
 from maia.wire.messages import DurableName
 
@@ -27,6 +28,7 @@ KEPT_CURSOR: Final = "cursor/"
 """How the names under which cursors are kept begin."""
 
 _STREAMS: Final = 1024
+_ROWS: Final = MemoryLimits(streams_max=_STREAMS, numbers_per_stream_max=4)
 
 
 class BadCursor(BadInput):
@@ -59,6 +61,8 @@ class Cursor:
     is_stuck: bool = False
     """Whether the log could not be read any further; its owner may try again."""
     order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
+    rows: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_ROWS), repr=False)
+    """Which rows were looked at since the owner came: parts of a sealed frame may have some in common."""
 
     @property
     def is_attached(self) -> bool:
@@ -69,7 +73,7 @@ class Cursor:
         """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
         self.detach()
         self.holder, self.next = holder, self.seen + 1
-        self.order = StreamOrder(_STREAMS)
+        self.order, self.rows = StreamOrder(_STREAMS), DuplicateMemory(_ROWS)
         if arrived is not None and arrived > self.seen:
             # Arrived is not acknowledged: if the client fails now, the next one gets it again.
             self.next = arrived + 1

@@ -30,7 +30,15 @@ from maia.routing.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.wire.effects import LinkId
 
-__all__ = ["Neighbour", "Routes", "has_unseen_rows", "memory_limits", "new_routes", "unseen_part"]
+__all__ = [
+    "Neighbour",
+    "Routes",
+    "has_unseen_rows",
+    "memory_limits",
+    "new_routes",
+    "unseen_by",
+    "unseen_part",
+]
 
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
@@ -168,9 +176,14 @@ def has_unseen_rows(
 
 def unseen_part(routes: Routes, transit: Transit) -> Transit | None:
     """Remember a frame and return the part that was not here before; None if there is none."""
+    return unseen_by(routes.seen, transit)
+
+
+def unseen_by(memory: DuplicateMemory, transit: Transit) -> Transit | None:
+    """Remember a frame and return the part that a memory did not know; None if it knew all of it."""
     whole: Sequence[int] = transit.kept or range(transit.frame.rows)
     asked = row_set(transit.kept) if transit.kept else ALL_ROWS
-    new = routes.seen.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked)
+    new = memory.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked)
     if new == asked:
         return transit
     # Of all rows without some, those that this frame has.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from maia.broker import BrokerLimits
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
+from maia.wire.codec import decode, encode
+from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.effects import Logged
 from maia.wire.messages import Accepted, Deliver, DeliverLogged, Failed, Missed
 from support.broker import Client, sighting
 from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, forget, logged_events, positions
@@ -303,3 +307,24 @@ def test_a_cursor_ahead_of_its_log_is_set_back_for_good(net: RecordingNet) -> No
     back = net.client("billing office")
     durable(back)
     assert plates(back) == ["C3", "D4"]
+
+
+def test_rows_that_two_recorded_parts_have_in_common_come_once(net: RecordingNet) -> None:
+    """Parts of a sealed frame that came on two ways are recorded as they travelled, and may overlap."""
+    office = net.client("billing office")
+    durable(office)
+    office.hang_up()
+    camera = net.client("camera at Victoria")
+    camera.publish(camera.advertise(), *(sighting(plate) for plate in ("A0", "A1", "A2")))
+    (whole,) = net.log().safe
+    frame = decode(whole.data)
+    rows = columns_to_frame(frame.columns, 3)
+    for position, kept in ((1, [0, 1]), (2, [1, 2])):
+        part = replace(frame, rows=2, kept=kept, columns=frame_to_columns(rows.take(kept)))
+        logged = Logged(position, whole.recorded_at, encode(part))
+        net.log().safe[position - 1 :] = [logged]
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    durable(back)
+    assert plates(back) == ["A0", "A1", "A2"]
+    assert positions(back) == [1, 2]
