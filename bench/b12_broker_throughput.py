@@ -24,7 +24,7 @@ PEERS: tuple[tuple[str, Callable[[], AbstractContextManager[Line]], float], ...]
     ("redis publish/subscribe", redis_line, 0.4),
     ("nats-server", nats_line, 0.25),
 )
-WITH_WHAT = "1 to 1 in frames of 256, TLS, access control and filter, not sealed yet"
+WITH_WHAT = "1 to 1 in frames of 256, TLS, access control and filter, sent in clear"
 
 
 def cases(quick: bool) -> Iterator[Case]:

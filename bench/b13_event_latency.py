@@ -2,7 +2,7 @@
 
 One event at a time: the next leaves when the last has arrived. Ours travels
 over mutual TLS 1.3 and through the same checks, filter and screening as in
-#12; it is not sealed yet. Sides take turns in short series; each series gives
+#12; events are sent in clear. Sides take turns in short series; each series gives
 one median and one 99th percentile, and a ratio belongs to two series that ran
 side by side. The last case measures what an application sees that uses our
 Python client on both sides, which decodes and checks every value again.
@@ -38,7 +38,7 @@ Series = Callable[[int], list[float]]
 Played = list[tuple[list[float], list[float]]]
 """The series of both sides, round by round."""
 
-WITH_WHAT = "TLS, access control and filter, not sealed yet"
+WITH_WHAT = "TLS, access control and filter, sent in clear"
 HALF, MOST = 0.50, 0.99
 PEERS: tuple[tuple[str, Callable[[], AbstractContextManager[Line]], float, Target], ...] = (
     ("nats-server", lambda: nats_line(rows=1), HALF, at_most(3)),

@@ -5,8 +5,8 @@ class show other attributes, from three of the ten to all of them, of the
 events that their restriction admits. Every subscriber has a key, a mutual
 TLS 1.3 connection and certificates of its own. The broker matches, screens
 and serialises a frame once for a class, and then encrypts and writes it a
-thousand times. One thread reads all connections, on both sides. Events are
-not sealed yet.
+thousand times. One thread reads all connections, on both sides. Events
+are not sealed here.
 
 mosquitto delivers every message whole to everybody, over plain TCP, and a
 second time over mutual TLS 1.3. Our own broker with one class sends everybody
@@ -62,7 +62,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 def _against(named: str, ours: Side, readers: int, *, over_tls: bool) -> Iterator[Case]:
     case = (
-        f"1 to {readers}, {CLASSES} rights classes with screening over TLS, not sealed yet, against {named}"
+        f"1 to {readers}, {CLASSES} rights classes with screening over TLS, sent in clear, against {named}"
     )
     with ExitStack() as stack:
         try:

@@ -30,6 +30,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from maia.credentials.keys import same_secret
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.pipeline.keys import (
     EPOCHS_PER_REQUEST,
@@ -125,7 +126,7 @@ class DeskPass:
     def _exchanged(self, asked: bytes) -> _Tell:
         answer = self._answer(_mac(self.token, _ASKED, asked) + asked)
         mac, body = answer[:_MAC_BYTES], answer[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
+        if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
             raise NotFromTheDesk("the answer to a worker was not made by the driver of its job")
         return _TELL.decode(body)
 
@@ -199,7 +200,7 @@ class JobDesk:
             raise NotFromTheDesk("a question to the desk cannot be read") from None
         with self._lock:
             grant = self._grants.get(ask.grant)
-        if grant is None or not hmac.compare_digest(mac, _mac(grant.token, _ASKED, asked)):
+        if grant is None or not same_secret(mac, _mac(grant.token, _ASKED, asked)):
             raise NotFromTheDesk("a question to the desk was not asked by one of its jobs")
         with self._lock:
             self.refused.update(ask.refused)
