@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,14 @@ def recorded(home: Path) -> list[Carried]:
     return frames
 
 
+def metrics(home: Path) -> str:
+    door = json.loads((home / "data" / "status.door").read_text())
+    connection = http.client.HTTPConnection(door["address"], timeout=10)
+    with closing(connection):
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+
+
 def test_what_was_acknowledged_survives_a_kill_and_the_rest_of_the_types_is_not_recorded(home: Path) -> None:
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
         address = address_of(home)
@@ -87,6 +97,8 @@ def test_what_was_acknowledged_survives_a_kill_and_the_rest_of_the_types_is_not_
         publish(home, address, "sunny", file="weather.type")
         status = json.loads(maia("status", "--data", "data", "--json", cwd=home).stdout)
         assert (status["log"]["position"], status["log"]["unsafe"]) == (2, 0)
+        assert "position 2, 0 on the way" in maia("status", "--data", "data", cwd=home).stdout
+        assert "maia_log_position 2.0" in metrics(home)
         broker.send_signal(signal.SIGKILL)
         broker.wait(30)
     frames = recorded(home)
