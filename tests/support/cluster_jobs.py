@@ -65,7 +65,7 @@ def _subscriptions() -> list[Subscription]:
             ),
         )
         for one in LETTERS
-        for other in LETTERS[::4]
+        for other in LETTERS[::8]
     ]
 
 
