@@ -146,6 +146,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an application over events and say what its result comes to."""
+    from maia.runtime.pipeline_runs import interruptible
     from maia.runtime.pipeline_runs import run as run_application
 
     asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
@@ -160,7 +161,7 @@ def run(
             finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
             step("adding up")
             rows = spark.read.parquet(str(result.resolve()))
-            record = _record(application, finished, rows)
+            record = interruptible(spark, lambda: _record(application, finished, rows))
             for path in plot or []:
                 step(f"drawing {path.name}")
                 _draw(name, rows, path)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -24,9 +25,21 @@ from maia.pipeline.applications import Application, start_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BadResultFolder", "BadSource", "Finished", "Source", "new_folder", "parquet_source", "run"]
+__all__ = [
+    "BadResultFolder",
+    "BadSource",
+    "Finished",
+    "Source",
+    "interruptible",
+    "new_folder",
+    "parquet_source",
+    "run",
+]
 
 _FILES_MAX: Final = 1_000_000
+_CANCEL_AGAIN_S: Final = 0.5
+
+Answer = TypeVar("Answer")
 
 
 class BadSource(BadInput):
@@ -92,12 +105,36 @@ def run(
     # Any: each application has terms of its own.
     began = perf_counter()
     with new_folder(result.resolve()) as unfinished:
-        if is_stream:
-            _stream(application, terms, source, unfinished)
-        else:
-            application.of(source.table(), terms).write.parquet(str(unfinished / "rows"))
+
+        def work() -> None:
+            if is_stream:
+                _stream(application, terms, source, unfinished)
+            else:
+                application.of(source.table(), terms).write.parquet(str(unfinished / "rows"))
+
+        interruptible(spark, work)
         _as_told(unfinished)
     return Finished(result, perf_counter() - began, source.rows)
+
+
+def interruptible(spark: SparkSession, work: Callable[[], Answer]) -> Answer:
+    """Do work with Spark so that Ctrl-C ends it: when this returns or raises, no job of it is left.
+
+    A thread that is interrupted while it talks to Java leaves half an answer
+    on the line, and nothing it says afterwards is understood. So another
+    thread talks, and this one is there to be interrupted.
+    """
+    with ThreadPoolExecutor(1) as other:
+        done = other.submit(work)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            while not done.done():
+                for query in spark.streams.active:
+                    query.stop()
+                spark.sparkContext.cancelAllJobs()
+                wait([done], timeout=_CANCEL_AGAIN_S)
+            raise
 
 
 @contextmanager
