@@ -26,6 +26,7 @@ import maia
 from harness import Benchmark, Case, Figure, at_most
 from live_network import ATTRIBUTES, BrokerProcess, World, broker_process, events, new_world
 from maia.credentials import Action, SigningKey, certificate_to_text
+from maia.events import Instant
 from maia.runtime.key_files import create_key_file
 from maia.runtime.spark_session import spark_session
 from maia.runtime.spark_source import register_spark
@@ -161,7 +162,7 @@ def _event() -> dict[str, object]:
 
 @contextmanager
 def _open(spark: SparkSession) -> Iterator[tuple[DataFrame, Publish]]:
-    said = {name: +value if isinstance(value, int) else value for name, value in _event().items()}
+    said = {name: +value if isinstance(value, Instant) else value for name, value in _event().items()}
     row = pa.RecordBatch.from_pylist([said], SCHEMA)
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
