@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check laws bench load docs lock clean environment
+.PHONY: help demo test check laws agreement bench load docs lock clean environment
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -33,6 +33,10 @@ check: environment ## Check format, style, types, layers and the repository's ow
 
 laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
 	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(ARGS)
+
+agreement: CASES = 200
+agreement: environment ## Compare live deliveries with governed tables in CASES=200 random worlds
+	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py $(ARGS)
 
 bench: environment ## Run the benchmarks, or some: NAMES="3 decision" (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
