@@ -61,9 +61,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def _against(named: str, ours: Side, readers: int, *, over_tls: bool) -> Iterator[Case]:
-    case = (
-        f"1 to {readers}, {CLASSES} rights classes with screening over TLS, sent in clear, against {named}"
-    )
+    case = f"1 to {readers}, {CLASSES} rights classes with screening over TLS, sent in clear, against {named}"
     with ExitStack() as stack:
         try:
             line = stack.enter_context(mosquitto_line(readers=readers, over_tls=over_tls))
