@@ -182,13 +182,6 @@ def test_a_named_job_publishes_its_table_once(spark, city) -> None:
         assert received.some(9, timeout_s=1) == []
 
 
-def test_rows_outside_of_what_was_announced_end_the_job_with_the_code(spark, city) -> None:
-    rows = spark.createDataFrame([("E1", "Victoria")], COLUMNS)
-    options = city.options(CAMERA, filter='prefix(numberplate, "Z")')
-    with pytest.raises(PySparkException, match=r"\[REFUSED-ROWS\]"):
-        rows.write.format("maia").mode("append").options(**options).save()
-
-
 def test_who_may_not_publish_is_told(spark, city) -> None:
     rows = spark.createDataFrame([("E2", "Victoria")], COLUMNS)
     with pytest.raises(PySparkException, match=r"\[POLICY-"):
