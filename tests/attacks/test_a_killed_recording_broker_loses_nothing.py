@@ -43,6 +43,7 @@ class Forker:
 
     def __init__(self, home: Path, story: NumberplateStory) -> None:
         self.home, self.story = home, story
+        self.child: int | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -82,14 +83,18 @@ class Forker:
         while len(said) < 2:
             said.append(self.process.stdout.readline().strip())
             assert said[-1] not in ("", "ended"), (self.home / "broker.log").read_text()[-2000:]
-        return next(int(line.split()[1]) for line in said if line.startswith("child"))
+        self.child = next(int(line.split()[1]) for line in said if line.startswith("child"))
+        return self.child
 
     def kill(self, child: int) -> None:
         os.kill(child, signal.SIGKILL)
+        self.child = None
         while self.process.stdout.readline().strip() != "ended":
             pass
 
     def end(self) -> None:
+        if self.child is not None:
+            os.kill(self.child, signal.SIGKILL)
         self.process.stdin.close()
         self.process.wait(timeout=60)
         self.process.stdout.close()

@@ -132,6 +132,9 @@ class Publisher:
         while filler.rows and session.has_room(self._entry) and (filler.is_full or not self._entry.under_way):
             rows, columns = filler.take()
             self._send(rows, columns)
+        if session.has_room(self._entry):
+            # A new link with nothing to answer for brings no answer that would wake whoever waits for room.
+            self._moved.set()
 
     def take(self, taken: Taken) -> None:
         """Take note of what the broker has taken on."""
