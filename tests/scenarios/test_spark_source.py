@@ -235,7 +235,7 @@ def test_neither_plan_nor_checkpoint_has_a_key_or_a_row(spark, city, table) -> N
 
 def test_the_example_of_the_page_runs(spark, city, tmp_path) -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "spark-source.md"
-    example = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    example = page.read_text(encoding="utf-8").split("```py\n")[1].split("```")[0]
     paths = {"billing.key": f"{BILLING}.key", "certs": "certs", "numberplate.type": "numberplate.type"}
     for said, kept in paths.items():
         example = example.replace(f'"{said}"', repr(str(city.folder / kept)))
