@@ -7,63 +7,19 @@ processes. The ports are the only thing that is changed.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "network.md"
-BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-DEADLINE_S = 240
-
-
-def free_ports(how_many: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(how_many)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def commands() -> str:
-    text = "".join(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
-    for shown, free in zip(("7401", "7402", "7403"), free_ports(3), strict=True):
-        assert text.count(f"127.0.0.1:{shown}") == 1
-        text = text.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{free}")
-    return text
+from support.pages import THE_END, follow
 
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Follow the page from its first command to its last."""
     folder = tmp_path_factory.mktemp("page")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    shell = subprocess.Popen(
-        ["bash", "-eu", "-o", "pipefail"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        printed, _ = shell.communicate(commands() + "\necho THE END\n", timeout=DEADLINE_S)
-    finally:
-        # Whatever the page left running belongs to the shell's own session, and to nobody else.
-        with suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait()
-    return folder / "network", printed
+    return folder / "network", follow("network.md", folder, ports=[7401, 7402, 7403])
 
 
 def logs(folder: Path) -> str:
@@ -72,7 +28,7 @@ def logs(folder: Path) -> str:
 
 def test_every_command_of_the_page_works(followed: tuple[Path, str]) -> None:
     folder, printed = followed
-    assert "THE END" in printed, printed[-4000:] + logs(folder)
+    assert THE_END in printed, printed[-4000:] + logs(folder)
     assert printed.count("listening on 127.0.0.1:") == 3
 
 

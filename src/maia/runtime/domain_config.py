@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey
+from maia.credentials import NetworkName, SignedCertificate, SigningKey
 from maia.domain import DomainLimits, DomainSettings
-from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.runtime import config_readers as readers
 from maia.runtime.config_sources import BadConfig, from_environment, from_file, from_flags
 from maia.runtime.input_files import read_certificates, read_definition, read_owner
+from maia.runtime.start_checks import check_folder, opened, right_to_connect
 from maia.sealing.key_ring import KeyTerms
 from maia.types import type_id
 
@@ -37,7 +36,6 @@ __all__ = [
 
 DOMAIN_PREFIX: Final = "MAIA_DOMAIN_"
 
-_Read = TypeVar("_Read")
 _TERMS: Final = KeyTerms()
 
 
@@ -132,60 +130,19 @@ def prepare_domain(
     config: DomainConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]
 ) -> PreparedDomain:
     """Open and check whatever the configuration names; raise at the first thing that is wrong."""
-    key = _opened(config, "key", lambda: open_key(config.key))
-    owner = _opened(config, "coordinator", lambda: read_owner(config.coordinator))
-    network = _opened(config, "network", lambda: NetworkName(owner, config.network))
-    credentials = tuple(_opened(config, "credentials", lambda: read_certificates(config.credentials)))
-    names = _opened(
+    key = opened(config, "key", lambda: open_key(config.key))
+    owner = opened(config, "coordinator", lambda: read_owner(config.coordinator))
+    network = opened(config, "network", lambda: NetworkName(owner, config.network))
+    credentials = tuple(opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    names = opened(
         config, "history", lambda: [read_definition(one).definition.name for one in config.history]
     )
     history = frozenset(type_id(name.owner, name.name) for name in names)
-    until = _right_to_connect(config, key, network, credentials, now)
-    _check_folder(config)
+    until = right_to_connect(config, key, network, credentials, now)
+    check_folder(config, "data", config.data)
     prepared = PreparedDomain(config, key, network, credentials, history, until)
-    _opened(config, "drift_s", lambda: prepared.settings(config.listen))
+    opened(config, "drift_s", lambda: prepared.settings(config.listen))
     return prepared
-
-
-def _opened(config: DomainConfig, name: str, read: Callable[[], _Read]) -> _Read:
-    try:
-        return read()
-    except MaiaError as problem:
-        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
-
-
-def _right_to_connect(
-    config: DomainConfig,
-    key: SigningKey,
-    network: NetworkName,
-    credentials: tuple[SignedCertificate, ...],
-    now: Instant,
-) -> Instant | None:
-    """Ask the kernel what every member will ask: may this key be part of the network?"""
-    request = Request(key.principal, Action.CONNECT, network)
-    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
-    if isinstance(decision, Denial):
-        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
-        raise config.wrong(
-            "credentials",
-            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
-        )
-    return decision.until
-
-
-def _check_folder(config: DomainConfig) -> None:
-    """Make the data folder if need be; it must be this user's own."""
-    import os
-    import stat
-
-    folder = config.data
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as problem:
-        raise config.wrong("data", f"cannot be used: {problem.strerror}: `{folder}`") from problem
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise config.wrong("data", f"can be changed by others: `{folder}`; make it 0700 and your own")
 
 
 DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {

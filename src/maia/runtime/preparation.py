@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from maia.broker.settings import BrokerSettings, RecordingSettings
-from maia.credentials import Action, NetworkName, Owner, SignedCertificate, SigningKey
-from maia.errors import MaiaError
+from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
 from maia.events import Instant
-from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.runtime.config import BrokerConfig
 from maia.runtime.input_files import read_certificates, read_owner
+from maia.runtime.start_checks import check_folder, opened, right_to_connect
 from maia.runtime.type_folder import TypeFolder
 from maia.types import SignedDefinition, definition_to_bytes
 
 __all__ = ["PreparedBroker", "prepare"]
-
-_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +68,18 @@ class PreparedBroker:
 
 def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]) -> PreparedBroker:
     """Open and check whatever the configuration names; raise at the first thing that is wrong."""
-    key = _opened(config, "key", lambda: open_key(config.key))
-    coordinator: Owner = _opened(config, "coordinator", lambda: read_owner(config.coordinator))
-    network = _opened(config, "network", lambda: NetworkName(coordinator, config.network))
-    credentials = tuple(_opened(config, "credentials", lambda: read_certificates(config.credentials)))
-    until = _right_to_connect(config, key, network, credentials, now)
+    key = opened(config, "key", lambda: open_key(config.key))
+    coordinator: Owner = opened(config, "coordinator", lambda: read_owner(config.coordinator))
+    network = opened(config, "network", lambda: NetworkName(coordinator, config.network))
+    credentials = tuple(opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    until = right_to_connect(config, key, network, credentials, now)
     definitions: tuple[SignedDefinition, ...] = ()
     if config.types is not None:
-        definitions = _opened(config, "types", TypeFolder(config.types).definitions)
+        definitions = opened(config, "types", TypeFolder(config.types).definitions)
     if config.data is not None:
-        _check_folder(config, "data", config.data)
+        check_folder(config, "data", config.data)
     _check_log(config)
     return PreparedBroker(config, key, network, credentials, definitions, until)
-
-
-def _opened(config: BrokerConfig, name: str, read: Callable[[], _Read]) -> _Read:
-    try:
-        return read()
-    except MaiaError as problem:
-        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
-
-
-def _right_to_connect(
-    config: BrokerConfig,
-    key: SigningKey,
-    network: NetworkName,
-    credentials: tuple[SignedCertificate, ...],
-    now: Instant,
-) -> Instant | None:
-    """Ask the kernel what every other broker will ask: may this key be part of the network?"""
-    request = Request(key.principal, Action.CONNECT, network)
-    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
-    if isinstance(decision, Denial):
-        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
-        raise config.wrong(
-            "credentials",
-            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
-        )
-    return decision.until
 
 
 def _check_log(config: BrokerConfig) -> None:
@@ -123,20 +93,4 @@ def _check_log(config: BrokerConfig) -> None:
         raise config.wrong(
             "log.folder", "needs `data` too: a broker that forgets what it has seen would record it twice"
         )
-    _check_folder(config, "log.folder", config.log_folder)
-
-
-def _check_folder(config: BrokerConfig, name: str, folder: Path) -> None:
-    """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
-    import os
-    import stat
-
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as problem:
-        raise config.wrong(name, f"cannot be used: {problem.strerror}: `{folder}`") from problem
-    if not stat.S_ISDIR(found.st_mode):
-        raise config.wrong(name, f"is not a folder: `{folder}`")
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise config.wrong(name, f"can be changed by others: `{folder}`; make it 0700 and your own")
+    check_folder(config, "log.folder", config.log_folder)

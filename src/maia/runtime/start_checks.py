@@ -1,0 +1,71 @@
+"""What does every server check before it opens a port?
+
+Brokers and key servers ask. What a configuration names is opened here, and
+what is wrong with it is reported at the line that named it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
+from maia.runtime.config_sources import BadConfig
+
+__all__ = ["KnowsItsLines", "check_folder", "opened", "right_to_connect"]
+
+_Read = TypeVar("_Read")
+
+
+class KnowsItsLines(Protocol):
+    """A configuration that remembers where each setting was said."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        ...
+
+
+def opened(config: KnowsItsLines, name: str, read: Callable[[], _Read]) -> _Read:
+    """Return what a setting names, or say at its line why it cannot be read."""
+    try:
+        return read()
+    except MaiaError as problem:
+        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
+
+
+def right_to_connect(
+    config: KnowsItsLines,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: tuple[SignedCertificate, ...],
+    now: Instant,
+) -> Instant | None:
+    """Ask the kernel what everybody else will ask: may this key be part of the network?"""
+    request = Request(key.principal, Action.CONNECT, network)
+    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
+    if isinstance(decision, Denial):
+        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
+        raise config.wrong(
+            "credentials",
+            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
+        )
+    return decision.until
+
+
+def check_folder(config: KnowsItsLines, name: str, folder: Path) -> None:
+    """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as problem:
+        raise config.wrong(name, f"cannot be used: {problem.strerror}: `{folder}`") from problem
+    if not stat.S_ISDIR(found.st_mode):
+        raise config.wrong(name, f"is not a folder: `{folder}`")
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise config.wrong(name, f"can be changed by others: `{folder}`; make it 0700 and your own")

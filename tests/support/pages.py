@@ -1,0 +1,62 @@
+"""A page of the documents, followed command by command by one shell, with real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["THE_END", "follow"]
+
+THE_END: Final = "THE END"
+"""What is printed last, if every command worked."""
+_PAGES: Final = Path(__file__).resolve().parents[2] / "docs"
+_BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
+_DEADLINE_S: Final = 240
+
+
+def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
+    """Run every `sh` block of a page in a folder; return what was printed. Only the ports are changed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    shell = subprocess.Popen(
+        ["bash", "-eu", "-o", "pipefail"],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = shell.communicate(f"{_commands(page, ports)}\necho {THE_END}\n", timeout=_DEADLINE_S)
+    finally:
+        # Whatever the page left running belongs to the shell's own session, and to nobody else.
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+    return printed
+
+
+def _commands(page: str, ports: Sequence[int]) -> str:
+    text = "".join(_BLOCK.findall((_PAGES / page).read_text(encoding="utf-8")))
+    for shown, free in zip(ports, _free_ports(len(ports)), strict=True):
+        assert f"127.0.0.1:{shown}" in text
+        text = text.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{free}")
+    return text
+
+
+def _free_ports(how_many: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(how_many)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
