@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,6 +24,14 @@ def interrupt_when_busy(spark) -> None:
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     threading.Thread(target=press, daemon=True).start()
+
+
+@pytest.fixture(autouse=True)
+def _listens_to_ctrl_c() -> Iterator[None]:
+    """A shell starts what runs in the background deaf to Ctrl-C, and so it is for all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_ends_the_jobs_and_leaves_a_session_that_answers(spark):
