@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, Refusal
-from maia.events import ATTRIBUTES_MAX, AttributeUid, BadAttribute, attribute_uid
+from maia.events import ATTRIBUTES_MAX, AttributeUid
 from maia.sealing.filter_keys import (
     MARK_BYTES,
     SEALED_OVERHEAD,
@@ -30,7 +29,7 @@ from maia.sealing.filter_keys import (
     open_box,
     seal_box,
 )
-from maia.sealing.filters import BadSealedFilter, SealedFilter
+from maia.sealing.filters import BadSealedFilter, SealedFilter, check_uids
 
 __all__ = [
     "SEALED_PROOF_BYTES_MAX",
@@ -110,13 +109,7 @@ class SealedProof:
 
     def __post_init__(self) -> None:
         """Refuse uids out of order, and sizes that no sealer makes."""
-        if len(self.uids) > ATTRIBUTES_MAX or any(b <= a for a, b in pairwise(self.uids)):
-            raise BadSealedFilter("the attributes of a sealed proof are few, different and in their order")
-        try:
-            for uid in self.uids:
-                attribute_uid(uid)
-        except BadAttribute as problem:
-            raise BadSealedFilter(problem.message) from problem
+        check_uids(self.uids, most=ATTRIBUTES_MAX, of="proof")
         sizes = range(SEALED_OVERHEAD, SEALED_PROOF_BYTES_MAX + 1)
         if len(self.tag) != MARK_BYTES or (self.box and len(self.box) not in sizes):
             raise BadSealedFilter("a sealed proof has a tag and a box of another size")

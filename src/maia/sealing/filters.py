@@ -54,6 +54,7 @@ __all__ = [
     "OpenedFilter",
     "SealedFilter",
     "SealedPart",
+    "check_uids",
     "open_filter",
     "proved_to_cover",
     "seal_filter",
@@ -78,6 +79,17 @@ class FilterDoesNotOpen(Refusal):
     code = "SEALING-FILTER-DOES-NOT-OPEN"
 
 
+def check_uids(uids: tuple[AttributeUid, ...], *, most: int, of: str) -> None:
+    """Refuse attributes that are too many, not uids, or not in the one order in which they are written."""
+    if len(uids) > most or any(b <= a for a, b in pairwise(uids)):
+        raise BadSealedFilter(f"the attributes of a sealed {of} are few, different and in their order")
+    try:
+        for uid in uids:
+            attribute_uid(uid)
+    except BadAttribute as problem:
+        raise BadSealedFilter(problem.message) from problem
+
+
 @dataclass(frozen=True, slots=True)
 class SealedPart:
     """One part of a filter: the attributes it speaks of (none: whatever the type has), its mark, its box."""
@@ -88,13 +100,7 @@ class SealedPart:
 
     def __post_init__(self) -> None:
         """Refuse uids out of order, and sizes that no sealer makes."""
-        if len(self.uids) > UIDS_PER_PART_MAX or any(b <= a for a, b in pairwise(self.uids)):
-            raise BadSealedFilter("the attributes of a sealed part are few, different and in their order")
-        try:
-            for uid in self.uids:
-                attribute_uid(uid)
-        except BadAttribute as problem:
-            raise BadSealedFilter(problem.message) from problem
+        check_uids(self.uids, most=UIDS_PER_PART_MAX, of="part")
         if len(self.mark) != MARK_BYTES or not SEALED_OVERHEAD <= len(self.box) <= SEALED_PART_BYTES_MAX:
             raise BadSealedFilter("a sealed part has a mark and a box of another size")
 
