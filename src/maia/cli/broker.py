@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,9 +11,9 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
+from maia.cli.serving import run_server
 
 if TYPE_CHECKING:
-    from maia.runtime.broker_process import Listening
     from maia.runtime.preparation import PreparedBroker
 
 __all__ = ["EXAMPLES", "broker"]
@@ -91,24 +90,9 @@ def broker(
 
 
 def _run(prepared: PreparedBroker, *, as_json: bool) -> None:
-    import asyncio
-
     from maia.runtime.broker_process import serve
-    from maia.runtime.telemetry import Telemetry
 
-    config = prepared.config
-    telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
-
-    def ready(listening: Listening) -> None:
-        lines = [f"listening on {listening.address} as {listening.principal}"]
-        record = {
-            "listening": listening.address,
-            "principal": listening.principal,
-            "status": listening.status,
-        }
-        answer(lines, record, as_json=as_json)
-
-    asyncio.run(serve(prepared, telemetry, ready))
+    run_server(prepared, prepared.config, serve, as_json=as_json)
 
 
 def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:

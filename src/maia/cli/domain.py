@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +11,12 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
+from maia.cli.serving import run_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from maia.runtime.domain_config import PreparedDomain
-    from maia.runtime.domain_process import DomainListening
 
 __all__ = ["app"]
 
@@ -113,24 +112,9 @@ def show_status(
 
 
 def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
-    import asyncio
-
     from maia.runtime.domain_process import serve_domain
-    from maia.runtime.telemetry import Telemetry
 
-    config = prepared.config
-    telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
-
-    def ready(listening: DomainListening) -> None:
-        lines = [f"listening on {listening.address} as {listening.principal}"]
-        record = {
-            "listening": listening.address,
-            "principal": listening.principal,
-            "status": listening.status,
-        }
-        answer(lines, record, as_json=as_json)
-
-    asyncio.run(serve_domain(prepared, telemetry, ready))
+    run_server(prepared, prepared.config, serve_domain, as_json=as_json)
 
 
 def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:

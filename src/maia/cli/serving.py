@@ -1,0 +1,58 @@
+"""How does a command run a server until it is told to stop? One line says when it is ready."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.runtime.telemetry import Telemetry
+
+__all__ = ["run_server"]
+
+
+class _Listening(Protocol):
+    """Where a server listens, as whom, and where it tells how it is."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def status(self) -> str | None: ...
+
+
+class _Logged(Protocol):
+    """A configuration that says how to log."""
+
+    @property
+    def log_format(self) -> str: ...
+    @property
+    def log_level(self) -> str: ...
+
+
+_Prepared = TypeVar("_Prepared")
+_Serve = Callable[[_Prepared, "Telemetry", Callable[[_Listening], None]], Coroutine[None, None, None]]
+
+
+def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *, as_json: bool) -> None:
+    """Run a server until Ctrl-C or SIGTERM."""
+    import asyncio
+
+    from maia.runtime.telemetry import Telemetry
+
+    telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
+
+    def ready(listening: _Listening) -> None:
+        lines = [f"listening on {listening.address} as {listening.principal}"]
+        record = {
+            "listening": listening.address,
+            "principal": listening.principal,
+            "status": listening.status,
+        }
+        answer(lines, record, as_json=as_json)
+
+    asyncio.run(serve(prepared, telemetry, ready))
