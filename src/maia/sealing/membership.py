@@ -20,6 +20,7 @@ from maia.credentials import (
     Validity,
     VerificationCache,
     VerifiedConstitution,
+    steady_period,
 )
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
@@ -90,7 +91,7 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
     """Return what the certificates of a claim open at a moment."""
     groups: set[GroupId] = set()
     may_write = False
-    period = _steady_period(claim.pool, at)
+    period = steady_period((signed.certificate.validity for signed in claim.pool), at)
     for version in claim.versions:
         for action in _ACTIONS:
             shown, stable = _opened(claim, version, action, grounds, at)
@@ -171,16 +172,3 @@ def _evidence(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> 
         cache=grounds.cache,
         constitutions=grounds.constitutions,
     )
-
-
-def _steady_period(pool: tuple[SignedCertificate, ...], at: Instant) -> Validity:
-    """Return the longest period around a moment in which the same certificates of the pool are valid."""
-    since, until = INSTANT_MIN, INSTANT_MAX
-    for signed in pool:
-        validity = signed.certificate.validity
-        starts, ends = validity.not_before, validity.not_after
-        if starts is not None:
-            since, until = (max(since, starts), until) if starts <= at else (since, min(until, starts - 1))
-        if ends is not None:
-            since, until = (since, min(until, ends)) if at <= ends else (max(since, ends + 1), until)
-    return Validity(Instant(since), Instant(until))
