@@ -7,6 +7,7 @@ BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
 MINUTES ?= 10
+LANES := -n 2
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
@@ -19,8 +20,9 @@ environment:
 demo: environment ## Sealed events over real brokers, one of which dies: who sees what, and who is refused
 	@$(BIN)/maia demo $(ARGS)
 
-test: environment ## Run every test (ARGS="tests/unit -x" to choose)
-	@$(BIN)/python -m pytest -q $(ARGS)
+# A few chosen tests are done before a second lane has started.
+test: environment ## Run every test, in two lanes (ARGS="tests/unit -x" to choose, in one)
+	@$(BIN)/python -m pytest -q $(or $(ARGS),$(LANES))
 
 check: environment ## Check format, style, types, layers and the repository's own rules
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
@@ -32,7 +34,7 @@ check: environment ## Check format, style, types, layers and the repository's ow
 	@echo "checked"
 
 laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
-	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(ARGS)
+	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),$(LANES))
 
 agreement: CASES = 200
 agreement: environment ## Compare live deliveries with governed tables in CASES=200 random worlds

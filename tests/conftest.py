@@ -23,7 +23,7 @@ pytest.register_assert_rewrite("support")
 
 pytest_plugins = [
     plugin
-    for plugin in ("support.random_cases", "support.spark", "support.postgres")
+    for plugin in ("support.random_cases", "support.lanes", "support.spark", "support.postgres")
     if importlib.util.find_spec(plugin) is not None
 ]
 
