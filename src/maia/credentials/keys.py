@@ -82,6 +82,7 @@ class SignedKind(Enum):
     EPOCH = b"epoch"
     MEMBER_KEY = b"member-key"
     FRAME = b"frame"
+    API_REQUEST = b"api-request"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -41,11 +41,14 @@ __all__ = [
     "dialling_context",
     "leaf_of",
     "null_authority",
+    "pinning_context",
     "principal_of_leaf",
     "proved_principal",
+    "serving_context",
 ]
 
 ALPN: Final = "maia/1"
+_HTTP: Final = "http/1.1"
 
 # Published on purpose, so that everybody can sign with it and nobody takes its signature for a promise.
 NULL_AUTHORITY_SEED: Final = sha256(b"maia/1 null authority: this key is public and proves nothing").digest()
@@ -172,6 +175,32 @@ def dialling_context(key: SigningKey) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     return _prepared(context, key)
+
+
+def serving_context(key: SigningKey) -> ssl.SSLContext:
+    """Return what an HTTP server needs; callers prove themselves by signing each request."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    context.set_alpn_protocols([_HTTP])
+    _load_key(context, key)
+    return context
+
+
+def pinning_context(principal: Principal) -> ssl.SSLContext:
+    """Return what an HTTP client needs that talks to this principal and to nobody else.
+
+    The principal's one leaf is the only certificate that is trusted, so the
+    handshake itself fails with anybody else, before a word was said.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # a key is who it is, whatever its host is called
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols([_HTTP])
+    context.load_verify_locations(cadata=leaf_of(principal))
+    return context
 
 
 def proved_principal(connection: ssl.SSLObject | ssl.SSLSocket) -> Principal:
