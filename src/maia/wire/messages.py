@@ -23,6 +23,7 @@ __all__ = [
     "Announce",
     "Bye",
     "Carried",
+    "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
@@ -70,6 +71,7 @@ __all__ = [
     "SealedWanted",
     "SealedWithPlaintext",
     "Seen",
+    "Show",
     "Subscribe",
     "SubscribeDurable",
     "TypeQuery",
@@ -102,6 +104,7 @@ DurableName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128, patte
 Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=64, max_length=64)]
 SignedEpochBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 18)]
+StatementBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 21)]
 
 
 class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -694,6 +697,31 @@ class HistoryKeysReply(_Message, tag=79, frozen=True):
     after: Number | None
 
 
+# ------------------------------------------------------------ what speaks for and against certificates
+
+
+class Show(_Message, tag=80, frozen=True):
+    """These certificates speak for me too; these statements say which certificates still count.
+
+    On a ready link, what stands there is decided again, and `Accepted` follows
+    under this number. Before that, statements alone are shown, for the
+    certificates of the greeting or hello that comes next.
+    """
+
+    id: Number
+    certificates: Credentials
+    statements: Annotated[list[StatementBytes], Meta(max_length=64)]
+
+
+class Changed(_Message, tag=83, frozen=True):
+    """What stands under `ref` rests on another right from now on, and may show less, or more."""
+
+    ref: Number
+    until: Moment | None
+    code: Code
+    message: Text
+
+
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
@@ -705,4 +733,5 @@ Message: TypeAlias = (
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
+    | Show | Changed
 )  # fmt: skip
