@@ -1,0 +1,113 @@
+"""In which ways does the access control service say no, beside those of the policy kernel?"""
+
+from __future__ import annotations
+
+from maia.errors import BadInput, BrokenCredential, Refusal, Unavailable
+
+__all__ = [
+    "ActivationRefused",
+    "AnswerBelongsToAnotherRequest",
+    "BadPage",
+    "BadRegistration",
+    "DomainStoreUnavailable",
+    "NoPolicy",
+    "NotOurs",
+    "NotTheirMembership",
+    "ReplayedRequest",
+    "RevocationListFull",
+    "ServiceFull",
+    "UnknownCertificate",
+    "UnknownMembership",
+    "UnknownRole",
+    "UnknownType",
+]
+
+
+class NoPolicy(Refusal):
+    """No policy is in force, so nothing is granted."""
+
+    code = "REFUSED-NO-POLICY"
+
+
+class ActivationRefused(Refusal):
+    """No rule makes this principal a member of this role now."""
+
+    code = "REFUSED-ACTIVATION"
+
+
+class NotTheirMembership(Refusal):
+    """The membership belongs to somebody else, or has ended."""
+
+    code = "REFUSED-NOT-THEIR-MEMBERSHIP"
+
+
+class NotOurs(Refusal):
+    """This domain did not issue it, and cannot take it back or speak for it."""
+
+    code = "REFUSED-NOT-OURS"
+
+
+class UnknownMembership(BadInput):
+    """No membership has this id."""
+
+    code = "INPUT-UNKNOWN-MEMBERSHIP"
+
+
+class UnknownCertificate(BadInput):
+    """No certificate of the register has this id."""
+
+    code = "INPUT-UNKNOWN-CERTIFICATE"
+
+
+class UnknownRole(BadInput):
+    """The policy in force knows no such role, or other arguments for it."""
+
+    code = "INPUT-UNKNOWN-ROLE"
+
+
+class UnknownType(BadInput):
+    """The domain knows no such event type, or attribute of it."""
+
+    code = "INPUT-TYPE-NOT-REGISTERED"
+
+
+class BadPage(BadInput):
+    """A page was asked for that does not exist: its size or its cursor is none of ours."""
+
+    code = "INPUT-PAGE"
+
+
+class BadRegistration(BrokenCredential):
+    """A certificate does not lead through this domain, or passes on what its issuer may not."""
+
+    code = "CREDENTIAL-REGISTRATION"
+
+
+class AnswerBelongsToAnotherRequest(BadInput):
+    """An idempotency key was used before, for another request."""
+
+    code = "INPUT-IDEMPOTENCY-KEY"
+
+
+class ReplayedRequest(Refusal):
+    """A signed request was seen before."""
+
+    code = "REFUSED-REPLAYED-REQUEST"
+
+
+class RevocationListFull(Unavailable):
+    """More is revoked than one list can name: the domain signs no statement until some of it has expired."""
+
+    code = "UNAVAILABLE-REVOCATION-LIST-FULL"
+
+
+class ServiceFull(Unavailable):
+    """The service holds as many facts, types, memberships or rights as it may."""
+
+    code = "UNAVAILABLE-ACCESS-CONTROL-FULL"
+
+
+class DomainStoreUnavailable(Unavailable):
+    """What the domain keeps cannot be written or read."""
+
+    code = "UNAVAILABLE-DOMAIN-STORE"
