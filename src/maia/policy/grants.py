@@ -32,6 +32,7 @@ from maia.policy.refusals import (
     ResourceNotGranted,
 )
 from maia.policy.request import Request
+from maia.predicates.syntax import ALWAYS
 
 __all__ = ["Grant", "Miss", "Step", "authorities_in", "grants_of", "miss_of"]
 
@@ -95,7 +96,7 @@ def miss_of(
         or _wrong_resource(grant, resource)
         or _wrong_action(grant, request, resource)
         or _not_now(grant, now)
-        or _condition_fails(grant, facts)
+        or _condition_fails(grant, facts, now)
     )
 
 
@@ -150,13 +151,20 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
     return Miss(Step.VALIDITY, GrantExpired, told(reason))
 
 
-def _condition_fails(grant: Grant, facts: Facts) -> Miss | None:
-    if facts.satisfy(grant.authority.condition):
+def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
+    if grant.authority.condition == ALWAYS:
         return None
-    culprit = _blamed(grant, lambda part: facts.satisfy(part.condition))
-    owner = Reason("condition", "a condition is false or not known to hold", culprit, "authority.condition")
-    requester = Reason("condition", "a condition of your certificates does not hold at the moment")
-    return Miss(Step.CONDITION, ConditionNotMet, kept(owner, instead=requester))
+    # One by one: who has set a condition says whose facts count for it.
+    for signed in grant.certificates:
+        part = signed.certificate
+        if not isinstance(part, AuthorisationCertificate):
+            continue
+        if not facts.satisfy(part.authority.condition, of=part.issuer, now=now):
+            sentence = "a condition is false or not known to hold"
+            owner = Reason("condition", sentence, signed.id, "authority.condition")
+            requester = Reason("condition", "a condition of your certificates does not hold at the moment")
+            return Miss(Step.CONDITION, ConditionNotMet, kept(owner, instead=requester))
+    return None
 
 
 def _speaks_of(authority: Authority, resource: ResourceName) -> bool:

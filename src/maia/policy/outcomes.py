@@ -16,6 +16,7 @@ from maia.credentials.broken_chains import BrokenChain, CertificateExpired, Cert
 from maia.credentials.validity import Validity
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
+from maia.policy.clock_facts import steady_clock
 from maia.policy.decision import Denial, Permit
 from maia.policy.evidence import Evidence
 from maia.policy.filters import accessible
@@ -70,7 +71,8 @@ def permitted(
 def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validity:
     """Return the moments around `now` at which no certificate at hand begins or ends.
 
-    A decision may be remembered within it: time changes nothing else.
+    A decision may be remembered within it: time changes nothing else. Where a
+    condition asks for the time, it ends when its answer may become another.
     """
     periods = [chain.validity for chain in evidence.chains]
     if request.event_type is not None:
@@ -81,7 +83,11 @@ def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validit
     since += [Instant(moment + 1) for moment in ended if moment < now]
     until = [moment for moment in ended if moment >= now]
     until += [Instant(moment - 1) for moment in begun if moment > now]
-    return Validity(max(since, default=None), min(until, default=None))
+    steady = Validity(max(since, default=None), min(until, default=None))
+    for chain in evidence.chains:
+        if chain.authority.condition != ALWAYS:
+            steady = steady.intersection(steady_clock(chain.authority.condition, now))
+    return steady
 
 
 def _miss_of_broken(broken: BrokenCredential) -> Miss:
