@@ -82,7 +82,10 @@ class SignedKind(Enum):
     EPOCH = b"epoch"
     MEMBER_KEY = b"member-key"
     FRAME = b"frame"
+    APPOINTMENT = b"appointment"
     API_REQUEST = b"api-request"
+    VALIDITY_STATEMENT = b"validity-statement"
+    ONE_TIME_ANSWER = b"one-time-answer"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -47,7 +47,13 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-__all__ = ["BadPredicateEncoding", "predicate_from_expression", "predicate_to_expression"]
+__all__ = [
+    "BadPredicateEncoding",
+    "literal_from_bytes",
+    "literal_to_bytes",
+    "predicate_from_expression",
+    "predicate_to_expression",
+]
 
 _DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _FLOAT: Final = re.compile(rb"-?[0-9]{1,17}(?:\.[0-9]{1,24})?(?:e[+-][0-9]{2,3})?")
@@ -71,6 +77,16 @@ def predicate_to_expression(predicate: Predicate) -> SExpression:
 def predicate_from_expression(expression: SExpression) -> Predicate:
     """Read an expression strictly: whatever `predicate_to_expression` would not write is refused."""
     return _Reader().read(expression, depth=1)
+
+
+def literal_to_bytes(literal: PresentValue) -> bytes:
+    """Return the one form of a literal, for others who sign or send values beside their kind."""
+    return _written_literal(literal)
+
+
+def literal_from_bytes(kind: Kind, octets: bytes) -> PresentValue:
+    """Read a literal of `kind` strictly, in its one form."""
+    return _read_literal(kind, octets)
 
 
 def _written(predicate: Predicate) -> SExpression:

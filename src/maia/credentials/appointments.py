@@ -1,0 +1,272 @@
+"""Who was appointed to what, who holds which role, and who says so?
+
+An appointment certificate is lasting evidence: a court order, a medical
+licence, a contract of employment. A role membership certificate says that a
+domain has let somebody into one of its roles. Both name an issuer, a holder,
+a name and parameters; policies of any domain may ask for either (dissertation
+6.1; Bacon et al. 3.2). Neither grants anything by itself.
+
+    (signed
+      (appointment (version 1) (issuer KEY) (holder KEY) (name TEXT)
+        (parameters (KIND VALUE) ...) (serial BYTES) VALID)
+      (signature ed25519 BYTES))
+
+A role membership begins with `role-membership` in place of `appointment`. The
+order is fixed, every field is always there, and whatever is missing, repeated,
+unknown or written in another way is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+from hashlib import sha256
+from typing import Final, NoReturn, final
+
+from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
+from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.encoding import NotTheIssuer
+from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey, verify_signature
+from maia.credentials.names import checked_label
+from maia.credentials.principals import Principal
+from maia.credentials.subject_encoding import (
+    principal_from_expression,
+    principal_to_expression,
+    text_from_atom,
+)
+from maia.credentials.validity import Validity
+from maia.credentials.validity_encoding import validity_from_expression, validity_to_expression
+from maia.errors import BadInput, BrokenCredential
+
+__all__ = [
+    "APPOINTMENT_BYTES_MAX",
+    "PARAMETERS_MAX",
+    "SERIAL_BYTES_MAX",
+    "Appointment",
+    "AppointmentKind",
+    "BadAppointment",
+    "SignedAppointment",
+    "VerifiedAppointment",
+    "appointment_from_bytes",
+    "appointment_from_text",
+    "appointment_to_bytes",
+    "appointment_to_text",
+    "issue_appointment",
+    "verify_appointment",
+]
+
+APPOINTMENT_BYTES_MAX: Final = 1 << 14
+PARAMETERS_MAX: Final = 16
+SERIAL_BYTES_MAX: Final = 32
+
+_LIMITS: Final = Limits(size_max=APPOINTMENT_BYTES_MAX, depth_max=8, atom_max=4096)
+_VERSION: Final = (b"version", b"1")
+_SEAL: Final = object()
+
+
+class BadAppointment(BrokenCredential):
+    """Bytes are not an appointment or role membership certificate."""
+
+    code = "CREDENTIAL-APPOINTMENT"
+
+
+class AppointmentKind(Enum):
+    """Which of the two a certificate is; one is never taken for the other."""
+
+    APPOINTMENT = "appointment"
+    ROLE_MEMBERSHIP = "role-membership"
+
+
+@dataclass(frozen=True, slots=True)
+class Appointment:
+    """`issuer` says that `holder` was appointed to, or is in the role, `name(parameters)`.
+
+    The serial tells two certificates apart that say the same: a court order
+    that is made again after its revocation must not be taken for the old one.
+    """
+
+    issuer: Principal
+    holder: Principal
+    name: str
+    parameters: tuple[Argument, ...]
+    validity: Validity
+    kind: AppointmentKind = AppointmentKind.APPOINTMENT
+    serial: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAppointment:
+    """A certificate as read: its exact signed bytes and the signature, which nobody has verified.
+
+    `id` is SHA-256 over the signed bytes and never over the signature, so that
+    no second signature of the same text escapes a revocation.
+    """
+
+    certificate: Appointment
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+    id: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedAppointment:
+    """A certificate that its issuer has signed. Whether it holds now is another question."""
+
+    signed: SignedAppointment
+    # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse anybody but the verifier."""
+        if seal is not _SEAL:
+            raise TypeError("only verify_appointment makes a VerifiedAppointment")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse sub-classes, which could leave the check out."""
+        raise TypeError("a VerifiedAppointment has no sub-classes")
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled: bytes from elsewhere are no proof."""
+        raise TypeError("a VerifiedAppointment cannot be pickled; send its bytes and verify them again")
+
+    @property
+    def certificate(self) -> Appointment:
+        """Return what the certificate says."""
+        return self.signed.certificate
+
+    @property
+    def id(self) -> bytes:
+        """Return SHA-256 of the signed bytes."""
+        return self.signed.id
+
+
+def issue_appointment(appointment: Appointment, key: SigningKey) -> SignedAppointment:
+    """Sign a certificate with its issuer's key; refuse one that could not be read back."""
+    if key.principal != appointment.issuer:
+        raise NotTheIssuer(
+            f"the certificate is issued by `{appointment.issuer}`, and the key is `{key.principal}`"
+        )
+    try:
+        body = write_canonical(_to_expression(appointment))
+        understood = _from_expression(read_canonical(body, _LIMITS))
+    except (BadInput, BadCertificate) as problem:
+        raise BadAppointment(f"the certificate cannot be written: {problem.message}") from problem
+    if understood != appointment:
+        raise BadAppointment("the certificate would not be read back as it was meant")
+    signed = SignedAppointment(
+        appointment, body, key.sign(SignedKind.APPOINTMENT, body), sha256(body).digest()
+    )
+    appointment_from_bytes(appointment_to_bytes(signed))  # within the size that others read
+    return signed
+
+
+def verify_appointment(signed: SignedAppointment) -> VerifiedAppointment:
+    """Return the proof that the issuer signed exactly this, or raise `BadSignature`.
+
+    The bytes are read again, so that a copy with another `certificate` or `id` proves nothing.
+    """
+    understood = appointment_from_bytes(appointment_to_bytes(signed))
+    if understood != signed:
+        raise BadAppointment("the parts of the certificate do not belong together")
+    verify_signature(signed.certificate.issuer, SignedKind.APPOINTMENT, understood.body, understood.signature)
+    return VerifiedAppointment(understood, _SEAL)
+
+
+def appointment_to_bytes(signed: SignedAppointment) -> bytes:
+    """Return the bytes in which a signed certificate travels."""
+    return b"(6:signed%b(9:signature7:ed25519%d:%b))" % (
+        signed.body,
+        len(signed.signature),
+        signed.signature,
+    )
+
+
+def appointment_from_bytes(data: bytes) -> SignedAppointment:
+    """Read a signed certificate, strictly. Its signature is not verified here."""
+    try:
+        return _signed_from_expression(read_canonical(data, _LIMITS))
+    except (BadInput, BadCertificate) as problem:
+        raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
+
+
+def appointment_to_text(signed: SignedAppointment) -> str:
+    """Return a signed certificate as people read it in a file; the signature is over the canonical form."""
+    return write_advanced(read_canonical(appointment_to_bytes(signed), _LIMITS)) + "\n"
+
+
+def appointment_from_text(text: str) -> SignedAppointment:
+    """Read a signed certificate from a file for people, as strictly as from bytes."""
+    try:
+        return appointment_from_bytes(write_canonical(read_advanced(text, _LIMITS)))
+    except BadInput as problem:
+        raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
+
+
+def _signed_from_expression(expression: SExpression) -> SignedAppointment:
+    match expression:
+        case (b"signed", body_expression, (b"signature", b"ed25519", bytes(signature))):
+            if len(signature) != SIGNATURE_BYTES:
+                raise BadAppointment(
+                    f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given"
+                )
+            body = write_canonical(body_expression)
+            appointment = _from_expression(body_expression)
+            # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
+            if write_canonical(_to_expression(appointment)) != body:
+                raise BadAppointment("the certificate is not written in its one canonical form")
+            return SignedAppointment(appointment, body, signature, sha256(body).digest())
+    raise BadAppointment("a certificate must be written `(signed BODY (signature ed25519 BYTES))`")
+
+
+def _to_expression(appointment: Appointment) -> SExpression:
+    return (
+        appointment.kind.value.encode(),
+        _VERSION,
+        (b"issuer", principal_to_expression(appointment.issuer)),
+        (b"holder", principal_to_expression(appointment.holder)),
+        (b"name", checked_label(appointment.name).encode()),
+        (b"parameters", *map(argument_to_expression, appointment.parameters)),
+        (b"serial", appointment.serial),
+        validity_to_expression(appointment.validity),
+    )
+
+
+def _from_expression(expression: SExpression) -> Appointment:
+    match expression:
+        case (
+            b"appointment" | b"role-membership" as kind,
+            (b"version", b"1"),
+            (b"issuer", issuer),
+            (b"holder", holder),
+            (b"name", name),
+            (b"parameters", *parameters),
+            (b"serial", bytes(serial)),
+            validity,
+        ):
+            return Appointment(
+                principal_from_expression(issuer),
+                principal_from_expression(holder),
+                checked_label(text_from_atom(name)),
+                _parameters(parameters),
+                validity_from_expression(validity),
+                AppointmentKind(kind.decode()),
+                _serial(serial),
+            )
+        case (b"appointment" | b"role-membership", (b"version", bytes(version)), *_) if version != b"1":
+            shown = version[:64].decode("ascii", "backslashreplace")
+            raise BadAppointment(f"version `{shown}` of the certificate format is unknown")
+    raise BadAppointment("a field of the certificate is missing, unknown, repeated or out of order")
+
+
+def _parameters(expressions: list[SExpression]) -> tuple[Argument, ...]:
+    if len(expressions) > PARAMETERS_MAX:
+        raise BadAppointment(f"a certificate has at most {PARAMETERS_MAX} parameters")
+    return tuple(map(argument_from_expression, expressions))
+
+
+def _serial(serial: bytes) -> bytes:
+    if len(serial) > SERIAL_BYTES_MAX:
+        raise BadAppointment(f"a serial has at most {SERIAL_BYTES_MAX} bytes")
+    return serial

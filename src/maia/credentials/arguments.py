@@ -1,0 +1,147 @@
+"""What can a role, an appointment or a fact be about?
+
+Parameters are values with a kind: the kinds of attributes without bytes, and
+principals. Kinds never mix: 1, 1.0 and true are three different arguments, so
+whoever compares or keeps arguments does it by `argument_key`, and never by
+Python's equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from maia.canonical import SExpression, write_canonical
+from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.principals import Principal
+from maia.credentials.subject_encoding import principal_from_expression, principal_to_expression
+from maia.errors import BadInput
+from maia.events import BadValue, Instant, Kind, PresentValue, checked_value, kind_of
+from maia.predicates.encoding import literal_from_bytes, literal_to_bytes
+
+__all__ = [
+    "ARGUMENT_BYTES_MAX",
+    "Argument",
+    "BadArgument",
+    "ParameterKind",
+    "argument_from_expression",
+    "argument_key",
+    "argument_kind",
+    "argument_to_expression",
+    "arguments_digest",
+    "checked_argument",
+    "same_arguments",
+]
+
+ARGUMENT_BYTES_MAX: Final = 1024
+
+Argument: TypeAlias = str | int | float | bool | Instant | Principal
+"""One value that a role, an appointment or a fact is about."""
+
+
+class BadArgument(BadInput):
+    """An argument is of another kind than its parameter, or cannot be an argument at all."""
+
+    code = "INPUT-ARGUMENT"
+
+
+class ParameterKind(Enum):
+    """The declared kind of a parameter."""
+
+    STRING = "string"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    PRINCIPAL = "principal"
+
+    __hash__ = object.__hash__
+
+    @property
+    def value_kind(self) -> Kind | None:
+        """Return the same kind among the kinds of attributes; None for a principal."""
+        return _VALUE_KINDS[self]
+
+
+_VALUE_KINDS: Final = {
+    kind: None if kind is ParameterKind.PRINCIPAL else Kind(kind.value) for kind in ParameterKind
+}
+
+
+def argument_kind(argument: Argument) -> ParameterKind:
+    """Return the kind of an argument, by its exact class: `True` is never an int."""
+    if type(argument) is Principal:
+        return ParameterKind.PRINCIPAL
+    try:
+        return ParameterKind(kind_of(argument).value)  # type: ignore[arg-type]  # refused below if it is none
+    except (BadValue, ValueError):
+        raise BadArgument(f"a `{type(argument).__name__}` cannot be an argument") from None
+
+
+def checked_argument(argument: object, kind: ParameterKind) -> Argument:
+    """Return `argument` as one of `kind`; refuse null, another kind, and what is too long."""
+    if kind is ParameterKind.PRINCIPAL:
+        if type(argument) is not Principal:
+            raise BadArgument(f"a principal was expected, and a {_class(argument)} was given")
+        return argument
+    value_kind = kind.value_kind
+    assert value_kind is not None  # noqa: S101 - only a principal has none
+    try:
+        value = checked_value(argument, value_kind)
+    except BadValue as problem:
+        raise BadArgument(problem.message) from problem
+    if value is None or isinstance(value, bytes):
+        raise BadArgument(f"a {kind.value} was expected, and nothing was given")
+    if isinstance(value, str) and len(value.encode()) > ARGUMENT_BYTES_MAX:
+        raise BadArgument(f"an argument is longer than {ARGUMENT_BYTES_MAX} bytes")
+    return value
+
+
+def argument_to_expression(argument: Argument) -> SExpression:
+    """Return `(KIND VALUE)`."""
+    kind = argument_kind(argument)
+    checked = checked_argument(argument, kind)
+    if isinstance(checked, Principal):
+        return (kind.value.encode(), principal_to_expression(checked))
+    return (kind.value.encode(), literal_to_bytes(checked))
+
+
+def argument_from_expression(expression: SExpression) -> Argument:
+    """Read `(KIND VALUE)`, strictly."""
+    match expression:
+        case (b"principal", principal):
+            return principal_from_expression(principal)
+        case (bytes(word), bytes(octets)) if word in _KINDS_BY_WORD:
+            kind = _KINDS_BY_WORD[word]
+            value_kind = kind.value_kind
+            assert value_kind is not None  # noqa: S101 - a principal is read above
+            value: PresentValue = literal_from_bytes(value_kind, octets)
+            return checked_argument(value, kind)
+    raise BadCertificate("a parameter must be written `(KIND VALUE)`")
+
+
+_KINDS_BY_WORD: Final = {
+    kind.value.encode(): kind for kind in ParameterKind if kind is not ParameterKind.PRINCIPAL
+}
+
+
+def argument_key(argument: Argument) -> tuple[str, Argument]:
+    """Return what to compare and to hash an argument by: its kind beside its value."""
+    return argument_kind(argument).value, argument
+
+
+def same_arguments(one: Iterable[Argument], other: Iterable[Argument]) -> bool:
+    """Say whether two lists of arguments are equal, kinds included."""
+    return [argument_key(argument) for argument in one] == [argument_key(argument) for argument in other]
+
+
+def arguments_digest(domain: bytes, name: str, arguments: Iterable[Argument]) -> bytes:
+    """Return a digest of `name(arguments)` that no other name, arguments or `domain` share."""
+    expression = (name.encode(), *map(argument_to_expression, arguments))
+    return sha256(b"maia/1/" + domain + b"\x00" + write_canonical(expression)).digest()
+
+
+def _class(argument: object) -> str:
+    return "null" if argument is None else type(argument).__name__

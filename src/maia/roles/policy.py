@@ -1,0 +1,320 @@
+"""What does a domain's policy say, once it has been read and checked?
+
+A policy declares keys, facts, appointments and roles; says by which rules
+somebody becomes a member of a role; and says what a member is granted. It is
+plain data that `parse_policy` has checked as a whole: every name is declared,
+every parameter has one kind, every variable is bound, every role can end and
+no role rests on itself. There are no negative rules, so a policy without a
+rule grants nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from maia.credentials import Action, AttributeSet, NamePattern, Principal
+from maia.credentials.arguments import Argument, ParameterKind
+from maia.credentials.online_tests import TestKind
+from maia.events import Vocabulary
+from maia.roles.time_windows import TimeWindow
+
+__all__ = [
+    "ANYTHING",
+    "HERE",
+    "HOLDER",
+    "AppointmentDeclaration",
+    "CertificatePremise",
+    "Condition",
+    "Declaration",
+    "Ends",
+    "FactDeclaration",
+    "FactPremise",
+    "Grant",
+    "KeyReference",
+    "Parameter",
+    "Place",
+    "Policy",
+    "Premise",
+    "Privilege",
+    "Resource",
+    "ResourceKind",
+    "RoleDeclaration",
+    "RolePremise",
+    "Rule",
+    "Special",
+    "Term",
+    "TimePremise",
+    "Variable",
+]
+
+
+class Special(Enum):
+    """Terms and keys whose meaning depends on who asks and where."""
+
+    ANYTHING = "_"
+    HOLDER = "holder"
+    HERE = "here"
+
+
+ANYTHING = Special.ANYTHING
+"""Whatever stands there."""
+HOLDER = Special.HOLDER
+"""The principal that asks to become a member."""
+HERE = Special.HERE
+"""The key of the domain that uses the policy, also where it was imported from another."""
+
+KeyReference: TypeAlias = Principal | Special
+"""A key, or `HERE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is written: whose text, and the line in it."""
+
+    origin: str
+    line: int
+
+    def __str__(self) -> str:
+        """Return the place as a message shows it."""
+        return f"{self.origin}, line {self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name that stands for one value throughout a rule."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value written out. Its kind is compared too: 1 and true are two literals."""
+
+    value: Argument
+    kind: ParameterKind
+
+
+Term: TypeAlias = Variable | Literal | Special
+"""What can stand between the parentheses of a premise or a head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A name for people, and a kind."""
+
+    name: str
+    kind: ParameterKind
+
+
+@dataclass(frozen=True, slots=True)
+class FactDeclaration:
+    """A relation that the domain looks up: a database, a roster, a register."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AppointmentDeclaration:
+    """A certificate that policies here understand, and whose signature under it counts.
+
+    `is_role` tells a role membership certificate of another domain from an
+    appointment. `called` is the name inside the certificate.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    issuers: frozenset[KeyReference]
+    called: str
+    is_role: bool
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleDeclaration:
+    """A role of this domain. A closed one takes no further rules or grants where it is imported."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    is_closed: bool
+    place: Place = field(compare=False)
+
+
+Declaration: TypeAlias = FactDeclaration | AppointmentDeclaration | RoleDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class RolePremise:
+    """Somebody, usually the holder, is an active member of a role of this domain."""
+
+    name: str
+    terms: tuple[Term, ...]
+    held_by: Term
+    is_watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePremise:
+    """Somebody, usually the holder, has shown an appointment or another domain's role membership."""
+
+    name: str
+    terms: tuple[Term, ...]
+    held_by: Term
+    is_watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FactPremise:
+    """A fact is on record."""
+
+    name: str
+    terms: tuple[Term, ...]
+    is_watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimePremise:
+    """It is a certain time of the day or week, in a stated zone."""
+
+    window: TimeWindow
+    is_watched: bool
+
+
+Premise: TypeAlias = RolePremise | CertificatePremise | FactPremise | TimePremise
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate over the variables of a rule: `if level >= 3 and doctor != $patient`."""
+
+    text: str
+    vocabulary: Vocabulary = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """When a membership or a right ends, beside the ends of all that it rests on.
+
+    `premises` are positions in the rule: `until court_order ends`. `moments`
+    are variables of kind timestamp: `until shift_ends`. `-1` among the
+    premises of a grant is the membership itself.
+    """
+
+    after_us: int | None = None
+    premises: tuple[int, ...] = ()
+    moments: tuple[str, ...] = ()
+    is_until_revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way to become a member of a role: all premises and conditions hold.
+
+    `id` is a digest of what the rule says and not of where it is written, so a
+    membership survives when its rule moves, and falls when its rule changes.
+    """
+
+    id: str
+    role: str
+    terms: tuple[Term, ...]
+    premises: tuple[Premise, ...]
+    conditions: tuple[Condition, ...]
+    asked: tuple[str, ...]
+    ends: Ends
+    kinds: Mapping[str, ParameterKind] = field(hash=False)
+    place: Place = field(compare=False)
+    extends: str | None = None
+    """The parent policy whose role this rule adds to, if it was written with `also`."""
+
+
+class ResourceKind(Enum):
+    """What a privilege is about."""
+
+    TYPE = "type"
+    TOPIC = "topic"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Types, topics or networks of one owner, by name or pattern."""
+
+    kind: ResourceKind
+    owner: KeyReference
+    pattern: NamePattern
+
+
+@dataclass(frozen=True, slots=True)
+class Privilege:
+    """What one grant allows, with the variables of the grant still in it.
+
+    `restriction` speaks of attributes by name and `condition` of facts at the
+    broker; in both `$name` stands for the value of a variable.
+    """
+
+    actions: frozenset[Action]
+    resource: Resource
+    attributes: AttributeSet
+    restriction: str | None
+    condition: str | None
+    vocabulary: Vocabulary | None = field(repr=False)
+    may_delegate: bool
+    tests: tuple[TestKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An authorisation rule: a member of `role`, under some premises, gets one privilege."""
+
+    id: str
+    role: str
+    terms: tuple[Term, ...]
+    premises: tuple[Premise, ...]
+    conditions: tuple[Condition, ...]
+    privilege: Privilege
+    ends: Ends
+    kinds: Mapping[str, ParameterKind] = field(hash=False)
+    place: Place = field(compare=False)
+    extends: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All that one domain has decided about roles, those of its parents included.
+
+    `roles_in_order` lists every role after the roles that its rules rest on.
+    """
+
+    title: str
+    origin: str
+    domain: Principal
+    text: str = field(repr=False)
+    imports: tuple[str, ...]
+    keys: Mapping[str, Principal] = field(hash=False)
+    facts: Mapping[str, FactDeclaration] = field(hash=False)
+    appointments: Mapping[str, AppointmentDeclaration] = field(hash=False)
+    roles: Mapping[str, RoleDeclaration] = field(hash=False)
+    rules: Mapping[str, tuple[Rule, ...]] = field(hash=False)
+    """By role, in the order of the text; a parent's first."""
+    grants: Mapping[str, tuple[Grant, ...]] = field(hash=False)
+    roles_in_order: tuple[str, ...]
+
+    def principal(self, reference: KeyReference) -> Principal:
+        """Return the key that is meant, now that it is known where `here` is."""
+        return reference if isinstance(reference, Principal) else self.domain
+
+    def issuers(self, appointment: str) -> frozenset[Principal]:
+        """Return whose signature counts under this certificate."""
+        return frozenset(map(self.principal, self.appointments[appointment].issuers))
+
+    def rule(self, rule_id: str) -> Rule | None:
+        """Return the rule with this id, if the policy still has it."""
+        return next((rule for rules in self.rules.values() for rule in rules if rule.id == rule_id), None)
+
+    def grant(self, grant_id: str) -> Grant | None:
+        """Return the grant with this id, if the policy still has it."""
+        return next((one for grants in self.grants.values() for one in grants if one.id == grant_id), None)
