@@ -46,6 +46,21 @@ from maia.credentials.broken_chains import (
     ValiditiesDisjoint,
     WrongRoot,
 )
+from maia.credentials.broken_statements import (
+    AnswerNotAsked,
+    BadStatement,
+    BrokenStatement,
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
+    StandingFull,
+    StatementConflict,
+    StatementExpired,
+    StatementOld,
+    StatementOverlap,
+    StatementTooEarly,
+)
 from maia.credentials.cache import VerificationCache, check_signature
 from maia.credentials.certificate import (
     AuthorisationCertificate,
@@ -96,6 +111,7 @@ from maia.credentials.names import (
     TypeName,
     Version,
 )
+from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Subject, Threshold
 from maia.credentials.quorum import (
     QuorumChange,
@@ -114,6 +130,23 @@ from maia.credentials.root_handover import (
     is_root_handover,
     reasons_against_handover,
     root_handover_certificate,
+)
+from maia.credentials.statement_encoding import (
+    STATEMENT_BYTES_MAX,
+    check_statement,
+    sign_statement,
+    statement_from_bytes,
+    statement_to_bytes,
+)
+from maia.credentials.statements import (
+    AuditHead,
+    FactList,
+    OneTimeAnswer,
+    Revalidation,
+    RevocationList,
+    SignedStatement,
+    Statement,
+    period_from,
 )
 from maia.credentials.validity import UNBOUNDED, Validity, steady_period
 
@@ -230,4 +263,32 @@ __all__ = [
     "verify_chain",
     "verify_constitution",
     "verify_signature",
+    "AnswerNotAsked",
+    "BadStatement",
+    "BrokenStatement",
+    "CertificateNotRevalidated",
+    "CertificateRevoked",
+    "CertificateStale",
+    "CertificateTestedOnce",
+    "StandingFull",
+    "StatementConflict",
+    "StatementExpired",
+    "StatementOld",
+    "StatementOverlap",
+    "StatementTooEarly",
+    "OnlineTest",
+    "TestKind",
+    "STATEMENT_BYTES_MAX",
+    "check_statement",
+    "sign_statement",
+    "statement_from_bytes",
+    "statement_to_bytes",
+    "AuditHead",
+    "FactList",
+    "OneTimeAnswer",
+    "Revalidation",
+    "RevocationList",
+    "SignedStatement",
+    "Statement",
+    "period_from",
 ]

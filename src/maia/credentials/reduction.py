@@ -115,13 +115,15 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
 
 def _both_periods(one: Validity, other: Validity) -> Validity:
     """Return the intersection; one of the two themselves where it lies inside the other."""
+    if one.tests != other.tests:
+        return one.intersection(other)
     start, end = one.not_before, one.not_after
     later, earlier = other.not_before, other.not_after
     starts_with_one = later is None or (start is not None and later <= start)
     ends_with_one = earlier is None or (end is not None and end <= earlier)
     if starts_with_one and ends_with_one:
         return one
-    return Validity(start if starts_with_one else later, end if ends_with_one else earlier)
+    return Validity(start if starts_with_one else later, end if ends_with_one else earlier, one.tests)
 
 
 # ---------------------------------------------------------------- what an owner can grant

@@ -2,7 +2,8 @@
 
 Both bounds must be stated. A certificate that leaves one out is refused
 (dissertation 6.2.1 reads an absent bound as unbounded, which is open by
-default); whoever means "for ever" writes it.
+default); whoever means "for ever" writes it. Beside its period a certificate
+may demand tests, which `standing.py` makes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from maia.credentials.online_tests import OnlineTest, united_tests
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 
 __all__ = ["UNBOUNDED", "Validity", "steady_period"]
@@ -17,10 +19,15 @@ __all__ = ["UNBOUNDED", "Validity", "steady_period"]
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From `not_before` to `not_after`, both included; None is a bound stated as unbounded."""
+    """From `not_before` to `not_after`, both included; None is a bound stated as unbounded.
+
+    Within the period every one of `tests` must be passed as well; a plain
+    period has none. They stand in their one order (`with_tests` sees to it).
+    """
 
     not_before: Instant | None
     not_after: Instant | None
+    tests: tuple[OnlineTest, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -28,15 +35,20 @@ class Validity:
         return self.not_before is not None and self.not_after is not None and self.not_after < self.not_before
 
     def contains(self, now: Instant) -> bool:
-        """Say whether `now` lies inside."""
+        """Say whether `now` lies inside the period. Nothing is said about the tests."""
         after_start = self.not_before is None or self.not_before <= now
         return after_start and (self.not_after is None or now <= self.not_after)
 
     def intersection(self, other: Validity) -> Validity:
-        """Return the moments that lie inside both; it may be empty."""
+        """Return the moments that lie inside both, with the tests of both; it may be empty."""
         starts = [bound for bound in (self.not_before, other.not_before) if bound is not None]
         ends = [bound for bound in (self.not_after, other.not_after) if bound is not None]
-        return Validity(max(starts, default=None), min(ends, default=None))
+        tests = self.tests if other.tests == self.tests else united_tests(self.tests, other.tests)
+        return Validity(max(starts, default=None), min(ends, default=None), tests)
+
+    def with_tests(self, *tests: OnlineTest) -> Validity:
+        """Return the same period, with these tests demanded besides those that already are."""
+        return Validity(self.not_before, self.not_after, united_tests(self.tests, tests))
 
 
 UNBOUNDED = Validity(None, None)

@@ -1,10 +1,12 @@
-"""How does a certificate say from when to when it holds?
+"""How does a certificate say from when to when it holds, and who must vouch for it meanwhile?
 
-    (valid (not-before 2026-11-15_08:30:00) (not-after unbounded))
+    (valid (not-before 2026-11-15_08:30:00) (not-after unbounded)
+      (online timed-crl (by (ed25519 KEY)) (at "https://met.example/statements")*)*)
 
 Both bounds are always there, in whole seconds of UTC. A bound that is missing
 is refused; one that is meant to be open says so. Dates must exist: there is
-no 30 February, and no second 60.
+no 30 February, and no second 60. Tests stand in one order, each once; a kind
+of test that is not known is refused, for nobody could make it.
 """
 
 from __future__ import annotations
@@ -16,32 +18,53 @@ from typing import Final
 
 from maia.canonical import SExpression
 from maia.credentials.broken_certificates import BadValidity
+from maia.credentials.online_tests import OnlineTest, TestKind, united_tests
+from maia.credentials.subject_encoding import principal_from_expression, principal_to_expression
 from maia.credentials.validity import Validity
 from maia.events import Instant
 
-__all__ = ["instant_from_bytes", "instant_to_bytes", "validity_from_expression", "validity_to_expression"]
+__all__ = [
+    "LOCATIONS_MAX",
+    "LOCATION_BYTES_MAX",
+    "TESTS_MAX",
+    "instant_from_bytes",
+    "instant_to_bytes",
+    "validity_from_expression",
+    "validity_to_expression",
+]
+
+TESTS_MAX: Final = 8
+"""How many tests one certificate may demand."""
+
+LOCATIONS_MAX: Final = 4
+LOCATION_BYTES_MAX: Final = 256
 
 _DATE: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})")
 _OPEN: Final = b"unbounded"
 _SECOND: Final = 1_000_000
 _REMEMBERED_DATES: Final = 4096
+_KINDS: Final = {kind.value.encode(): kind for kind in TestKind}
+# One printable ASCII word: it is shown in terminals, and nothing in it can end a line or a field.
+_LOCATION: Final = re.compile(rb"[!-~]{1,%d}" % LOCATION_BYTES_MAX)
 
 
 def validity_to_expression(validity: Validity) -> SExpression:
-    """Return `(valid (not-before …) (not-after …))`; refuse an empty or finer period."""
+    """Return `(valid (not-before …) (not-after …) (online …)*)`; refuse an empty or finer period."""
     _checked_order(validity)
     return (
         b"valid",
         (b"not-before", _bound_to_bytes(validity.not_before)),
         (b"not-after", _bound_to_bytes(validity.not_after)),
+        *map(_test_to_expression, _checked_tests(validity.tests)),
     )
 
 
 def validity_from_expression(expression: SExpression) -> Validity:
-    """Read both bounds, strictly."""
+    """Read both bounds and the tests, strictly."""
     match expression:
-        case (b"valid", (b"not-before", bytes(start)), (b"not-after", bytes(end))):
-            return _checked_order(Validity(instant_from_bytes(start), instant_from_bytes(end)))
+        case (b"valid", (b"not-before", bytes(start)), (b"not-after", bytes(end)), *online):
+            tests = _checked_tests(tuple(map(_test_from_expression, online))) if online else ()
+            return _checked_order(Validity(instant_from_bytes(start), instant_from_bytes(end), tests))
     raise BadValidity("a validity must state both bounds: `(valid (not-before …) (not-after …))`")
 
 
@@ -80,3 +103,46 @@ def _checked_order(validity: Validity) -> Validity:
             f"`not-after` ({validity.not_after}) is before `not-before` ({validity.not_before})"
         )
     return validity
+
+
+def _checked_tests(tests: tuple[OnlineTest, ...]) -> tuple[OnlineTest, ...]:
+    if len(tests) > TESTS_MAX:
+        raise BadValidity(f"a certificate demands at most {TESTS_MAX} online tests")
+    if tests and united_tests(tests, ()) != tests:
+        raise BadValidity("online tests must stand in order of kind and key, each once")
+    return tests
+
+
+def _test_to_expression(test: OnlineTest) -> SExpression:
+    places = tuple((b"at", location.encode("ascii", "replace")) for location in test.locations)
+    written: SExpression = (
+        b"online",
+        test.kind.value.encode(),
+        (b"by", principal_to_expression(test.by)),
+        *places,
+    )
+    if _test_from_expression(written) != test:
+        raise BadValidity("a location of an online test must be printable ASCII, without spaces")
+    return written
+
+
+def _test_from_expression(expression: SExpression) -> OnlineTest:
+    match expression:
+        case (b"online", bytes(kind), (b"by", by), *places):
+            if kind not in _KINDS:
+                shown = kind[:64].decode("ascii", "backslashreplace")
+                raise BadValidity(f"the online test `{shown}` is not known, so nobody could make it")
+            if len(places) > LOCATIONS_MAX:
+                raise BadValidity(f"an online test names at most {LOCATIONS_MAX} locations")
+            locations = tuple(map(_location_from_expression, places))
+            if len(set(locations)) < len(locations):
+                raise BadValidity("an online test names a location twice")
+            return OnlineTest(_KINDS[kind], principal_from_expression(by), locations)
+    raise BadValidity("after its bounds a validity has only `(online KIND (by KEY) (at LOCATION)*)` fields")
+
+
+def _location_from_expression(expression: SExpression) -> str:
+    match expression:
+        case (b"at", bytes(location)) if _LOCATION.fullmatch(location):
+            return location.decode("ascii")
+    raise BadValidity("a location of an online test must be printable ASCII, without spaces")
