@@ -2,12 +2,14 @@
 
 from maia.client.filling import ROWS_PER_FRAME, FrameFiller
 from maia.client.notices import (
+    Changed,
     Connected,
     Delivered,
     Disconnected,
     Gone,
     Missed,
     Notice,
+    Shown,
     Stands,
     Taken,
     TypeTold,
@@ -33,6 +35,7 @@ __all__ = [
     "BadClientSettings",
     "BrokerNotTrusted",
     "BrokerUnavailable",
+    "Changed",
     "ClientClosed",
     "ClientSession",
     "ClientSettings",
@@ -47,6 +50,7 @@ __all__ = [
     "Notice",
     "RefusedByBroker",
     "RowsRefused",
+    "Shown",
     "Stands",
     "Taken",
     "TypeTold",

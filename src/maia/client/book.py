@@ -13,7 +13,18 @@ from typing import Final
 from maia.client.alarms import RENEWAL, Alarms, later
 from maia.client.asking import message_asking_for
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
-from maia.client.notices import Delivered, Gone, Missed, Notice, Stands, Taken, TypeTold, Withdrawn
+from maia.client.notices import (
+    Changed,
+    Delivered,
+    Gone,
+    Missed,
+    Notice,
+    Shown,
+    Stands,
+    Taken,
+    TypeTold,
+    Withdrawn,
+)
 from maia.client.problems import WrongBroker, is_passing, told_by_broker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
@@ -35,6 +46,7 @@ from maia.wire.messages import (
     Published,
     RenewAll,
     Seen,
+    Show,
     Subscribe,
     SubscribeDurable,
     TypeQuery,
@@ -42,6 +54,7 @@ from maia.wire.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from maia.wire.messages import Changed as ChangedMessage
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Missed as MissedMessage
 from maia.wire.names import type_to_bytes
@@ -53,6 +66,10 @@ _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
 _QUOTA: Final = "UNAVAILABLE-REQUEST-QUOTA"
 _ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF"})
 """Why something ended that the client still wants: it asks for it again at once."""
+_AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
+"""The broker waits for somebody's word that the certificates still count; it may come in a moment."""
+_AWAITED_TIMES: Final = 32
+_AWAITED_MOST_S: Final = 2.0
 _AT_THE_BROKER: Final = frozenset({EntryStage.ASKED, EntryStage.STANDS})
 """What the broker has heard of by the time it hears the next message."""
 
@@ -78,6 +95,7 @@ class Book:
         self._entries: dict[int, Entry] = {}
         self._withdrawals: dict[int, int] = {}
         self._questions: dict[int, bytes] = {}
+        self._showings: set[int] = set()
         self._renewal: int | None = None
         self.lease_s = 0
         self.bytes_under_way = 0
@@ -113,6 +131,16 @@ class Book:
         self._questions[number] = encode(TypeQuery(number, type_to_bytes(name)))
         return [self._questions[number]]
 
+    def show(
+        self, number: int, certificates: list[bytes], statements: list[bytes], *, is_ready: bool
+    ) -> list[bytes]:
+        """Show the broker what was put into the wallet; without a link, the next requests show it."""
+        if not is_ready:
+            self.notices.append(Shown(number))
+            return []
+        self._showings.add(number)
+        return [encode(Show(number, certificates, statements))]
+
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way."""
         return (
@@ -141,7 +169,9 @@ class Book:
             self._forget_positions()
         self.lease_s = max(1, lease_s)
         self._alarms.ask(RENEWAL, later(now, self.lease_s / 2))
-        asking = list(self._questions.values())
+        statements = self._wallet.statements_for()
+        asking = [encode(Show(self.next_number(), [], statements))] if statements else []
+        asking += self._questions.values()
         for entry in list(self._entries.values()):
             asking += self._ask(entry, now)
         return asking
@@ -155,6 +185,8 @@ class Book:
     def link_lost(self) -> None:
         """Remember that nothing stands any more; what was to be withdrawn is."""
         self._withdrawals.clear()
+        self.notices += [Shown(number) for number in sorted(self._showings)]  # with the next requests
+        self._showings.clear()
         self._renewal = None
         self._alarms.forget(RENEWAL)
         for entry in list(self._entries.values()):
@@ -162,6 +194,11 @@ class Book:
                 self._end_withdrawal(entry.ref)
             entry.stage, entry.is_renewing, entry.hands_over = EntryStage.WAITING, False, True
             self._alarms.forget(entry.ref)
+
+    def give_everything_up(self, problem: MaiaError) -> None:
+        """Want nothing any more: the right to be part of the network was taken away."""
+        for entry in list(self._entries.values()):
+            self._give_up(entry, problem)
 
     def renew_everything(self, now: Instant) -> list[bytes]:
         """Say in one message that all is still wanted; ask one by one where other credentials speak now."""
@@ -199,6 +236,8 @@ class Book:
                 return self._failed(number, told_by_broker(code, sentence), now)
             case Ended(ref=ref, code=code, message=sentence):
                 return self._ended(ref, told_by_broker(code, sentence), now)
+            case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
+                self._changed(ref, until, told_by_broker(code, sentence))
             case TypeReply(id=number, definitions=definitions):
                 if self._questions.pop(number, None) is not None:
                     self.notices.append(TypeTold(number, tuple(definitions)))
@@ -276,12 +315,16 @@ class Book:
     def _accepted(self, number: int, until: int | None, now: Instant) -> list[bytes]:
         if self._is_end_of_withdrawal(number) or self._is_end_of_renewal(number):
             return []
+        if number in self._showings:
+            self._showings.discard(number)
+            self.notices.append(Shown(number))
+            return []
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
             return []
         stood = entry.stage is EntryStage.STANDS
         entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
-        entry.hands_over, entry.failures = False, 0
+        entry.hands_over, entry.failures, entry.problem = False, 0, None
         self._alarms.forget(entry.ref)
         if stood:
             return []
@@ -296,13 +339,19 @@ class Book:
             return []
         if self._is_end_of_renewal(number):
             return self._renewal_failed(problem, now)
+        if number in self._showings:
+            self._showings.discard(number)
+            self.notices.append(Gone(number, problem))
+            return []
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
             return []
         if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
             entry.hands_over = True
             return self._renew(entry, now) if entry.is_renewing else self._ask(entry, now)
-        if is_passing(problem.code) and entry.was_accepted:
+        is_awaited = problem.code == _AWAITED and entry.failures < _AWAITED_TIMES
+        if is_awaited or (is_passing(problem.code) and entry.was_accepted):
+            entry.problem = problem
             self._ask_later(entry, now)
             return []
         stood = entry.stage is EntryStage.STANDS
@@ -318,6 +367,10 @@ class Book:
             return [] if entry.stage is EntryStage.ASKED else self._ask(entry, now)
         self._give_up(entry, problem)
         return []
+
+    def _changed(self, ref: int, until: int | None, problem: MaiaError) -> None:
+        if ref in self._entries:
+            self.notices.append(Changed(ref, None if until is None else Instant(until), problem))
 
     # -------------------------------------------------------- asking
 
@@ -362,6 +415,8 @@ class Book:
             entry.stage = EntryStage.WAITING
         entry.failures += 1
         wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
+        if entry.problem is not None and entry.problem.code == _AWAITED:
+            wait_s = min(wait_s, _AWAITED_MOST_S)
         self._alarms.ask(entry.ref, later(now, wait_s))
 
     def _message_asking_for(self, entry: Entry, now: Instant) -> Advertise | Subscribe | SubscribeDurable:

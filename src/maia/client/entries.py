@@ -14,7 +14,7 @@ from typing import Final
 from maia.client.duplicates import SeenFrames
 from maia.client.types import KnownVersion
 from maia.credentials import Action
-from maia.errors import BadInput
+from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
 
@@ -71,6 +71,8 @@ class Entry:
     hands_over: bool = True
     """Whether the next request hands the definitions over."""
     failures: int = 0
+    problem: MaiaError | None = field(default=None, repr=False)
+    """Why it was last put off."""
     asked_at: Instant | None = None
     asked: bytes = field(default=b"", repr=False)
     """The digest of the latest request, signed at `asked_at`."""

@@ -14,12 +14,14 @@ from maia.errors import MaiaError
 from maia.events import Frame, Instant
 
 __all__ = [
+    "Changed",
     "Connected",
     "Delivered",
     "Disconnected",
     "Gone",
     "Missed",
     "Notice",
+    "Shown",
     "Stands",
     "Taken",
     "TypeTold",
@@ -56,6 +58,22 @@ class Gone:
 
     ref: int
     problem: MaiaError
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What stands rests on another right from now on, and may show less, or more; `problem` says why."""
+
+    ref: int
+    until: Instant | None
+    problem: MaiaError
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The broker has taken note of certificates and statements, and decided again what stands."""
+
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +125,15 @@ class TypeTold:
 
 
 Notice: TypeAlias = (
-    Connected | Disconnected | Stands | Gone | Withdrawn | Taken | Delivered | Missed | TypeTold
+    Connected
+    | Disconnected
+    | Stands
+    | Gone
+    | Changed
+    | Shown
+    | Withdrawn
+    | Taken
+    | Delivered
+    | Missed
+    | TypeTold
 )

@@ -30,7 +30,17 @@ from maia.client.problems import (
 from maia.client.settings import ClientSettings
 from maia.client.types import KnownVersion
 from maia.client.wallet import Wallet
-from maia.credentials import Action, Principal, SigningKey, TypeName, certificate_from_bytes
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    TypeName,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    statement_to_bytes,
+)
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
 from maia.policy import Request
@@ -53,13 +63,15 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Message, Ping, Pong, Welcome
+from maia.wire.framing import HANDSHAKE_BYTES_MAX
+from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Message, Ping, Pong, Show, Welcome
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import network_to_bytes
 
 __all__ = ["ClientSession", "SessionStage"]
 
 _LOOKS_IN_A_LEASE: Final = 3
+_REVOKED: Final = "CREDENTIAL-REVOKED"
 
 
 class SessionStage(Enum):
@@ -82,6 +94,7 @@ class ClientSession:
         self._settings = settings
         self._random = random
         self._wallet = Wallet(settings.credentials, settings.constitutions)
+        self._wallet.add_statements(settings.statements)
         self._alarms = Alarms()
         self._book = Book(key, settings, self._wallet, self._alarms, random)
         self._instance = random(16)
@@ -157,6 +170,24 @@ class ClientSession:
         asking = self._book.ask_for_type(number, name)
         return number, self._finished(self._sent(asking) if self.is_ready else [])
 
+    def show(
+        self,
+        certificates: Iterable[SignedCertificate],
+        statements: Iterable[SignedStatement],
+    ) -> tuple[int, list[Effect]]:
+        """Hold more certificates and statements, and show them to the broker; `Shown` follows."""
+        certificates, statements = tuple(certificates), tuple(statements)
+        self._wallet.add(certificates)
+        self._wallet.add_statements(statements)
+        number = self._book.next_number()
+        asking = self._book.show(
+            number,
+            [certificate_to_bytes(signed) for signed in certificates],
+            [statement_to_bytes(signed) for signed in statements],
+            is_ready=self.is_ready,
+        )
+        return number, self._finished(self._sent(asking))
+
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way; the application waits otherwise."""
         return self._book.has_room(entry)
@@ -225,6 +256,8 @@ class ClientSession:
                 return self._sent(self._book.told(message, now))
             case SessionStage.AWAITING_GREETING, Greeting():
                 return self._greeted(message, now)
+            case SessionStage.AWAITING_GREETING, Show():
+                return []  # for brokers, which ask what the greeting's certificates are worth by now
             case SessionStage.AWAITING_WELCOME, Welcome(lease_s=lease_s):
                 return self._welcomed(lease_s, now)
         raise WrongBroker(f"the broker said `{type(message).__name__}` before its turn")
@@ -237,7 +270,12 @@ class ClientSession:
         connect = Request(self._key.principal, Action.CONNECT, self._settings.network)
         shown = self._wallet.needed_for(connect, now)
         self.stage = SessionStage.AWAITING_WELCOME
-        return self._said(Hello(PROTOCOL_VERSION, self._network, shown, self._instance, None))
+        statements = self._wallet.statements_for(shown)
+        # What is too long to be said now was no use: the broker knows such statements by itself, or never.
+        fits = sum(map(len, statements)) < HANDSHAKE_BYTES_MAX // 2
+        vouched = self._said(Show(0, [], statements)) if statements and fits else []
+        hello = Hello(PROTOCOL_VERSION, self._network, shown, self._instance, None)
+        return [*vouched, *self._said(hello)]
 
     def _check_broker(self, greeting: Greeting, now: Instant) -> None:
         peer, settings = self._peer, self._settings
@@ -286,6 +324,8 @@ class ClientSession:
         is_final = isinstance(problem, Refusal | ProtocolViolation)
         self._book.notices.append(Disconnected(problem, is_final))
         self._book.link_lost()
+        if problem.code == _REVOKED:
+            self._book.give_everything_up(problem)
         self._turn += 1
         self._failures += 1
         self._alarms.ask(SESSION, later(now, self._back_off_s()))

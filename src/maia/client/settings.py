@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
+from maia.credentials import (
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    VerifiedConstitution,
+)
 from maia.errors import BadInput
 
 __all__ = ["BadClientSettings", "ClientSettings"]
@@ -27,6 +33,8 @@ class ClientSettings:
     brokers: frozenset[Principal] | None = None
     """The only brokers to talk to; None for whoever may connect to the network."""
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
+    """Statements by which certificates that demand one are known to count still."""
     handshake_s: int = 10
     dial_again_s: float = 0.25
     """About how long to wait after the first failure; each further one doubles it."""

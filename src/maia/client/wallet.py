@@ -3,6 +3,8 @@
 A client shows a broker the chains that speak for what it asks for, found by
 discovery, and nothing else that it holds (C12). Renewals ask the same again
 and again, so an answer is remembered until a certificate begins or ends.
+Certificates may demand statements that they still count; the newest ones that
+the client was given go along (RFC 2693: whoever asks brings the evidence).
 """
 
 from __future__ import annotations
@@ -17,18 +19,23 @@ from maia.credentials import (
     Principal,
     ResourceName,
     SignedCertificate,
+    SignedStatement,
     Validity,
     VerificationCache,
     VerifiedConstitution,
     certificate_to_bytes,
+    statement_to_bytes,
     steady_period,
 )
+from maia.credentials.statements import OneTimeAnswer
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, Request, decide, gather_evidence
 
 __all__ = ["Wallet"]
 
 _ANSWERS_MAX: Final = 1024
+_STATEMENTS_MAX: Final = 1024
+_SHOWN_MAX: Final = 64
 _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 """What the search for chains looks at; a filter is not among it."""
 
@@ -36,7 +43,7 @@ _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 class Wallet:
     """A client's certificates, and those it has found good."""
 
-    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions")
+    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions", "_statements")
 
     def __init__(
         self, certificates: Iterable[SignedCertificate], constitutions: tuple[VerifiedConstitution, ...] = ()
@@ -46,6 +53,40 @@ class Wallet:
         self._constitutions = constitutions
         self._cache = VerificationCache()
         self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes]]] = OrderedDict()
+        self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
+
+    def add(self, certificates: Iterable[SignedCertificate]) -> None:
+        """Hold more certificates."""
+        held = {signed.id: signed for signed in (*self._certificates, *certificates)}
+        if len(held) > len(self._certificates):
+            self._certificates = tuple(held.values())
+            self._answers.clear()
+
+    def add_statements(self, statements: Iterable[SignedStatement]) -> None:
+        """Hold statements on the validity of certificates, of each issuer and kind the newest one."""
+        for signed in statements:
+            said = signed.statement
+            if isinstance(said, OneTimeAnswer):
+                continue  # of no use to anybody but the verifier that asked for it
+            # A list without a period is in force at once, and says nothing about time: both are needed.
+            about = (said.by, type(said), said.period is None)
+            known = self._statements.get(about)
+            if known is None or said.sequence > _sequence(known):
+                self._statements[about] = signed
+        while len(self._statements) > _STATEMENTS_MAX:
+            self._statements.popitem(last=False)
+
+    def statements_for(self, shown: Iterable[bytes] | None = None) -> list[bytes]:
+        """Return statements by those who test, or issued, these certificates; None for all that are held."""
+        wanted = None if shown is None else set(shown)
+        asked = {
+            by
+            for signed in self._certificates
+            if wanted is None or certificate_to_bytes(signed) in wanted
+            for by in _vouching(signed)
+        }
+        found = [signed for (by, _, _), signed in self._statements.items() if by in asked]
+        return [statement_to_bytes(signed) for signed in found[-_SHOWN_MAX:]]
 
     def needed_for(self, request: Request, now: Instant) -> list[bytes]:
         """Return what to show with a request; raise the kernel's refusal if nothing here speaks for it."""
@@ -83,3 +124,14 @@ class Wallet:
         decision = decide(request, replace(evidence, bounds=()), NO_FACTS, now)
         if isinstance(decision, Denial):
             raise decision.as_refusal()
+
+
+def _sequence(signed: SignedStatement) -> int:
+    said = signed.statement
+    return 0 if isinstance(said, OneTimeAnswer) else said.sequence
+
+
+def _vouching(signed: SignedCertificate) -> frozenset[Principal]:
+    """Return who may say that a certificate does not count any more."""
+    certificate = signed.certificate
+    return frozenset({certificate.issuer, *(test.by for test in certificate.validity.tests)})

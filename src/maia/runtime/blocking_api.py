@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from maia.client import ClientClosed, Missed
 from maia.client.entries import Numbering
-from maia.credentials import Principal
+from maia.credentials import Principal, SignedCertificate, SignedStatement
 from maia.predicates import ALWAYS, Predicate
 from maia.runtime.client_api import ANSWER_S, Client, EventType, connect
 from maia.runtime.publisher import FLUSH_S, Publisher
@@ -159,6 +159,16 @@ class BlockingClient:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
         asked = self._client.subscribe(event_type, filter, durable=durable, timeout_s=timeout_s)
         return BlockingSubscription(self._wait, self._wait(asked))
+
+    def show(
+        self,
+        certificates: Iterable[SignedCertificate] = (),
+        statements: Iterable[SignedStatement] = (),
+        *,
+        timeout_s: float = ANSWER_S,
+    ) -> None:
+        """Show the broker more certificates, or newer statements, within this connection."""
+        self._wait(self._client.show(certificates, statements, timeout_s=timeout_s))
 
 
 def _blocking(connecting: Callable[_P, AbstractAsyncContextManager[Client]]) -> Callable[_P, _Blocking]:

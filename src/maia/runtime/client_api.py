@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
 from maia.client import (
+    Changed,
     ClientClosed,
     ClientSession,
     ClientSettings,
@@ -30,6 +31,7 @@ from maia.client import (
     Missed,
     NotConnected,
     Notice,
+    Shown,
     Stands,
     Taken,
     TypeTold,
@@ -43,6 +45,7 @@ from maia.credentials import (
     NetworkName,
     Principal,
     SignedCertificate,
+    SignedStatement,
     SigningKey,
     TypeName,
     VerifiedConstitution,
@@ -136,6 +139,24 @@ class Client:
         await self._standing(entry, effects, timeout_s)
         return subscription
 
+    async def show(
+        self,
+        certificates: Iterable[SignedCertificate] = (),
+        statements: Iterable[SignedStatement] = (),
+        *,
+        timeout_s: float = ANSWER_S,
+    ) -> None:
+        """Show the broker more certificates, or newer statements, within this connection.
+
+        What stands is decided again with them, and may show more from now on.
+        They are remembered for what is asked for later, here or after a reconnection.
+        """
+        number, effects = self._session.show(certificates, statements)
+        answer = self._answer(number)
+        self.perform(effects)
+        self.take_notices()
+        await self._in_time(answer, timeout_s)
+
     # -------------------------------------------------------- what publishers and subscriptions ask for
 
     @property
@@ -214,7 +235,7 @@ class Client:
         answer = self._answer(entry.ref)
         self.perform(effects)
         try:
-            await self._in_time(answer, timeout_s)
+            await self._in_time(answer, timeout_s, entry)
         except (MaiaError, asyncio.CancelledError):
             self._publishers.pop(entry.ref, None)
             self._subscriptions.pop(entry.ref, None)
@@ -228,11 +249,15 @@ class Client:
         self._answers[number] = answer
         return answer
 
-    async def _in_time(self, answer: asyncio.Future[object], timeout_s: float) -> object:
+    async def _in_time(
+        self, answer: asyncio.Future[object], timeout_s: float, entry: Entry | None = None
+    ) -> object:
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError:
+            if entry is not None and entry.problem is not None:
+                raise entry.problem from None  # an answer came, and it was to ask again later
             raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
 
     def take_notices(self) -> None:
@@ -256,11 +281,11 @@ class Client:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
                 self.check_room()
-            case Missed(ref=ref) if ref in self._subscriptions:
-                self._subscriptions[ref].miss(notice)
+            case Missed(ref=ref) | Changed(ref=ref) if ref in self._subscriptions:
+                self._subscriptions[ref].note(notice)
             case Taken(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)
-            case Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number):
+            case Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | Shown(id=number):
                 self._resolve(number, notice)
             case Gone(ref=ref, problem=problem):
                 self._end(ref, problem)
@@ -318,6 +343,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     key: SigningKey,
     network: NetworkName,
     credentials: Iterable[SignedCertificate] = (),
+    statements: Iterable[SignedStatement] = (),
     types: Iterable[SignedDefinition] = (),
     brokers: Iterable[Principal] | None = None,
     constitutions: tuple[VerifiedConstitution, ...] = (),
@@ -332,12 +358,19 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     Give several addresses to be connected to the next broker when one fails.
     The broker's right to connect is verified before any of `credentials` is
     shown; with `brokers`, nobody else is talked to. `types` can be named by
-    their readable names later.
+    their readable names later. `statements` say that certificates which demand
+    it still count; brokers hear of newer ones by themselves.
     """
     addresses = (address,) if isinstance(address, str) else tuple(address)
     pinned = None if brokers is None else frozenset(brokers)
     settings = ClientSettings(
-        network, addresses, tuple(credentials), pinned, constitutions, dial_again_s=dial_again_s
+        network,
+        addresses,
+        tuple(credentials),
+        pinned,
+        constitutions,
+        tuple(statements),
+        dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
     client = Client(session, settings, clock)

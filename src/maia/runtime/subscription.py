@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final
 
-from maia.client import ClientClosed, Delivered, Missed
+from maia.client import Changed, ClientClosed, Delivered, Missed
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
 from maia.errors import MaiaError
@@ -75,6 +75,8 @@ class Subscription:
         self._handed_out: int | None = None
         self._unacknowledged = 0
         self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self.changed: MaiaError | None = None
+        """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
         """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
 
@@ -169,9 +171,12 @@ class Subscription:
         self._waiting += delivered.frame.rows
         self._arrived.set()
 
-    def miss(self, missed: Missed) -> None:
-        """Take note of what cannot be had any more."""
-        self._missed.append(missed)
+    def note(self, notice: Missed | Changed) -> None:
+        """Take note of what cannot be had any more, or of another right that it rests on from now on."""
+        if isinstance(notice, Missed):
+            self._missed.append(notice)
+        else:
+            self.changed = notice.problem
 
     def end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""

@@ -193,5 +193,5 @@ async def test_whoever_leaves_acknowledges_what_was_taken(durable):
 async def test_what_was_missed_can_be_asked_for(durable):
     _, subscription = durable
     missed = Missed(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
-    subscription.miss(missed)
+    subscription.note(missed)
     assert subscription.missed == (missed,)

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
 from maia.client.entries import Advertised, Entry, Subscribed
 from maia.client.filling import FrameFiller
-from maia.credentials import SigningKey
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.events import Event, Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.wire.effects import Effect, Input
@@ -85,6 +85,12 @@ class SimulatedClient:
     def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
         """Ask to publish events; raise the refusal if no credential speaks for that."""
         return self._ask(lambda now: self.session.advertise(known, offered, now))
+
+    def show(
+        self, certificates: Sequence[SignedCertificate] = (), statements: Sequence[SignedStatement] = ()
+    ) -> None:
+        """Show the broker more certificates, or newer statements."""
+        self._act(lambda _now: self.session.show(certificates, statements)[1])
 
     def withdraw(self, entry: Entry) -> None:
         """Take back what was asked for."""
