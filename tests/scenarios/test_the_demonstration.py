@@ -19,17 +19,20 @@ from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
 from maia.runtime.clock import system_now
 from maia.runtime.overhearing import HeardFile
 from maia.scenarios import tell_numberplate_story
+from maia.scenarios.acts import LivePlay
 from maia.scenarios.attempts import Attempt, attempts
 from maia.scenarios.carriage import Carriage, carriage_of, words_to_look_for
 from maia.scenarios.carriers import CARRIER, add_carrier
-from maia.scenarios.live import LivePlay, connected
+from maia.scenarios.live import connected
 from maia.scenarios.live_brokers import starting_nodes
 from maia.scenarios.live_processes import HEARD_FILE
 from maia.scenarios.numberplate import NUMBERPLATE_KINDS, SUSPECT
 from maia.scenarios.performance import OFFICES, Received, play
+from maia.scenarios.traffic import city_traffic, close_up
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Publish
+from reference import pipeline_applications as by_hand
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 STORY = tell_numberplate_story(b"a fixed seed", now=NOON)
@@ -65,10 +68,11 @@ def test_those_who_try_for_more_are_refused_each_for_its_own_reason() -> None:
 
 
 @pytest.fixture(scope="module")
-def demonstrated() -> dict[str, object]:
-    """Run the demonstration over real processes, without Spark."""
-    command = [sys.executable, "-m", "maia.cli", "demo", "--rows", "0", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Run the demonstration over real processes, with Spark, and few generated sightings."""
+    plot = tmp_path_factory.mktemp("demo") / "traffic.png"
+    command = [sys.executable, "-m", "maia.cli", "demo", "--rows", "2000", "--plot", str(plot), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)
 
@@ -78,9 +82,53 @@ def test_the_network_delivers_what_the_kernel_says_although_a_broker_is_killed(d
     assert (demonstrated["failed"], demonstrated["lost"]) == ([], [])
     received = demonstrated["received"]
     assert [len(received[office]) for office in OFFICES] == [5, 5, 2]
+    assert [demonstrated["deliveries"][office] for office in OFFICES] == [2005, 2005, 16]
     assert all(event["location"] is None for event in received["billing office"])
     assert all(event["numberplate"] is None for event in received["statistics office"])
     assert all(event["location"] == "Victoria" for event in received["Detective Smith"])
+
+
+def test_each_office_finds_in_the_log_what_it_saw_live(demonstrated) -> None:
+    """D10: the log was recorded sealed, by the very network; a broker died in between."""
+    lake = demonstrated["lake"]
+    assert lake["events"] >= 2005
+    assert {one["office"]: (one["rows"], one["same"]) for one in lake["offices"]} == {
+        office: (demonstrated["deliveries"][office], True) for office in OFFICES
+    }
+
+
+def test_spark_makes_the_bill_and_each_vehicle_is_charged_once_a_day(demonstrated) -> None:
+    lake, owed = demonstrated["lake"], by_hand.charges(traffic_as_delivered())
+    assert lake["bill_same"]
+    assert (lake["bill"]["charges"], lake["bill"]["pounds"]) == (len(owed), len(owed) * 15)
+    assert lake["bill"]["vehicles"] == len({plate for plate, *_ in owed})
+    assert lake["most_seen"]["sightings"] > lake["most_seen"]["charges"] == 1
+
+
+def test_spark_counts_and_draws_the_traffic(demonstrated) -> None:
+    lake, counts = demonstrated["lake"], by_hand.counts(traffic_as_delivered())
+    assert lake["traffic_same"]
+    assert (lake["traffic"]["sightings"], lake["traffic"]["windows"]) == (2005, len(counts))
+    assert Path(lake["plot"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_place_was_ever_in_what_spark_made_for_the_billing_office(demonstrated) -> None:
+    """Issue 5: by the columns that were read, by the values, and by a search that finds them elsewhere."""
+    lake = demonstrated["lake"]
+    offices = {one["office"]: one for one in lake["offices"]}
+    assert offices["billing office"]["columns_read"] == ["numberplate", "timestamp"]
+    assert offices["billing office"]["values"]["location"] == 0
+    assert offices["statistics office"]["columns_read"] == ["location", "timestamp"]
+    log, billing, control = lake["searches"]
+    assert (log["found"], billing["found"]) == ([], [])
+    assert min(log["searched"], billing["searched"]) > 10_000
+    assert len(control["found"]) == control["looked_for"] == 20
+
+
+def traffic_as_delivered() -> list[dict[str, object]]:
+    """All sightings of the demonstration's usual seed, as plain Python has them."""
+    seen = [*play(STORY, close_up(), now=NOON).sent, *city_traffic(2000, seed=2003)]
+    return [{**event, "timestamp": event["timestamp"].to_datetime()} for event in seen]
 
 
 def test_a_probing_filter_is_refused_by_a_broker_too(demonstrated) -> None:
@@ -172,16 +220,18 @@ def _is_there(pid: int) -> bool:
     return True
 
 
+PLAYED = play(STORY, [{"numberplate": SUSPECT, "timestamp": NOON, "location": "Victoria"}], now=NOON)
+
+
+def claimed(received: tuple[Received, ...], tried: frozenset[Instant] = frozenset()) -> LivePlay:
+    refused = (Attempt("a probe", "POLICY", ""),)
+    return LivePlay(received, PLAYED, PLAYED, tried, "PITO broker", 0.1, 0.1, None, refused, {})
+
+
 def test_a_difference_between_network_and_kernel_is_a_failure() -> None:
     """What the demonstration claims is computed: it would notice a lost, a doubled or a wider delivery."""
-    expected = play(STORY, [{"numberplate": SUSPECT, "timestamp": NOON, "location": "Victoria"}], now=NOON)
-    billing, statistics, detective = expected.received
-    refused = Attempt("a probe", "POLICY", "")
-
-    def claimed(received: tuple[Received, ...]) -> LivePlay:
-        return LivePlay(received, expected, "PITO broker", 0.1, 0.1, None, refused, {})
-
-    assert claimed(expected.received).differences() == []
+    billing, statistics, detective = PLAYED.received
+    assert claimed(PLAYED.received).differences() == []
     lost = claimed((billing, statistics, Received("Detective Smith", ())))
     assert (len(lost.differences()), lost.lost()) == (1, ["Detective Smith"])
     doubled = claimed((Received("billing office", billing.events * 2), statistics, detective))

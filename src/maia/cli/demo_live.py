@@ -1,15 +1,17 @@
 """How does the live part of the demonstration run, and what does a watcher see of it?
 
-Four brokers and a key server in processes of their own, four clients, a broker
-that dies. Every delivery of a sighting is one line, as it happens. When all
-processes have ended, what two of the brokers heard and kept is searched.
+Four brokers and a key server in processes of their own, five clients, a
+broker that dies. Deliveries of the sightings at Victoria are one line each,
+as they happen. When the brokers have ended, what two of them heard and kept
+is searched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +22,15 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from maia.cli.demo_acts import Demonstration, Options
     from maia.scenarios.carriage import Carriage
-    from maia.scenarios.live import LivePlay
-    from maia.scenarios.live_brokers import LiveNodes
-    from maia.scenarios.numberplate import NumberplateStory
+    from maia.scenarios.live import LiveNetwork
+    from maia.scenarios.live_brokers import LiveNodes, StartingNodes
 
-__all__ = ["LiveResult", "go_live", "process_started_at"]
+__all__ = ["Searched", "play_on_the_network", "process_started_at", "searched", "starting_network"]
 
+_TRAFFIC: Final = 2_000
+"""How many sightings of the other cameras there are."""
 _SHORT: Final = 18
 _BEFORE_THEY_START: Final = (
     "concurrent.futures.thread",
@@ -36,17 +40,105 @@ _BEFORE_THEY_START: Final = (
     "maia.runtime.telemetry",
 )
 """What processes that are forked need, so that each of them starts at once."""
-_WHILE_THEY_START: Final = ("maia.runtime.client_api", "maia.scenarios.live")
+_WHILE_THEY_START: Final = ("maia.runtime.client_api", "maia.scenarios.acts")
 
-Words = Mapping[str, Sequence[bytes]]
-"""What is looked for, by what people call it."""
+
+@contextmanager
+def starting_network(options: Options, *, seed: bytes, now: Instant, folder: Path) -> Iterator[StartingNodes]:
+    """Start the first nodes, and end all of them when the body has ended."""
+    from maia.scenarios.numberplate import tell_numberplate_story
+    from maia.scenarios.traffic import add_control_room
+
+    story = add_control_room(tell_numberplate_story(seed, now=now), seed)
+    _load(_BEFORE_THEY_START)
+    from maia.scenarios.carriers import add_carrier
+    from maia.scenarios.live_brokers import starting_nodes
+    from maia.scenarios.recording import recording_settings
+
+    settings = recording_settings(story, folder, keys_change_soon=options.rows > 0)
+    with starting_nodes(story, add_carrier(story, seed), folder, settings=settings) as starting:
+        _load(_WHILE_THEY_START)
+        yield starting
+
+
+def _load(modules: tuple[str, ...]) -> None:
+    for name in modules:
+        import_module(name)
+
+
+def play_on_the_network(demo: Demonstration) -> None:
+    """Start the other nodes and play the live acts; `--keep` goes on until Ctrl-C."""
+    demo.screen  # noqa: B018 - loaded while the first nodes start
+    demo.nodes = demo.starting.ready()
+    _show_nodes(demo.screen, demo.nodes)
+    asyncio.run(_played(demo))
+
+
+async def _played(demo: Demonstration) -> None:
+    from maia.scenarios.acts import Stage, play_live
+    from maia.scenarios.live import connected
+
+    watcher = _Watcher(demo.screen, demo.started_at)
+    async with connected(demo.nodes, watcher.tell) as network:
+        stage = Stage(
+            network,
+            demo.nodes.brokers,
+            demo.nodes.story,
+            now=demo.now,
+            say=watcher.say,
+            traffic=_TRAFFIC,
+            seed=demo.options.seed,
+        )
+        demo.live = await play_live(stage)
+        if demo.options.keep:
+            await _kept(demo, network, watcher)
+
+
+async def _kept(demo: Demonstration, network: LiveNetwork, watcher: _Watcher) -> None:
+    from maia.cli.demo_tables import show_carriage
+    from maia.scenarios.live import keep_going
+
+    show_carriage(demo.screen, demo.live, searched(demo))
+    watcher.say("the network keeps running; Ctrl-C ends it")
+    _show_where_to_ask(demo.screen, demo.nodes)
+    watcher.tells_everything = True
+    await keep_going(network)
+
+
+class _Watcher:
+    """Tells what happens, with the seconds since the demonstration was started."""
+
+    def __init__(self, screen: Console, started_at: float) -> None:
+        from maia.scenarios.traffic import close_up
+
+        self._screen, self._started_at = screen, started_at
+        self._moments = {event["timestamp"] for event in close_up()}
+        self._is_first = True
+        self.tells_everything = False
+
+    def tell(self, office: str, kind: str, event: Mapping[str, Value]) -> None:
+        """Tell of a delivery: of the first one at all, and of those that are told one by one."""
+        if self._is_first:
+            self._is_first = False
+            self._line(f"the first event is delivered, to the {office}")
+        if kind == "sighting" and (self.tells_everything or event["timestamp"] in self._moments):
+            self._line(f"{office:<{_SHORT}} {_shown(event)}")
+
+    def say(self, sentence: str) -> None:
+        """Tell what happened to the network."""
+        self._line(f"[bold]{sentence}[/bold]")
+
+    def _line(self, text: str) -> None:
+        self._screen.print(f"  {time.time() - self._started_at:6.2f} s  {text}")
+
+
+# ------------------------------------------------------------ the search
 
 
 @dataclass(frozen=True, slots=True)
-class LiveResult:
-    """What was received, what the broker in the middle could see, and what CCS's broker could."""
+class Searched:
+    """What the broker in the middle could see, and what CCS's broker could."""
 
-    play: LivePlay
     carrier: Carriage
     reader: Carriage
 
@@ -58,85 +150,18 @@ class LiveResult:
             yield f"{missed} of the words that were looked for were not found where they are"
 
 
-def go_live(
-    open_screen: Callable[[], Console],
-    story: NumberplateStory,
-    sightings: Sequence[Mapping[str, Value]],
-    *,
-    seed: bytes,
-    now: Instant,
-    folder: Path,
-    started_at: float,
-    keep: bool,
-) -> LiveResult:
-    """Run the network, play the story on it, and return what was received; `keep` goes on until Ctrl-C."""
-    _load(_BEFORE_THEY_START)
-    from maia.scenarios.carriage import words_to_look_for
-    from maia.scenarios.carriers import add_carrier
-    from maia.scenarios.live_brokers import starting_nodes
-
-    words = words_to_look_for(story, sightings)
-    with starting_nodes(story, add_carrier(story, seed), folder) as starting:
-        _load(_WHILE_THEY_START)
-        screen = open_screen()
-        nodes = starting.ready()
-        _show_nodes(screen, nodes)
-        play = asyncio.run(
-            _played(screen, nodes, sightings, words, now=now, started_at=started_at, keep=keep)
-        )
-    return _searched(nodes, play, words)
-
-
-def _load(modules: tuple[str, ...]) -> None:
-    for name in modules:
-        import_module(name)
-
-
-def _searched(nodes: LiveNodes, play: LivePlay, words: Words) -> LiveResult:
-    from maia.scenarios.carriage import carriage_of
+def searched(demo: Demonstration) -> Searched:
+    """Search what two brokers heard and kept for everything that was written."""
+    from maia.scenarios.carriage import carriage_of, words_to_look_for
     from maia.scenarios.carriers import CARRIER
 
-    carrier, reader = (
-        carriage_of(name, nodes.brokers[name].folder, words) for name in (CARRIER, "CCS broker")
-    )
-    return LiveResult(play, carrier, reader)
+    words = words_to_look_for(demo.nodes.story, demo.live.expected.written)
+    brokers = demo.nodes.brokers
+    carrier, reader = (carriage_of(name, brokers[name].folder, words) for name in (CARRIER, "CCS broker"))
+    return Searched(carrier, reader)
 
 
-async def _played(
-    screen: Console,
-    nodes: LiveNodes,
-    sightings: Sequence[Mapping[str, Value]],
-    words: Words,
-    *,
-    now: Instant,
-    started_at: float,
-    keep: bool,
-) -> LivePlay:
-    from maia.scenarios.live import connected, keep_going, play_live
-
-    first: list[float] = []
-
-    def tell(office: str, kind: str, event: Mapping[str, Value]) -> None:
-        since = time.time() - started_at
-        if not first:
-            first.append(since)
-            screen.print(f"  {since:6.2f} s  the first event is delivered, to the {office}")
-        if kind == "sighting":
-            screen.print(f"  {since:6.2f} s  {office:<{_SHORT}} {_shown(event)}")
-
-    def say(sentence: str) -> None:
-        screen.print(f"  {time.time() - started_at:6.2f} s  [bold]{sentence}[/bold]")
-
-    async with connected(nodes, tell) as network:
-        result = await play_live(network, nodes.brokers, sightings, now=now, say=say)
-        if keep:
-            from maia.cli.demo_tables import show_carriage
-
-            show_carriage(screen, _searched(nodes, result, words))
-            say("the network keeps running; Ctrl-C ends it")
-            _show_where_to_ask(screen, nodes)
-            await keep_going(network)
-        return result
+# ------------------------------------------------------------ times and lines
 
 
 def process_started_at() -> float:

@@ -12,11 +12,11 @@ from maia.cli.grants import authority_record
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.cli.demo_live import LiveResult
+    from maia.cli.demo_live import Searched
+    from maia.scenarios.acts import LivePlay
     from maia.scenarios.attempts import Attempt
     from maia.scenarios.million import Comparison
     from maia.scenarios.numberplate import NumberplateStory
-    from maia.scenarios.performance import Performance, Received
 
 __all__ = [
     "NOBODY_MAY_SEE",
@@ -53,53 +53,49 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
     screen.print(table)
 
 
-def show_performance(screen: Console, performance: Performance, delivered: tuple[Received, ...]) -> None:
+def show_performance(screen: Console, live: LivePlay) -> None:
     """Show what was written, what travelled, and what was delivered to whom over the network."""
+    delivered = live.seen_close_up()
     table = Table(title="What the camera at Victoria wrote, and who saw what", title_justify="left")
     for heading in ("camera wrote", "network carried", *(one.office for one in delivered)):
         table.add_column(heading)
     inboxes = {one.office: {str(event["timestamp"]): event for event in one.events} for one in delivered}
-    for written, sent in zip(performance.written, performance.sent, strict=True):
+    for written, sent in zip(live.close_up.written, live.close_up.sent, strict=True):
         moment = str(sent["timestamp"])
         cells = [_cell(inbox.get(moment)) for inbox in inboxes.values()]
         table.add_row(_cell(written), _cell(sent), *cells)
     screen.print(table)
     for office, attribute in NOBODY_MAY_SEE:
-        received = next(one for one in delivered if one.office == office)
-        values = received.values_of(attribute)
-        screen.print(
-            f"  {office}: {len(received.events)} events, {len(values)} values of `{attribute}` among them"
-        )
+        events, values = live.of(office).events, live.of(office).values_of(attribute)
+        screen.print(f"  {office}: {len(events):,} events in all, with {len(values)} values of `{attribute}`")
     screen.print()
 
 
-def show_carriage(screen: Console, result: LiveResult) -> None:
+def show_carriage(screen: Console, live: LivePlay, searched: Searched) -> None:
     """Show what the broker in the middle could see, beside what the billing office saw of the same frames."""
     from maia.scenarios.live import WITNESS
 
-    carrier, frames = result.carrier, {one.frame: one for one in result.carrier.frames}
+    carrier, reader = searched.carrier, searched.reader
+    frames = {one.frame: one for one in carrier.frames}
     table = Table(title=f"What the {carrier.broker} carried, and could not read", title_justify="left")
     for heading in ("frame", "events", "sealed plates, first bytes", "bytes", f"the {WITNESS} saw"):
         table.add_column(heading, justify="right" if heading in {"frame", "events", "bytes"} else "left")
-    witness = next(one for one in result.play.received if one.office == WITNESS)
+    witness = next(one for one in live.seen_close_up() if one.office == WITNESS)
     for event in witness.events:
-        frame = frames.get(result.play.frames[str(event["timestamp"])])
+        frame = frames.get(live.frames[str(event["timestamp"])])
         cells = ("", "", "did not pass", "")
         if frame is not None:
             cells = (str(frame.frame[1]), str(frame.rows), frame.excerpt, str(frame.size))
         table.add_row(*cells, str(event["numberplate"]))
     screen.print(table)
-    uids = sorted({uid for frame in carrier.frames for uid in frame.uids})
-    screen.print(f"  attributes {' '.join(uids)} of the type")
-    screen.print(f"  {' '.join(carrier.type_ids)}", soft_wrap=True)
     screen.print(
-        f"  {carrier.events} events passed it in {len(carrier.frames)} sealed frames, and "
+        f"  {carrier.events:,} events passed it in {len(carrier.frames)} sealed frames, and "
         f"{carrier.interests} sealed filters; {carrier.in_clear} messages with events in clear"
     )
     screen.print(
         f"  searched: {carrier.searched:,} bytes in {carrier.files} files, its {carrier.messages} messages "
-        f"among them, for {carrier.looked_for} plates, places, moments, names and keys: "
-        f"{len(carrier.found)} found ({len(result.reader.found)} in those of the {result.reader.broker})\n"
+        f"among them, for {carrier.looked_for:,} plates, places, moments, names and keys: "
+        f"{len(carrier.found)} found ({len(reader.found):,} in those of the {reader.broker})\n"
     )
 
 
@@ -130,11 +126,11 @@ def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) 
 def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     """Show the figures of the whole demonstration, one line each."""
     table = Table(title="Summary", title_justify="left", show_header=False)
-    received = record["received"]
-    deliveries = sum(len(events) for events in received.values()) if isinstance(received, dict) else 0
+    deliveries = record["deliveries"]
+    delivered = sum(deliveries.values()) if isinstance(deliveries, dict) else 0
     refused, lost = record["attempts"], record["lost"]
     lines = [
-        ("sightings delivered over the network", deliveries),
+        ("sightings delivered over the network", f"{delivered:,}"),
         ("first event delivered after", _seconds(record["first_event_s"])),
         ("a broker was killed, and everything flowed again after", _seconds(record["repaired_s"])),
         ("subscriptions lost", len(lost) if isinstance(lost, list) else "?"),

@@ -20,17 +20,10 @@ import pyarrow.parquet as pq
 
 from maia.credentials import Action
 from maia.events import AttributeUid, Instant, Kind
+from maia.pipeline.generators import SIGHTINGS, Order
 from maia.policy import View
-from maia.runtime.sightings import write_sightings
-from maia.scenarios.numberplate import (
-    LOCATION,
-    NUMBERPLATE,
-    NUMBERPLATE_ATTRIBUTES,
-    NUMBERPLATE_KINDS,
-    SUSPECT,
-    TIMESTAMP,
-    NumberplateStory,
-)
+from maia.runtime.generated_files import ROWS_PER_FILE
+from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS, NumberplateStory
 from maia.scenarios.performance import OFFICES, view_of
 from maia.views import ARROW_TYPES, to_python
 
@@ -62,16 +55,13 @@ class Comparison:
 
 
 def generate_sightings(folder: Path, *, rows: int, seed: int) -> None:
-    """Generate sightings and keep them as Parquet."""
-    write_sightings(
-        folder,
-        rows=rows,
-        seed=seed,
-        numberplate=NUMBERPLATE,
-        timestamp=TIMESTAMP,
-        location=LOCATION,
-        watched=SUSPECT,
-    )
+    """Generate sightings and keep them as Parquet, in columns called by attribute uid."""
+    folder.mkdir()
+    order, uids = Order(rows, seed), {one.name: one.uid for one in NUMBERPLATE_ATTRIBUTES}
+    names = [uids[name] for name, _kind in SIGHTINGS.columns]
+    for number, start in enumerate(range(0, max(rows, 1), ROWS_PER_FILE)):
+        some = order.part(SIGHTINGS, start, ROWS_PER_FILE).rename_columns(names)
+        pq.write_table(pa.Table.from_batches([some]), folder / f"part-{number:05}.parquet")
 
 
 def offices_views(story: NumberplateStory, *, now: Instant) -> dict[str, View]:

@@ -7,8 +7,9 @@ Everything here is decided from certificates; nobody is told what to answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from maia.credentials import Action, SignedCertificate
 from maia.events import Event, Instant, PresentValue, Value
@@ -28,9 +29,10 @@ from maia.predicates import ALWAYS, Predicate
 from maia.scenarios.numberplate import NumberplateStory
 from maia.types import VerifiedType, from_transit, to_transit, verify_definition
 
-__all__ = ["OFFICES", "Performance", "Received", "ask", "play", "view_of"]
+__all__ = ["CAMERA", "OFFICES", "Performance", "Received", "ask", "play", "view_of"]
 
-OFFICES = ("billing office", "statistics office", "Detective Smith")
+CAMERA: Final = "camera at Victoria"
+OFFICES: Final = ("billing office", "statistics office", "Detective Smith")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ class Performance:
     written: tuple[Mapping[str, Value], ...]
     sent: tuple[Mapping[str, Value], ...]
     received: tuple[Received, ...]
+
+    def and_then(self, other: Performance) -> Performance:
+        """Return this performance and another after it, as one."""
+        pairs = zip(self.received, other.received, strict=True)
+        received = tuple(Received(one.office, one.events + more.events) for one, more in pairs)
+        return Performance(self.written + other.written, self.sent + other.sent, received)
 
 
 def ask(
@@ -84,11 +92,11 @@ def play(
     sightings: Iterable[Mapping[str, Value]],
     *,
     now: Instant,
-    tell: Callable[[str, Mapping[str, Value]], None] = lambda _office, _event: None,
+    by: str = CAMERA,
 ) -> Performance:
-    """Publish sightings through the camera at Victoria and deliver them to the three offices."""
+    """Publish sightings through a camera and deliver them to the three offices."""
     event_type = verify_definition(story.definition, at=now)
-    publishing = view_of(story, "camera at Victoria", Action.PUBLISH, now=now)
+    publishing = view_of(story, by, Action.PUBLISH, now=now)
     views = {office: view_of(story, office, Action.SUBSCRIBE, now=now) for office in OFFICES}
     inboxes: dict[str, list[Mapping[str, Value]]] = {office: [] for office in OFFICES}
     written, sent = tuple(sightings), []
@@ -97,7 +105,6 @@ def play(
         sent.append(from_transit(event, event_type))
         for office, delivered in _deliveries(event, views, event_type):
             inboxes[office].append(delivered)
-            tell(office, delivered)
     received = tuple(Received(office, tuple(events)) for office, events in inboxes.items())
     return Performance(written, tuple(sent), received)
 

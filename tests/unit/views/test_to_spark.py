@@ -12,7 +12,7 @@ from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Membership, Operator
-from maia.runtime.sightings import write_sightings
+from maia.scenarios.million import generate_sightings
 from maia.views import StoredMismatch, spark_schema
 from maia.views.to_spark import _balanced, to_spark
 
@@ -37,7 +37,7 @@ DETECTIVE = View(
 def sightings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """A thousand sightings in a Parquet file, where pruning and push-down show in the plan."""
     path = tmp_path_factory.mktemp("sightings") / "events.parquet"
-    write_sightings(path, rows=1000, seed=7, numberplate=PLATE, timestamp=TIME, location=PLACE)
+    generate_sightings(path, rows=1000, seed=7)
     return spark.read.parquet(str(path))
 
 

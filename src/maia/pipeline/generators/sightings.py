@@ -3,9 +3,7 @@
 A few vehicles are seen very often and most of them rarely; mornings and
 evenings are busy. Vehicles move: from one camera to the next, never faster
 than traffic does. Some plates cannot be read, some cameras were offline and
-report hours late, and some sightings arrive twice. (`runtime/sightings.py`
-makes the month of independent sightings that the demonstration starts with;
-these here are for applications that look at order, lateness and movement.)
+report hours late, and some sightings arrive twice.
 """
 
 from __future__ import annotations

@@ -1,0 +1,196 @@
+"""What happens on the live network, act by act, and what is found?
+
+An act is a function of the stage: it publishes, kills or asks, and notes what
+it found. The stage knows, from the kernel alone (`performance.py`), what each
+office should have received by then; nothing is taken on trust. To tell more,
+write one more act and put it where it belongs in `LIVE_ACTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.scenarios.attempts import Attempt
+from maia.scenarios.carriage import FrameId
+from maia.scenarios.live import LiveNetwork
+from maia.scenarios.live_brokers import LiveBroker
+from maia.scenarios.numberplate import NumberplateStory
+from maia.scenarios.performance import CAMERA, OFFICES, Performance, Received, play
+from maia.scenarios.traffic import CONTROL_ROOM, Sighting, city_traffic, close_up
+
+__all__ = ["LIVE_ACTS", "Act", "LivePlay", "Stage", "play_live"]
+
+_BEFORE_THE_CRASH: Final = 3
+"""How many of the sightings at Victoria come before a broker is killed."""
+_NOTHING: Final = Performance((), (), tuple(Received(office, ()) for office in OFFICES))
+
+
+@dataclass(slots=True)
+class Stage:
+    """What an act works with, and what the acts before it have left."""
+
+    network: LiveNetwork
+    brokers: Mapping[str, LiveBroker]
+    story: NumberplateStory
+    """Whose certificates count at this moment; an act that changes them puts another story here."""
+    now: Instant
+    say: Callable[[str], None]
+    traffic: int
+    """How many sightings of the other cameras there are."""
+    seed: int
+    expected: Performance = _NOTHING
+    close_up: Performance = _NOTHING
+    refused: list[Attempt] = field(default_factory=list)
+    killed: str = ""
+    ready_s: float = 0.0
+    repaired_s: float = 0.0
+
+    async def publish(self, sightings: Sequence[Sighting], *, by: str) -> Performance:
+        """Publish, and wait until every office has what the kernel says that it should have by now."""
+        told = play(self.story, sightings, now=self.now, by=by)
+        self.expected = self.expected.and_then(told)
+        await self.network.publish(sightings, by=by)
+        await self.network.receive({one.office: len(one.events) for one in self.expected.received})
+        return told
+
+
+Act = Callable[[Stage], Awaitable[None]]
+
+
+async def everybody_is_reached(stage: Stage) -> None:
+    """Wait until events reach all offices for the first time."""
+    stage.ready_s = await stage.network.settle()
+    stage.say(f"events reach all three offices {stage.ready_s:.2f} s after the camera's first")
+
+
+async def cars_pass_victoria(stage: Stage) -> None:
+    """Publish the first sightings at Victoria, one by one."""
+    stage.close_up = await stage.publish(close_up()[:_BEFORE_THE_CRASH], by=CAMERA)
+
+
+async def the_city_is_busy(stage: Stage) -> None:
+    """Publish half of what the other cameras see."""
+    await _publish_traffic(stage, slice(0, stage.traffic // 2))
+
+
+async def an_office_asks_for_too_much(stage: Stage) -> None:
+    """Let the billing office ask its broker for a filter on what it may not read."""
+    title = "over the network: the billing office asks CCS's broker to filter on the location"
+    billing = stage.network.clients["billing office"]
+    try:
+        await billing.subscribe(stage.network.story.definition, 'location == "Victoria"')
+    except MaiaError as problem:
+        stage.refused.append(Attempt(title, problem.code, problem.message))
+    else:
+        stage.refused.append(Attempt(title, None, "nothing stopped it"))
+
+
+async def a_broker_dies(stage: Stage) -> None:
+    """Kill the broker that a reader is connected to, and wait until events reach everybody again."""
+    stage.killed = "PITO broker"
+    stage.brokers[stage.killed].kill()
+    stage.say("PITO's broker was killed; the statistics office was connected to it")
+    stage.repaired_s = await stage.network.settle()
+    stage.say(f"events reach all three offices again after {stage.repaired_s:.2f} s")
+
+
+async def more_cars_pass_victoria(stage: Stage) -> None:
+    """Publish the other sightings at Victoria, for which nobody has subscribed anew."""
+    told = await stage.publish(close_up()[_BEFORE_THE_CRASH:], by=CAMERA)
+    stage.close_up = stage.close_up.and_then(told)
+
+
+async def the_city_is_busy_again(stage: Stage) -> None:
+    """Publish the other half of what the other cameras see."""
+    await _publish_traffic(stage, slice(stage.traffic // 2, None))
+
+
+LIVE_ACTS: Final[tuple[Act, ...]] = (
+    everybody_is_reached,
+    cars_pass_victoria,
+    the_city_is_busy,
+    an_office_asks_for_too_much,
+    a_broker_dies,
+    more_cars_pass_victoria,
+    the_city_is_busy_again,
+)
+
+
+async def _publish_traffic(stage: Stage, part: slice) -> None:
+    some, inboxes = city_traffic(stage.traffic, seed=stage.seed)[part], stage.network.inboxes
+    before = {office: len(inboxes[office]) for office in OFFICES}
+    await stage.publish(some, by=CONTROL_ROOM)
+    stage.say(f"the other cameras see {len(some):,} cars; this many of them are delivered to")
+    stage.say(", ".join(f"the {office}: {len(inboxes[office]) - before[office]:,}" for office in OFFICES))
+
+
+@dataclass(frozen=True, slots=True)
+class LivePlay:
+    """What was received over the network, beside what the kernel says."""
+
+    received: tuple[Received, ...]
+    expected: Performance
+    close_up: Performance
+    """Those of the expected sightings that are told one by one."""
+    tried: frozenset[Instant]
+    """The moments of trial sightings."""
+    killed: str
+    ready_s: float
+    """From the first trial until events reached everybody."""
+    repaired_s: float
+    """From the death of a broker until events reached everybody again."""
+    first_event_at: float | None
+    refused: tuple[Attempt, ...]
+    frames: Mapping[str, FrameId]
+    """In which frame each sighting reached the billing office, by its moment."""
+
+    def of(self, office: str) -> Received:
+        """Return what one office received."""
+        return next(one for one in self.received if one.office == office)
+
+    def seen_close_up(self) -> tuple[Received, ...]:
+        """Return what each office received of the sightings that are told one by one."""
+        moments = {event["timestamp"] for event in self.close_up.sent}
+        return tuple(
+            Received(one.office, tuple(event for event in one.events if event["timestamp"] in moments))
+            for one in self.received
+        )
+
+    def lost(self) -> list[str]:
+        """Return the offices that did not receive the last event they should have seen after the loss."""
+        pairs = zip(self.received, self.expected.received, strict=True)
+        return [live.office for live, told in pairs if told.events and told.events[-1] not in live.events]
+
+    def differences(self) -> list[str]:
+        """Return where the network and the kernel disagree, as sentences."""
+        found = []
+        for live, told in zip(self.received, self.expected.received, strict=True):
+            if list(live.events) != list(told.events):
+                found.append(
+                    f"the {live.office} received {len(live.events)} events over the network "
+                    f"that differ from the {len(told.events)} it should have seen"
+                )
+        return found
+
+
+async def play_live(stage: Stage, acts: Sequence[Act] = LIVE_ACTS) -> LivePlay:
+    """Play all acts, and return what was received."""
+    for act in acts:
+        await act(stage)
+    network = stage.network
+    return LivePlay(
+        received=tuple(Received(office, tuple(network.inboxes[office])) for office in OFFICES),
+        expected=stage.expected,
+        close_up=stage.close_up,
+        tried=frozenset(network.tried),
+        killed=stage.killed,
+        ready_s=stage.ready_s,
+        repaired_s=stage.repaired_s,
+        first_event_at=network.first_event_at,
+        refused=tuple(stage.refused),
+        frames=network.frames,
+    )

@@ -1,0 +1,264 @@
+"""Is what Spark found in the log what the offices saw live, and did a place reach the billing office?
+
+The demonstration asks, of the files that Spark wrote. Rows are compared with
+live deliveries, and so are the bill and the counts, which are made once more
+here from what was delivered. Then the files and plans of the billing office
+are searched for every place that exists in the log. The same search of the
+statistics office, which may know places, must find all of them, or it would
+prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maia.events import Instant, Value
+from maia.pipeline.applications import BILLING, STATISTICS
+from maia.scenarios.acts import LivePlay
+from maia.scenarios.lake_jobs import RESULT, TABLE, Work
+from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
+from maia.scenarios.performance import OFFICES, Received
+from maia.scenarios.recording import Recording
+
+__all__ = ["LakeOffice", "LakeResult", "MostSeen", "PlaceSearch", "compared_with_live"]
+
+BILLING_OFFICE, STATISTICS_OFFICE, _DETECTIVE = OFFICES
+_NAMES: Final = tuple(one.name for one in NUMBERPLATE_ATTRIBUTES)
+_SATURDAY: Final = 5
+_MINUTE: Final = 60_000_000
+
+Row = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeOffice:
+    """One office's table of the log, beside what it saw live."""
+
+    office: str
+    rows: int
+    rows_live: int
+    same: bool
+    """Whether both are equal, row by row, and every trial sighting is there as well."""
+    columns_read: tuple[str, ...]
+    values: Mapping[str, int]
+    """How many rows show each attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class MostSeen:
+    """The vehicle that was seen most often on one day, and what that day costs it."""
+
+    plate: str
+    day: str
+    sightings: int
+    charges: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSearch:
+    """How many of the places in the log are among some bytes."""
+
+    where: str
+    searched: int
+    looked_for: int
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeResult:
+    """What came of the log."""
+
+    events: int
+    frames: int
+    offices: tuple[LakeOffice, ...]
+    bill: Mapping[str, object]
+    bill_same: bool
+    most_seen: MostSeen
+    traffic: Mapping[str, object]
+    traffic_same: bool
+    plot: str | None
+    no_plot: str | None
+    """Why there is no picture."""
+    searches: tuple[PlaceSearch, ...]
+    """The log, the billing office, and the statistics office, which may know."""
+
+    def broken_claims(self) -> Iterator[str]:
+        """Say where Spark and the network disagree, and what the billing office held that it must not."""
+        for one in self.offices:
+            if not one.same:
+                yield (
+                    f"the {one.office} finds {one.rows} sightings in the log that differ "
+                    f"from the {one.rows_live} it saw live"
+                )
+        if not self.bill_same:
+            yield "the bill that Spark made is not the bill of what was delivered"
+        if not self.traffic_same:
+            yield "the traffic that Spark counted is not the traffic that was delivered"
+        if self.most_seen.charges != 1:
+            yield f"a vehicle was charged {self.most_seen.charges} times for one day"
+        yield from self._about_places()
+
+    def _about_places(self) -> Iterator[str]:
+        billing = next(one for one in self.offices if one.office == BILLING_OFFICE)
+        if billing.values["location"] or "location" in billing.columns_read:
+            yield "Spark read a location for the billing office"
+        *hidden, control = self.searches
+        for one in hidden:
+            if one.found:
+                yield f"{len(one.found)} places were found in {one.where}"
+        if not control.looked_for or len(control.found) != control.looked_for:
+            yield "the search for places proves nothing: it did not find them where they are"
+
+
+def compared_with_live(
+    live: LivePlay,
+    works: Iterable[Work],
+    recording: Recording,
+    *,
+    out: Path,
+    plot: Path,
+    no_plot: str | None,
+) -> LakeResult:
+    """Read what Spark wrote for each office, and compare and search it."""
+    by_office = {one.office: one for one in works}
+    charges = _charges_in(out / BILLING_OFFICE / RESULT)
+    billed, counted = live.of(BILLING_OFFICE).events, live.of(STATISTICS_OFFICE).events
+    places = {str(place).encode() for place in live.of(STATISTICS_OFFICE).values_of("location")}
+    return LakeResult(
+        events=recording.events,
+        frames=recording.frames,
+        offices=tuple(_office(live, by_office[office], out / office / TABLE) for office in OFFICES),
+        bill=by_office[BILLING_OFFICE].totals,
+        bill_same=charges == Counter(charged_once_a_day(billed)),
+        most_seen=_most_seen(billed, charges),
+        traffic=by_office[STATISTICS_OFFICE].totals,
+        traffic_same=_counts_in(out / STATISTICS_OFFICE / RESULT) == counted_by_window(counted),
+        plot=None if no_plot else str(plot),
+        no_plot=no_plot,
+        searches=(
+            _searched("the log, as it was recorded", [recording.written], places),
+            *(_searched(f"the {one}'s tables and plans", _files(out / one), places) for one in _SEARCHED),
+        ),
+    )
+
+
+_SEARCHED: Final = (BILLING_OFFICE, STATISTICS_OFFICE)
+
+
+# ------------------------------------------------------------ rows
+
+
+def _office(live: LivePlay, work: Work, table: Path) -> LakeOffice:
+    seen = _rows(live.of(work.office))
+    found = Counter(_rows_in(table))
+    trials = Counter({row: count for row, count in found.items() if row[1] in live.tried})
+    found -= trials
+    is_whole = Counter(row[1] for row in trials.elements()) == Counter(live.tried)
+    return LakeOffice(
+        office=work.office,
+        rows=found.total(),
+        rows_live=seen.total(),
+        same=found == seen and is_whole,
+        columns_read=work.columns_read,
+        values={
+            name: sum(count for row, count in found.items() if row[at] is not None)
+            for at, name in enumerate(_NAMES)
+        },
+    )
+
+
+def _rows(received: Received) -> Counter[Row]:
+    return Counter(tuple(event[name] for name in _NAMES) for event in received.events)
+
+
+def _rows_in(table: Path) -> Iterator[Row]:
+    plates, moments, places = (_values(pq.read_table(table)[name]) for name in _NAMES)
+    for plate, moment, place in zip(plates, moments, places, strict=True):
+        yield plate, Instant(moment), place
+
+
+def _values(column: Any) -> list[Any]:
+    # Any: pyarrow is not typed.
+    is_moment = pa.types.is_timestamp(column.type)
+    return list((column.cast(pa.int64()) if is_moment else column).to_pylist())
+
+
+# ------------------------------------------------------------ the bill and the counts, once more
+
+
+def charged_once_a_day(events: Iterable[Mapping[str, Value]]) -> set[tuple[str, date]]:
+    """Return which vehicle owes the charge for which day."""
+    owed = set()
+    for event in events:
+        plate, moment = event["numberplate"], event["timestamp"]
+        if isinstance(plate, str) and isinstance(moment, Instant) and _is_charged(moment):
+            owed.add((plate, _local_day(moment)))
+    return owed
+
+
+def _is_charged(moment: Instant) -> bool:
+    terms, local = BILLING.terms, moment.to_datetime().astimezone(ZoneInfo(BILLING.terms.zone))
+    if local.weekday() >= _SATURDAY:
+        return bool(terms.weekend_first_hour <= local.hour < terms.weekend_last_hour)
+    return bool(terms.first_hour <= local.hour < terms.last_hour)
+
+
+def _local_day(moment: Instant) -> date:
+    return moment.to_datetime().astimezone(ZoneInfo(BILLING.terms.zone)).date()
+
+
+def _charges_in(result: Path) -> Counter[tuple[str, date]]:
+    table = pq.read_table(result)
+    return Counter(zip(table["numberplate"].to_pylist(), table["day"].to_pylist(), strict=True))
+
+
+def _most_seen(events: Iterable[Mapping[str, Value]], charges: Counter[tuple[str, date]]) -> MostSeen:
+    seen: Counter[tuple[str, date]] = Counter()
+    for event in events:
+        plate, moment = event["numberplate"], event["timestamp"]
+        if isinstance(plate, str) and isinstance(moment, Instant) and _is_charged(moment):
+            seen[plate, _local_day(moment)] += 1
+    (plate, day), sightings = max(seen.items(), key=lambda one: (one[1], one[0]))
+    return MostSeen(plate, str(day), sightings, charges[plate, day])
+
+
+def counted_by_window(events: Iterable[Mapping[str, Value]]) -> Counter[tuple[str, int]]:
+    """Return how many sightings each camera had in each window, by the moment at which it begins."""
+    length = STATISTICS.terms.window_minutes * _MINUTE
+    return Counter(
+        (place, int(moment) // length * length)
+        for event in events
+        if isinstance(place := event["location"], str) and isinstance(moment := event["timestamp"], Instant)
+    )
+
+
+def _counts_in(result: Path) -> Counter[tuple[str, int]]:
+    table = pq.read_table(result)
+    keys = zip(_values(table["location"]), _values(table["starts_at"]), strict=True)
+    found: Counter[tuple[str, int]] = Counter()
+    for key, sightings in zip(keys, table["sightings"].to_pylist(), strict=True):
+        found[key] += sightings
+    return found
+
+
+# ------------------------------------------------------------ the search
+
+
+def _files(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _searched(where: str, contents: list[bytes], places: set[bytes]) -> PlaceSearch:
+    found = {place for place in places if any(place in data for data in contents)}
+    return PlaceSearch(
+        where, sum(map(len, contents)), len(places), tuple(sorted(place.decode() for place in found))
+    )

@@ -1,0 +1,213 @@
+"""What do the offices find in the recorded log, each under its own rights, with Spark?
+
+The Spark part of the demonstration asks. Each office shows its certificates,
+gets the keys that they opened at the time, and reads the log as a governed
+table. The billing office makes the bill of it and the statistics office
+counts traffic. Everything that Spark made for an office, tables and plans,
+is kept in a folder of its own, uncompressed, so that it can be searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from maia.credentials import Principal, SignedCertificate
+from maia.events import Instant
+from maia.pipeline.keys import PastKeys
+from maia.pipeline.reader import Reader
+from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.runtime.history_client import fetch_history_keys
+from maia.runtime.log_view import LogView
+from maia.scenarios.carriers import SealedCast, sealed_story
+from maia.scenarios.numberplate import (
+    NUMBERPLATE_ATTRIBUTES,
+    TIMESTAMP,
+    NumberplateStory,
+)
+from maia.scenarios.performance import OFFICES
+from maia.scenarios.recording import RECORDER
+from maia.sealing.history_asker import ManagerUnreachable
+from maia.sealing.member_settings import MemberSettings
+from maia.types import VerifiedType, verify_definition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from maia.pipeline.applications import Application
+    from maia.pipeline.keys import KeyDesk
+
+__all__ = ["PLAN", "RESULT", "TABLE", "LakeOrder", "Work", "opened", "worked"]
+
+TABLE, RESULT, PLAN = "table", "result", "plan.txt"
+"""What lies in an office's folder: what it may see, what it made of that, and how Spark went about both."""
+
+_KEYS_S: Final = 30.0
+_ASK_AGAIN_S: Final = 0.2
+_NOT_A_TRIAL: Final = Comparison(TIMESTAMP, Operator.GE, Instant.parse("2000-01-01T00:00:00Z"))
+"""Trial sightings are from 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeOrder:
+    """Where the log lies, where its keys are to be had, and where the results go."""
+
+    log: str
+    keys_at: str
+    out: str
+    plot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The log with all that its readers need."""
+
+    story: NumberplateStory
+    event_type: VerifiedType
+    log: Path
+    segments: tuple[Path, ...]
+    wallets: Mapping[str, tuple[SignedCertificate, ...]] = field(repr=False)
+    keys: Mapping[str, PastKeys] = field(repr=False)
+    signers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one office had Spark do."""
+
+    office: str
+    columns_read: tuple[str, ...]
+    """The attributes whose columns of the log were read from the disk."""
+    totals: Mapping[str, object]
+    """What its application says of the whole log; nothing if it runs none."""
+    seconds: float
+
+
+# ------------------------------------------------------------ before Spark has started
+
+
+def opened(order: LakeOrder, story: NumberplateStory, cast: SealedCast, *, now: Instant) -> Lake:
+    """Let each office fetch its keys; Spark is not needed for that."""
+    story = sealed_story(story, cast, keys_at=order.keys_at)
+    event_type, log = verify_definition(story.definition, at=now), Path(order.log)
+    segments = tuple(LogView(log).segments(event_type.type_id))
+    wallets = {office: _wallet(story, office) for office in OFFICES}
+    last = max(_last_epoch(path) for path in segments)
+    keys = {office: _keys(story, office, event_type, wallets[office], last) for office in OFFICES}
+    signers = {cast.keys[RECORDER].principal: cast.credentials[RECORDER]}
+    return Lake(story, event_type, log, segments, wallets, keys, signers)
+
+
+def _wallet(story: NumberplateStory, office: str) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that an office has: those that name it, and those that name their issuers."""
+    own = [one for one in story.certificates if one.certificate.subject == story.principal(office)]
+    issuers = {one.certificate.issuer for one in own}
+    return (*(one for one in story.certificates if one.certificate.subject in issuers), *own)
+
+
+def _last_epoch(segment: Path) -> int:
+    return int(max(pq.read_table(segment, columns=["epoch"])["epoch"].to_pylist()))
+
+
+def _keys(
+    story: NumberplateStory,
+    office: str,
+    event_type: VerifiedType,
+    wallet: tuple[SignedCertificate, ...],
+    last: int,
+) -> PastKeys:
+    """Ask the key server until the last epoch of the log is over; it changes keys every other second."""
+    key, settings = story.keys[office], MemberSettings(story.network, wallet)
+    deadline = time.monotonic() + _KEYS_S
+    while time.monotonic() < deadline:
+        found = asyncio.run(fetch_history_keys(key, settings, [event_type], credentials=wallet))
+        if found.held(last, frozenset()) is not None:
+            return found
+        time.sleep(_ASK_AGAIN_S)
+    raise ManagerUnreachable(f"the {office} did not get the key of epoch {last} in {_KEYS_S:g} seconds")
+
+
+# ------------------------------------------------------------ with Spark
+
+
+def worked(
+    spark: SparkSession, lake: Lake, order: LakeOrder, step: Callable[[str], None]
+) -> tuple[list[Work], str | None]:
+    """Let every office read the log and do its work; return what was done, and why there is no picture."""
+    from maia.pipeline.applications import BILLING, STATISTICS
+    from maia.runtime.job_desk import job_desk
+
+    # Any: each application has terms of its own.
+    applications: dict[str, Application[Any]] = {"billing office": BILLING, "statistics office": STATISTICS}
+    done = []
+    with job_desk() as desk:
+        for office in OFFICES:
+            step(f"the {office} reads the log")
+            reading = _Reading(spark, lake, office, desk, Path(order.out, office))
+            done.append(reading.worked(applications.get(office)))
+    step("drawing the traffic")
+    return done, _drawn(spark, Path(order.out, "statistics office", RESULT), Path(order.plot))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One office in front of the log."""
+
+    spark: SparkSession
+    lake: Lake
+    office: str
+    desk: KeyDesk
+    folder: Path
+
+    # Any: each application has terms of its own.
+    def worked(self, application: Application[Any] | None) -> Work:
+        began = time.perf_counter()
+        self.folder.mkdir(parents=True)
+        read = self._kept(self._governed(ALWAYS), TABLE)
+        totals: dict[str, object] = {}
+        if application is not None:
+            read |= self._kept(application.of(self._governed(_NOT_A_TRIAL)), RESULT)
+            rows = self.spark.read.parquet(str(self.folder / RESULT))
+            figures = [column.alias(name) for name, column in application.totals().items()]
+            totals = rows.agg(*figures).collect()[0].asDict()
+        return Work(self.office, tuple(sorted(read)), totals, time.perf_counter() - began)
+
+    def _governed(self, interest: Predicate) -> DataFrame:
+        from maia.pipeline.governed import Keys, governed
+
+        lake = self.lake
+        return governed(
+            self.spark,
+            log=str(lake.log),
+            segments=lake.segments,
+            event_type=lake.event_type,
+            reader=Reader(lake.story.principal(self.office), lake.wallets[self.office]),
+            keys=Keys(lake.keys[self.office], self.desk, lake.signers),
+            filter=interest,
+        )
+
+    def _kept(self, rows: DataFrame, name: str) -> set[str]:
+        """Write rows and the plan that made them; return the attributes that were read from the log."""
+        from maia.pipeline.applications.plan import columns_read
+
+        rows.write.option("compression", "none").parquet(str(self.folder / name))
+        with (self.folder / PLAN).open("a", encoding="utf-8") as plan:
+            plan.write(rows._jdf.queryExecution().toString())
+        found = columns_read(rows)
+        return {one.name for one in NUMBERPLATE_ATTRIBUTES if one.uid in found}
+
+
+def _drawn(spark: SparkSession, counts: Path, plot: Path) -> str | None:
+    from maia.pipeline.applications.plots import PlotsUnavailable, draw
+
+    try:
+        plot.write_bytes(draw("statistics", spark.read.parquet(str(counts)), form=plot.suffix.lstrip(".")))
+    except PlotsUnavailable as problem:
+        return problem.message
+    return None
