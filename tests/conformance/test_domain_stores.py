@@ -1,0 +1,295 @@
+"""Every store of a domain answers like dictionaries, and keeps a transaction as a whole or not at all."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maia.domain.access_refusals import DomainStoreUnavailable
+from maia.domain.access_store import FOR_EVER, From, OneOf, Until
+from maia.domain.access_tables import (
+    ALL_TABLES,
+    FACTS,
+    META,
+    REVOKED,
+    RIGHTS,
+    FactRow,
+    MetaRow,
+    RevokedRow,
+    RightRow,
+)
+from maia.runtime.domain_store import SqlDomainStore, memory_store, postgres_store, sqlite_store
+from maia.runtime.fenced_store import StoreFenced
+from reference.domain_tables import DictionaryStore
+
+
+class Broke(Exception):
+    """Raised in the middle of a transaction."""
+
+
+class Database:
+    """A database that can be opened again and again, as after a restart."""
+
+    def __init__(self, open_store):
+        self.opened = []
+        self.open_store = open_store
+
+    def open(self) -> SqlDomainStore:
+        store = self.open_store()
+        self.opened.append(store)
+        return store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """One database of each sort, empty."""
+    if request.param == "sqlite":
+        made = Database(lambda: sqlite_store(tmp_path / "domain.sqlite"))
+        yield made
+    else:
+        address, schema = request.getfixturevalue("postgres_server"), f"d{uuid4().hex}"
+        made = Database(lambda: postgres_store(address, schema))
+        yield made
+    for store in made.opened:
+        store.close()
+    if request.param == "postgres":
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+def right(key: int, **changes: object) -> RightRow:
+    """A row of the register."""
+    fields = {
+        "id": bytes([key]) * 32,
+        "number": key,
+        "kind": "issued",
+        "issuer": b"i" * 32,
+        "subject": b"s" * 32,
+        "about": "type",
+        "not_after": FOR_EVER,
+        "membership": b"",
+        "rule": "rule ‘a’",
+        "certificate": b"\x00\xff",
+        "registered_by": b"a" * 32,
+        "registered_at": 1,
+        "revoked_at": None,
+        "reason": "",
+    }
+    return RightRow(**{**fields, **changes})
+
+
+def test_a_row_comes_back_as_it_was_put(database: Database) -> None:
+    rows = [right(1), right(2, revoked_at=7, reason="it is \x01 over"), right(3, about="")]
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(RIGHTS, rows)
+        assert [tables.get(RIGHTS, row.id) for row in rows] == rows
+    with closing(database.open()) as again, again.reading() as tables:
+        assert tables.find(RIGHTS, {}, limit=10) == rows
+        assert tables.get(RIGHTS, b"none") is None
+
+
+def test_a_row_takes_the_place_of_the_one_with_its_key(database: Database) -> None:
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(META, [MetaRow("sequence", 1, b"")])
+        tables.put(META, [MetaRow("sequence", 2, b"x"), MetaRow("other", 3, b"")])
+        assert tables.find(META, {}, limit=5) == [MetaRow("other", 3, b""), MetaRow("sequence", 2, b"x")]
+
+
+def test_a_transaction_that_breaks_off_leaves_nothing(database: Database) -> None:
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(META, [MetaRow("kept", 1, b"")])
+
+    def break_off() -> None:
+        with store.transaction() as tables:
+            tables.put(META, [MetaRow("kept", 2, b""), MetaRow("new", 1, b"")])
+            tables.delete(META, {"name": "kept"})
+            raise Broke
+
+    with pytest.raises(Broke):
+        break_off()
+    with store.reading() as tables:
+        assert tables.find(META, {}, limit=5) == [MetaRow("kept", 1, b"")]
+    with store.transaction() as tables:
+        tables.put(META, [MetaRow("kept", 3, b"")])
+
+
+def test_a_transaction_within_another_is_part_of_it(database: Database) -> None:
+    store = database.open()
+
+    def break_off() -> None:
+        with store.transaction() as outer:
+            with store.transaction() as inner:
+                inner.put(META, [MetaRow("inner", 1, b"")])
+            with store.reading() as reader:
+                assert reader.get(META, "inner") == MetaRow("inner", 1, b"")
+            outer.put(META, [MetaRow("outer", 1, b"")])
+            raise Broke
+
+    with pytest.raises(Broke):
+        break_off()
+    with store.reading() as tables:
+        assert tables.count(META, {}) == 0
+
+
+def test_a_second_process_that_wrote_stops_the_first(database: Database) -> None:
+    first, second = database.open(), database.open()
+    with first.transaction() as tables:
+        tables.put(META, [MetaRow("sequence", 1, b"")])
+    with pytest.raises(StoreFenced), second.transaction() as tables:
+        tables.put(META, [MetaRow("sequence", 1, b"again")])
+    with first.transaction() as tables:
+        assert tables.get(META, "sequence") == MetaRow("sequence", 1, b"")
+
+
+def test_texts_are_ordered_by_code_point_and_bytes_by_byte(database: Database) -> None:
+    names = ["a", "B", "b", "ä", "_", "Z", "aa", "A", "10", "9", "\U0001f600", "\uffee"]
+    digests = [b"\x80", b"\x7f", b"\x00", b"\xff", b"\x00\x01", b"A", b"a"]
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(META, [MetaRow(name, 0, b"") for name in names])
+        tables.put(REVOKED, [RevokedRow(digest, 1, 1) for digest in digests])
+        assert [row.name for row in tables.find(META, {}, limit=99)] == sorted(names)
+        assert [row.id for row in tables.find(REVOKED, {}, limit=99)] == sorted(digests)
+        assert tables.distinct(META, "name", {}, limit=99, after="B") == sorted(n for n in names if n > "B")
+
+
+def test_thousands_of_values_are_looked_for_at_once(database: Database) -> None:
+    rows = [RevokedRow(number.to_bytes(4), number, 0) for number in range(3000)]
+    store = database.open()
+    with store.transaction() as tables:
+        tables.put(REVOKED, rows)
+        wanted = OneOf((*(row.id for row in reversed(rows[500:2500])), b"none"))
+        assert tables.find(REVOKED, {"id": wanted}, limit=5000) == rows[500:2500]
+        assert tables.find(REVOKED, {"id": wanted}, limit=7) == rows[500:507]
+        assert tables.count(REVOKED, {"id": wanted, "not_after": Until(600)}) == 101
+        assert tables.distinct(REVOKED, "id", {"id": wanted}, limit=3) == [row.id for row in rows[500:503]]
+        assert tables.delete(REVOKED, {"id": wanted}) == 2000
+        assert tables.count(REVOKED, {}) == 1000
+        assert tables.find(REVOKED, {"id": OneOf(())}, limit=7) == []
+
+
+SMALL = st.integers(0, 5)
+CONDITIONS = st.dictionaries(
+    st.sampled_from(["number", "not_after", "revoked_at"]),
+    st.one_of(
+        SMALL,
+        SMALL.map(From),
+        SMALL.map(Until),
+        st.lists(SMALL, max_size=4).map(lambda values: OneOf(tuple(values))),
+    ),
+    max_size=2,
+) | st.just({"revoked_at": None})
+RIGHT_ROWS = st.builds(
+    lambda key, number, end, revoked: right(key, number=number, not_after=end, revoked_at=revoked),
+    st.integers(0, 9),
+    SMALL,
+    SMALL,
+    st.none() | SMALL,
+)
+ORDERS = st.sampled_from([None, "number", "not_after"])
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.lists(RIGHT_ROWS, max_size=4)),
+    st.tuples(st.just("delete"), CONDITIONS),
+    st.tuples(st.just("find"), CONDITIONS, st.integers(0, 6), st.none() | SMALL, st.booleans()),
+    st.tuples(st.just("page"), CONDITIONS, st.integers(1, 3)),
+    st.tuples(st.just("distinct"), st.sampled_from(["number", "revoked_at"]), CONDITIONS, st.none() | SMALL),
+    st.tuples(st.just("count"), CONDITIONS),
+    st.tuples(
+        st.just("break"),
+    ),
+)
+
+
+def answer(store, steps):
+    """Do every step in a transaction of its own and return what was answered."""
+    answers = []
+    for step in steps:
+        try:
+            with store.transaction() as tables:
+                answers.append(one_answer(tables, *step))
+                if step[0] == "break":
+                    raise Broke
+        except Broke:
+            answers.append("broke")
+    return answers
+
+
+def one_answer(tables, word, *rest):
+    match word, rest:
+        case "put", (rows,):
+            return tables.put(RIGHTS, list({row.id: row for row in rows}.values()))
+        case "delete", (where,):
+            return tables.delete(RIGHTS, where)
+        case "find", (where, limit, after, descending):
+            # Ties are broken by nobody, so what is compared is the field that orders.
+            found = tables.find(
+                RIGHTS, where, limit=limit, order="number", after=after, descending=descending
+            )
+            return [row.number for row in found]
+        case "page", (where, limit):
+            return tables.find(RIGHTS, where, limit=limit)
+        case "distinct", (field, where, after):
+            return tables.distinct(RIGHTS, field, where, limit=3, after=after)
+        case "count", (where,):
+            return tables.count(RIGHTS, where)
+        case _:
+            return tables.put(RIGHTS, [right(9)])
+
+
+@given(st.lists(STEPS, max_size=12))
+@pytest.mark.laws
+def test_sqlite_answers_like_dictionaries(steps) -> None:
+    with closing(memory_store()) as store:
+        assert answer(store, steps) == answer(DictionaryStore(), steps)
+
+
+@given(st.lists(STEPS, max_size=12))
+@settings(max_examples=25)
+@pytest.mark.laws
+def test_postgres_answers_like_dictionaries(postgres_server: str, steps) -> None:
+    with closing(postgres_store(postgres_server, "laws")) as store:
+        with store.transaction() as tables:
+            tables.delete(RIGHTS, {})
+        assert answer(store, steps) == answer(DictionaryStore(), steps)
+
+
+def test_every_table_can_be_written_and_read(database: Database) -> None:
+    store = database.open()
+    for table in ALL_TABLES:
+        with store.reading() as tables:
+            assert tables.find(table, {}, limit=1) == []
+    with store.transaction() as tables:
+        tables.put(FACTS, [FactRow("onDuty", b"d", b"()", 1)])
+        assert tables.find(FACTS, {"name": "onDuty"}, limit=2, order="digest", after=b"c") == [
+            FactRow("onDuty", b"d", b"()", 1)
+        ]
+
+
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "domain.sqlite"
+    with closing(sqlite_store(file)):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_no_database_is_refused_with_a_code(tmp_path: Path) -> None:
+    file = tmp_path / "domain.sqlite"
+    file.write_bytes(b"something else" * 100)
+    with pytest.raises(DomainStoreUnavailable):
+        sqlite_store(file)
+
+
+def test_an_address_where_nobody_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
+    with pytest.raises(DomainStoreUnavailable) as refused:
+        postgres_store(f"host={tmp_path} user=maia password=hunter2 dbname=none")
+    assert "hunter2" not in str(refused.value)
