@@ -197,7 +197,9 @@ class Recorded:
         name = SegmentName(self.event_type.type_id, day_of(NOON), first, last, digest_of(data))
         path = self.folder / name.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        unfinished = path.with_name(path.name + ".unfinished")
+        unfinished.write_bytes(data)
+        unfinished.rename(path)  # whoever lists the folder meanwhile finds it whole
         return path
 
     def keys(self, desk: KeyDesk, *, only: Iterable[AttributeUid | None] | None = None) -> Keys:

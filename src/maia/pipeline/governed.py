@@ -19,20 +19,19 @@ from functools import reduce
 from os import PathLike
 from typing import Final
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 from pyspark.sql import types as t
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.log.names import already_joined
-from maia.pipeline.frame_rows import columns_to_read
 from maia.pipeline.keys import KeyDesk, KeySource
-from maia.pipeline.opening import FrameOpener
+from maia.pipeline.opening import PERIOD, FrameOpener, PeriodsOpener
 from maia.pipeline.periods import Slice, slices_of
 from maia.pipeline.reader import Reader
+from maia.pipeline.recorded import Recorded, between
 from maia.pipeline.refusals import NameTaken, NoKeys, NoSuchColumn, UnknownTerms
+from maia.pipeline.several_periods import PeriodsView
 from maia.pipeline.signers import Signers, accepted_signers
 from maia.policy import Request
 from maia.policy.view import shows
@@ -80,11 +79,15 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     versions: Sequence[VerifiedType] = (),
     with_meta: bool = False,
     is_stream: bool = False,
+    fails_on_loss: bool = True,
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
 
     `segments` are the files to read, as the log's manifest names them
-    (`LogView.segments`); without them, all that lie in the log's folder.
+    (`LogView.segments`, which verifies them first); without them, all that the
+    log has now. A stream goes on with what the log gets later, each frame once,
+    whatever is joined meanwhile; if the log forgets frames that it has not read,
+    it ends, unless `fails_on_loss` is false.
     `versions` are others of the same type whose attributes a right may speak
     of. `columns` opens only some attributes, by name. Raises the kernel's
     refusal if the reader had no right at any moment of the period.
@@ -94,11 +97,16 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     slices = slices_of(request, reader, since=since, until=until)
     table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
-    folder = f"{log.rstrip('/')}/type={event_type.type_id.hex()}"
-    files = None if segments is None or is_stream else tuple(map(str, segments))
-    frames = _Frames(spark, folder, files, is_stream)
-    parts = [table.of(frames, one, delivered) for one in slices]
-    return reduce(DataFrame.unionAll, parts)
+    plans = [table.planned(one, delivered) for one in slices]
+    recorded = Recorded(spark, log, event_type.type_id, slices[0].since, slices[-1].until)
+    uids = sorted({uid for plan in plans for uid in plan.kinds})
+    if is_stream:
+        frames = recorded.stream(uids, fails_on_loss=fails_on_loss)
+    else:
+        frames = recorded.table(uids, None if segments is None else tuple(map(str, segments)))
+    if is_stream and len(plans) > 1:
+        return table.of_all(frames, plans, delivered)
+    return reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
 
 
 def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
@@ -117,51 +125,16 @@ def _delivered(
     return tuple(chosen)
 
 
-# ------------------------------------------------------------ frames
+# ------------------------------------------------------------ rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Frames:
-    """The recorded frames of one type, from which the columns are chosen that somebody needs."""
+class _Plan:
+    """What one period needs of each frame, and what of it decides."""
 
-    spark: SparkSession
-    folder: str
-    files: tuple[str, ...] | None
-    is_stream: bool
-
-    def between(self, one: Slice, uids: Collection[AttributeUid]) -> DataFrame:
-        """Return frames published in a period, with what is needed of them."""
-        names = columns_to_read(uids)
-        fields = [t.StructField(name, t.BinaryType()) for name in names]
-        schema = t.StructType([t.StructField("published_at", t.TimestampType()), *fields])
-        at = F.col("published_at")
-        frames = self._read(schema).where((at >= _moment(one.since)) & (at <= _moment(one.until)))
-        return frames.select(*names)
-
-    def _read(self, schema: t.StructType) -> DataFrame:
-        if self.is_stream:
-            stream = self.spark.readStream.schema(schema).option("pathGlobFilter", "*.parquet")
-            return stream.parquet(self.folder)
-        if self.files is not None:
-            # Listed by the manifest: nothing there was joined to anything else.
-            read = self.spark.read.schema(schema)
-            return read.parquet(*self.files) if self.files else self.spark.createDataFrame([], schema)
-        try:
-            table = self.spark.read.schema(schema).option("pathGlobFilter", "*.parquet").parquet(self.folder)
-        except AnalysisException as problem:
-            if problem.getCondition() != "PATH_NOT_FOUND":
-                raise
-            return self.spark.createDataFrame([], schema)  # nothing of this type was recorded yet
-        # Segments that were joined to a larger one lie beside it for a while.
-        joined = already_joined(table.inputFiles())
-        return table.where(~F.col("_metadata.file_name").isin(*joined)) if joined else table
-
-
-def _moment(moment: Instant) -> Column:
-    return F.timestamp_micros(F.lit(int(moment)).cast(t.LongType()))
-
-
-# ------------------------------------------------------------ rows
+    slice: Slice
+    kinds: Mapping[AttributeUid, Kind]
+    asks: frozenset[AttributeUid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +148,32 @@ class _Table:
     keys: Keys | None
     with_meta: bool
 
-    def of(self, frames: _Frames, one: Slice, delivered: tuple[Attribute, ...]) -> DataFrame:
-        """Return what one period shows: open, then the View, then whatever its user adds."""
+    def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
+        """Return what is needed for one period."""
         asks = attributes_of(one.view.interest).union(*(attributes_of(w.admits) for w in one.view.windows))
         shown = {a.uid for a in delivered if any(shows(window, a.uid) for window in one.view.windows)}
-        kinds = self._kinds(asks | shown)
-        opener = self._opener(one, kinds, asks)
-        rows = frames.between(one, kinds).mapInArrow(opener, self._schema(kinds))
-        return self._seen(rows, one, kinds, delivered)
+        return _Plan(one, self._kinds(asks | shown), frozenset(asks))
+
+    def of(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
+        """Return what one period shows: open, then the View, then whatever its user adds."""
+        opener = self._opener(plan.slice, plan.kinds, plan.asks)
+        chosen = between(frames, plan.slice.since, plan.slice.until, plan.kinds)
+        rows = chosen.mapInArrow(opener, self._schema(plan.kinds))
+        return self._seen(rows, plan.slice, plan.kinds, delivered)
+
+    def of_all(
+        self, frames: DataFrame, plans: Sequence[_Plan], delivered: tuple[Attribute, ...]
+    ) -> DataFrame:
+        """Return what all periods show, from one source: each row goes by the View of its own period."""
+        opener = PeriodsOpener(tuple(self._opener(plan.slice, plan.kinds, plan.asks) for plan in plans))
+        kinds = opener.kinds
+        schema = self._schema(kinds).add(PERIOD, t.IntegerType())
+        chosen = between(frames, plans[0].slice.since, plans[-1].slice.until, kinds)
+        rows = chosen.mapInArrow(opener, schema)
+        view = PeriodsView([(plan.slice.view, plan.kinds) for plan in plans], delivered)
+        meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
+        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta, PERIOD)
+        return seen.where(view.interest).select(*view.delivered, *meta)
 
     def _kinds(self, uids: Collection[AttributeUid]) -> dict[AttributeUid, Kind]:
         known = {uid: kind for one in (*self.versions, self.event_type) for uid, kind in one.kinds.items()}

@@ -32,7 +32,7 @@ from maia.views.arrow_types import ARROW_TYPES
 from maia.wire.columns import VALUES_MAX, TooManyValues, kind_from_number
 from maia.wire.messages import Carried, Column, Sealed
 
-__all__ = ["META", "FrameOpener", "OpenedRows"]
+__all__ = ["META", "PERIOD", "FrameOpener", "OpenedRows", "PeriodsOpener"]
 
 ROWS_PER_BATCH: Final = 16_384
 """Rows that are handed to Spark at once; a larger frame goes as one."""
@@ -45,6 +45,9 @@ META: Final[dict[str, pa.DataType]] = {
     "_published_at": pa.timestamp("us", tz="UTC"),
 }
 """What is told about an event beside its attributes. No uid begins with an underscore."""
+
+PERIOD: Final = "_period"
+"""Which of several openers a row comes from, by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,47 @@ class FrameOpener:
         if not arrays:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodsOpener:
+    """Opens frames for the Views of several periods in one pass; each row says of which one it is.
+
+    A stream has one source however many periods it shows, so that its checkpoint
+    is good for another number of them.
+    """
+
+    periods: tuple[FrameOpener, ...]
+
+    @property
+    def kinds(self) -> dict[AttributeUid, Kind]:
+        """Return what becomes a column, in any period."""
+        return {uid: kind for one in self.periods for uid, kind in one.kinds.items()}
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn batches of frames into batches of rows."""
+        tasks = [_Task(one) for one in self.periods]
+        kinds = self.kinds
+        for batch in batches:
+            frames = list(frames_in(batch, self.periods[0].type_id))
+            for number, (one, task) in enumerate(zip(self.periods, tasks, strict=True)):
+                parts = list(task.rows_of(frames))
+                if parts:
+                    yield _of_period(number, parts, kinds, with_meta=one.with_meta)
+        for one, task in zip(self.periods, tasks, strict=True):
+            if one.keys is not None and task.refused:
+                one.keys.report(task.refused)
+
+
+def _of_period(
+    number: int, parts: Sequence[OpenedRows], kinds: Mapping[AttributeUid, Kind], *, with_meta: bool
+) -> Any:
+    columns: dict[str, Any] = {uid: _array(uid, kind, parts) for uid, kind in kinds.items()}
+    if with_meta:
+        columns |= zip(META, _meta_arrays(parts), strict=True)
+    rows = sum(part.rows for part in parts)
+    return pa.RecordBatch.from_pydict(columns | {PERIOD: pa.array([number] * rows, pa.int32())})
 
 
 class _Task:

@@ -10,10 +10,12 @@ from maia.errors import BadInput, Refusal, Unavailable
 
 __all__ = [
     "BadMoments",
+    "FramesForgotten",
     "GrantEnded",
     "NameTaken",
     "NoKeys",
     "NoSuchColumn",
+    "NotThisStream",
     "ReaderDistrusted",
     "SignerNotEntitled",
     "TooManyPeriods",
@@ -73,3 +75,15 @@ class SignerNotEntitled(Refusal):
     """A frame was signed by somebody who had no right to publish it at that moment."""
 
     code = "PIPELINE-SIGNER"
+
+
+class FramesForgotten(Unavailable):
+    """The log has removed frames that a stream has not read."""
+
+    code = "PIPELINE-FRAMES-FORGOTTEN"
+
+
+class NotThisStream(BadInput):
+    """A checkpoint belongs to another stream, another type or another log."""
+
+    code = "PIPELINE-CHECKPOINT"

@@ -9,14 +9,15 @@ must not become no filter at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput
+from maia.pipeline.spark_problems import SparkProblem, told_to_spark
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 
@@ -66,23 +67,6 @@ class BadOption(BadInput):
     """An option of the `maia` format is missing, not known, or has no meaning."""
 
     code = "INPUT-SPARK-OPTION"
-
-
-class SparkProblem(Exception):
-    """How one of our errors looks inside Spark, which keeps nothing of an exception but its text."""
-
-    def __init__(self, problem: MaiaError) -> None:
-        """Put the code before the sentence."""
-        super().__init__(f"[{problem.code}] {problem.message}")
-
-
-@contextmanager
-def told_to_spark() -> Iterator[None]:
-    """Let our errors end in Spark with their codes, and without what led to them."""
-    try:
-        yield
-    except MaiaError as problem:
-        raise SparkProblem(problem) from None
 
 
 @dataclass(frozen=True, slots=True)
