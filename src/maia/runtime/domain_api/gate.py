@@ -1,0 +1,192 @@
+"""Who makes this call, with which certificates, and is it really this call?
+
+Every page but a few public ones asks here first. The caller is whoever signed
+the request; certificates come with it and are verified where they are used.
+Everything is bounded before it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from maia.credentials import Principal, SignedCertificate, certificate_from_bytes, certificate_to_bytes
+from maia.errors import BadInput, MaiaError, Refusal
+from maia.events import Instant
+from maia.runtime.domain_api.problems import BadCall
+from maia.wire.api_requests import (
+    API_REQUEST_BYTES_MAX,
+    API_SKEW_S,
+    INSTANCE_BYTES,
+    ApiCall,
+    api_request_from_bytes,
+    verify_api_request,
+)
+from maia.wire.replays import ReplayMemory
+
+__all__ = [
+    "BODY_BYTES_MAX",
+    "CREDENTIALS_HEADER",
+    "ONCE_HEADER",
+    "SCHEME",
+    "Caller",
+    "Gate",
+    "RequestUnsigned",
+    "TooLarge",
+    "credentials_from_header",
+    "credentials_to_header",
+    "target_of",
+]
+
+SCHEME: Final = "Maia"
+"""The scheme of the `Authorization` header, which carries the signed request."""
+CREDENTIALS_HEADER: Final = "Maia-Credentials"
+ONCE_HEADER: Final = "Idempotency-Key"
+BODY_BYTES_MAX: Final = 8 << 20
+CREDENTIALS_BYTES_MAX: Final = 48 << 10
+CREDENTIALS_MAX: Final = 64
+REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
+"""Requests of one principal within the window of clock skew: ten a second with the usual one."""
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
+
+
+class RequestUnsigned(Refusal):
+    """A page that is not public was asked for without a signed request."""
+
+    code = "REQUEST-UNSIGNED"
+
+
+class TooLarge(BadInput):
+    """A body or a header is larger than is read."""
+
+    code = "INPUT-API-TOO-LARGE"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, the certificates that came along (unverified), and the key that makes the call unique."""
+
+    principal: Principal
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    once: str
+    digest: bytes = field(repr=False)
+    """What was called: the same for a call that is made again."""
+
+
+class Gate:
+    """The door of one run of a domain's server."""
+
+    def __init__(
+        self,
+        audience: Principal,
+        *,
+        instance: bytes,
+        clock: Callable[[], Instant],
+        skew_s: int = API_SKEW_S,
+        requests_max: int = REQUESTS_PER_PRINCIPAL_MAX,
+    ) -> None:
+        """Let in whoever signs for this domain and this run."""
+        if len(instance) != INSTANCE_BYTES:
+            raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
+        self.audience, self.instance, self.skew_s = audience, instance, skew_s
+        self._clock = clock
+        self._memory = ReplayMemory(per_principal_max=requests_max)
+
+    async def admit(self, request: Request) -> tuple[Caller, bytes]:
+        """Return who calls and the body; raise if the call was not signed as it arrived."""
+        headers = _single_headers(request)
+        signed = api_request_from_bytes(_authorization(headers.get("authorization", "")))
+        shown = headers.get(CREDENTIALS_HEADER.lower(), "")
+        if len(shown) > CREDENTIALS_BYTES_MAX:
+            raise TooLarge(f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call")
+        once = headers.get(ONCE_HEADER.lower(), "")
+        body = await read_body(request)
+        call = ApiCall.of(
+            request.method, target_of(request), body=body, credentials=shown.encode("latin-1"), once=once
+        )
+        verified = verify_api_request(
+            signed,
+            call=call,
+            audience=self.audience,
+            instance=self.instance,
+            at=self._clock(),
+            memory=self._memory,
+            skew_s=self.skew_s,
+        )
+        digest = b"\x00".join((call.method.encode(), call.target.encode(), call.content))
+        return Caller(verified.signer, credentials_from_header(shown), once, digest), body
+
+
+async def read_body(request: Request) -> bytes:
+    """Read a body to its end, in time and not beyond its limit."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > BODY_BYTES_MAX:
+                    raise TooLarge(f"a body is larger than the {BODY_BYTES_MAX} bytes that are read")
+                parts.append(part)
+    except (TimeoutError, ClientDisconnect):
+        raise BadCall("the body did not arrive in time") from None
+    return b"".join(parts)
+
+
+def target_of(request: Request) -> str:
+    """Return path and query exactly as they were sent."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    target = path + (b"?" + query if query else b"")
+    try:
+        return str(target, "ascii")
+    except UnicodeDecodeError:
+        raise BadCall("path and query are written in ASCII") from None
+
+
+def credentials_to_header(certificates: Sequence[SignedCertificate]) -> str:
+    """Return certificates as they travel in a header."""
+    return ",".join(base64.b64encode(certificate_to_bytes(one)).decode() for one in certificates)
+
+
+def credentials_from_header(shown: str) -> tuple[SignedCertificate, ...]:
+    """Read the certificates that came with a call; nothing is verified yet."""
+    words = [word for word in shown.split(",") if word]
+    if len(words) > CREDENTIALS_MAX:
+        raise TooLarge(f"more than {CREDENTIALS_MAX} certificates came with the call")
+    try:
+        return tuple(certificate_from_bytes(base64.b64decode(word, validate=True)) for word in words)
+    except binascii.Error:
+        raise BadCall(f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64") from None
+    except MaiaError as problem:
+        raise BadCall(
+            f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
+        ) from problem
+
+
+def _authorization(header: str) -> bytes:
+    scheme, _, word = header.partition(" ")
+    if not header:
+        raise RequestUnsigned("this page wants a signed request")
+    if scheme.lower() != SCHEME.lower() or len(word) > 2 * API_REQUEST_BYTES_MAX:
+        raise RequestUnsigned(f"the `Authorization` header carries `{SCHEME}` and a signed request")
+    try:
+        return base64.b64decode(word.strip(), validate=True)
+    except binascii.Error:
+        raise RequestUnsigned("the signed request is not written in base64") from None
+
+
+def _single_headers(request: Request) -> Mapping[str, str]:
+    """Return headers by name; one of ours that comes twice could be read in two ways."""
+    found: dict[str, str] = {}
+    ours = {"authorization", CREDENTIALS_HEADER.lower(), ONCE_HEADER.lower()}
+    for name, value in request.headers.items():
+        if name in found and name in ours:
+            raise BadCall(f"the header `{name}` came twice")
+        found[name] = value
+    return found

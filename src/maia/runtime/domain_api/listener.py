@@ -1,0 +1,98 @@
+"""How does the HTTP interface listen? TLS 1.3 with the domain's key, few connections, short waits.
+
+uvicorn does the talking. Signals are the process's own business, so its
+handlers are left out; a connection that sends no request in time is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from maia.credentials import SigningKey
+from maia.runtime.addresses import bind
+from maia.runtime.tls import serving_context
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["listening"]
+
+CONNECTIONS_MAX: Final = 256
+HEAD_BYTES_MAX: Final = 96 << 10
+HEAD_S: Final = 10.0
+_KEEP_ALIVE_S: Final = 30
+_GRACE_S: Final = 5
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the process it is part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class _ImpatientProtocol(H11Protocol):
+    """A connection that is closed if its first request does not come in time."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent
+        """Begin to wait."""
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_S, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        has_asked = vars(self).get("scope") is not None  # a whole request leaves its scope behind
+        if not has_asked and not self.transport.is_closing():
+            self.transport.close()
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator[str]:
+    """Serve while the body runs; yield the address with the port that was taken."""
+    taken, address = bind(listen)
+    server = _Server(_config(app, key))
+    task = asyncio.create_task(server.serve(sockets=[taken]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        if task.done():
+            await task  # says why
+        yield address
+    finally:
+        server.should_exit = True
+        await task
+        _close(taken)
+
+
+def _config(app: ASGIApp, key: SigningKey) -> uvicorn.Config:
+    # The key never lies in a file for uvicorn to read, so the context is made here.
+    context = serving_context(key)
+    return uvicorn.Config(
+        app,
+        ssl_context_factory=lambda _config, _default: context,
+        http=_ImpatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+    )
+
+
+def _close(taken: socket.socket) -> None:
+    if taken.fileno() >= 0:
+        taken.close()

@@ -1,0 +1,102 @@
+"""How is a caller told what went wrong? By problem details (RFC 9457) with Maia's own codes.
+
+The detail is the sentence that the error itself has for whoever is refused;
+what only the owner may know is not in it. An error that nobody foresaw gets
+a number that the log has too, and says nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+
+__all__ = ["PROBLEM_JSON", "BadCall", "NoSuchPage", "NotFound", "ApiProblem", "problem_of", "status_of"]
+
+PROBLEM_JSON: Final = "application/problem+json"
+
+_DETAIL_MAX: Final = 2000
+_BY_CODE: Final[Mapping[str, int]] = {
+    "REQUEST-TOO-LATE": 401,
+    "REQUEST-TOO-EARLY": 401,
+    "REQUEST-REPLAYED": 401,
+    "REQUEST-STALE": 401,
+    "REQUEST-ANOTHER-DOMAIN": 401,
+    "REQUEST-ANOTHER-RUN": 401,
+    "REQUEST-ALTERED": 401,
+    "REQUEST-UNSIGNED": 401,
+    "REQUEST-TOO-MANY": 429,
+    "CREDENTIAL-SIGNATURE": 401,
+    "INPUT-API-TOO-LARGE": 413,
+    "INPUT-API-NO-SUCH-PAGE": 404,
+    "INPUT-NOT-FOUND": 404,
+    "INPUT-API-METHOD": 405,
+    "INPUT-IDEMPOTENCY-KEY": 409,
+    "UNAVAILABLE-OUTCOME-UNKNOWN": 409,
+}
+_BY_FAMILY: Final[tuple[tuple[type[MaiaError], int], ...]] = (
+    (Refusal, 403),
+    (BrokenCredential, 422),
+    (ProtocolViolation, 400),
+    (Unavailable, 503),
+    (BadInput, 422),
+)
+_TITLES: Final[tuple[tuple[type[MaiaError], str], ...]] = (
+    (Refusal, "refused"),
+    (BrokenCredential, "a credential does not hold"),
+    (ProtocolViolation, "not as the protocol wants it"),
+    (Unavailable, "not available now"),
+    (BadInput, "the input can be mended"),
+)
+
+
+class BadCall(BadInput):
+    """The body, the query or a header of a call is not what this page takes."""
+
+    code = "INPUT-API-CALL"
+
+
+class NoSuchPage(BadInput):
+    """A domain's interface has no such page."""
+
+    code = "INPUT-API-NO-SUCH-PAGE"
+
+
+class NotFound(BadInput):
+    """What a call names is not there, or is not the caller's to know of."""
+
+    code = "INPUT-NOT-FOUND"
+
+
+class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Problem details; `code` never changes, `detail` may improve."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    incident: str | None = None
+    """The number under which the log has more; only for errors that nobody foresaw."""
+
+
+def status_of(problem: MaiaError) -> int:
+    """Return the HTTP status of one of our errors."""
+    if problem.code in _BY_CODE:
+        return _BY_CODE[problem.code]
+    return next((status for family, status in _BY_FAMILY if isinstance(problem, family)), 400)
+
+
+def problem_of(problem: MaiaError) -> ApiProblem:
+    """Return what the caller is told."""
+    title = next((title for family, title in _TITLES if isinstance(problem, family)), "wrong")
+    return ApiProblem(
+        f"urn:maia:error:{problem.code}",
+        title,
+        status_of(problem),
+        problem.code,
+        problem.message[:_DETAIL_MAX],
+    )

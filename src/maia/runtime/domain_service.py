@@ -1,0 +1,108 @@
+"""How do many callers share one access control service, and who hears what it takes away?
+
+Acts come one after the other, on a thread of their own, so that a slow
+database never holds up the key groups. What an act takes away is told to the
+key groups and carried to the network before the caller has its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from maia.credentials import Principal, SigningKey
+from maia.credentials.statements import SignedStatement
+from maia.domain.access_answers import Revoked
+from maia.domain.access_control import AccessControl
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.runtime.clock import system_now
+
+__all__ = ["Carrier", "DomainService", "NoCarrier"]
+
+_Result = TypeVar("_Result")
+
+
+class Carrier(Protocol):
+    """Whoever carries statements to the network."""
+
+    async def carry(self, statement: SignedStatement) -> bool:
+        """Publish a statement; say whether a broker has taken it on."""
+        ...
+
+
+class NoCarrier:
+    """For a domain without a broker: statements are fetched, never carried."""
+
+    async def carry(self, statement: SignedStatement) -> bool:
+        """Carry nothing."""
+        return False
+
+
+class DomainService:
+    """The access control service of a process, for everybody in it."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        key: SigningKey,
+        *,
+        clock: Callable[[], Instant] = system_now,
+        on_revoked: Callable[[Iterable[bytes]], None] = lambda _ids: None,
+    ) -> None:
+        """Share `access`; `on_revoked` hears the ids of what was taken away, before the network does."""
+        self._access = access
+        self._on_revoked = on_revoked
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maia-access")
+        self._order = asyncio.Lock()
+        self.principal: Principal = key.principal
+        self.clock = clock
+        self.carrier: Carrier = NoCarrier()
+
+    async def ask(self, work: Callable[[AccessControl], _Result]) -> _Result:
+        """Do something with the service, alone; what it returns is safe on disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work, self._access)
+
+    async def announce(self, revoked: Iterable[Revoked]) -> bool:
+        """Tell everybody what was taken away; say whether the network knows."""
+        is_carried = True
+        for one in revoked:
+            if one.ids:
+                self._on_revoked(one.ids)
+            if one.statement is not None:
+                # Statements leave in the order of their numbers, or the later one would be all that is heard.
+                async with self._order:
+                    is_carried = await self.carrier.carry(one.statement) and is_carried
+            elif one.ids or one.is_silent:
+                is_carried = False
+        return is_carried
+
+    async def take_away(self, work: Callable[[AccessControl], Revoked]) -> tuple[Revoked, bool]:
+        """Do an act that takes something away, and tell everybody; say whether the network knows."""
+        revoked = await self.ask(work)
+        return revoked, await self.announce([revoked])
+
+    async def hear(self, signed: SignedStatement) -> Revoked | MaiaError:
+        """Hear a statement of another issuer; what falls here is told to everybody."""
+        now = self.clock()
+        try:
+            revoked, _ = await self.take_away(
+                lambda access: access.hear_statement(signed, actor=self.principal, now=now)
+            )
+        except MaiaError as problem:
+            return problem
+        return revoked
+
+    async def beat(self) -> Instant:
+        """Publish what is due, and return when to be called again."""
+        now = self.clock()
+        for statement in await self.ask(lambda access: access.due(now)):
+            async with self._order:
+                await self.carrier.carry(statement)
+        return await self.ask(lambda access: access.next_due(self.clock()))
+
+    def close(self) -> None:
+        """End the thread; acts that have begun come to their end."""
+        self._worker.shutdown(wait=True)
