@@ -56,7 +56,6 @@ from maia.credentials.broken_statements import (
     CertificateTestedOnce,
     StandingFull,
     StatementConflict,
-    StatementExpired,
     StatementOld,
     StatementOverlap,
     StatementTooEarly,
@@ -131,6 +130,7 @@ from maia.credentials.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
+from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester, testers
 from maia.credentials.statement_encoding import (
     STATEMENT_BYTES_MAX,
     check_statement,
@@ -260,6 +260,11 @@ __all__ = [
     "sign_change",
     "signed_kind",
     "steady_period",
+    "testers",
+    "ASSUMED_GOOD",
+    "Heard",
+    "Standing",
+    "Tester",
     "verify_chain",
     "verify_constitution",
     "verify_signature",
@@ -272,7 +277,6 @@ __all__ = [
     "CertificateTestedOnce",
     "StandingFull",
     "StatementConflict",
-    "StatementExpired",
     "StatementOld",
     "StatementOverlap",
     "StatementTooEarly",

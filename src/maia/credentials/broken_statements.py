@@ -20,7 +20,6 @@ __all__ = [
     "CertificateTestedOnce",
     "StandingFull",
     "StatementConflict",
-    "StatementExpired",
     "StatementOld",
     "StatementOverlap",
     "StatementTooEarly",
@@ -43,12 +42,6 @@ class StatementOld(BrokenStatement):
     """A newer statement of the same issuer is known: numbers never go back."""
 
     code = "STATEMENT-OLD"
-
-
-class StatementExpired(BrokenStatement):
-    """The period of a statement was over before it came."""
-
-    code = "STATEMENT-EXPIRED"
 
 
 class StatementTooEarly(BrokenStatement):

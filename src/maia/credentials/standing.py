@@ -1,0 +1,342 @@
+"""What does this verifier know about who still vouches for what?
+
+A broker, a domain server or a job has one `Standing`. It hears statements on
+validity, in whatever order and however often an adversary delivers them, and
+is asked of each certificate whether anything speaks against it at a moment
+(dissertation 6.2, 6.3). The promises:
+
+- A certificate is refused from the moment on at which its issuer, or whoever
+  must test it, is heard to have revoked it.
+- A certificate that demands a statement with a period is refused at every
+  moment at which no such statement holds: who is cut off stops accepting when
+  the last statement says, and not a microsecond later.
+- Replaying, reordering or withholding statements never makes a certificate
+  valid for longer than delivering all of them in time.
+- What was heard survives a restart (`exported`, `reloaded`).
+
+A certificate without tests, of an issuer of whom nothing was heard, costs one
+look into a dictionary. Whoever owns a Standing hears those issuers alone that
+it has a reason to hear; the room in it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from maia.credentials.broken_chains import BrokenChain, shown_id
+from maia.credentials.broken_statements import (
+    AnswerNotAsked,
+    BrokenStatement,
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
+    StandingFull,
+)
+from maia.credentials.certificate import SignedCertificate
+from maia.credentials.online_tests import OnlineTest, TestKind
+from maia.credentials.principals import Principal
+from maia.credentials.statement_contents import (
+    agreed_facts,
+    revoked_in,
+    valid_in,
+    weight_of,
+    whose_facts_changed,
+)
+from maia.credentials.statement_encoding import check_statement
+from maia.credentials.statement_records import series_from_bytes, series_to_bytes
+from maia.credentials.statement_series import Hold, Numbered, Series, SeriesKind, kind_of_series
+from maia.credentials.statements import OneTimeAnswer, SignedStatement
+from maia.events import AttributeUid, Instant, PresentValue
+
+__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester", "testers"]
+
+SERIES_MAX: Final = 4096
+IDS_KEPT_MAX: Final = 1_000_000
+
+_FIELD: Final = "validity.online"
+_EMPTY: Final = Series()
+_NOTHING: Final[frozenset[bytes]] = frozenset()
+
+Once = tuple[bytes, Principal]
+"""A certificate's id, and who has just vouched for it, for the request at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a statement changed for this verifier.
+
+    `revoked` are the certificates that `by` speaks against from now on and did
+    not before; `restored` are the others way round; `about` are those of whom
+    other facts are said. `problem` is what the issuer did wrong, for the
+    operator to read: the change stands nevertheless.
+    """
+
+    by: Principal
+    is_news: bool
+    revoked: frozenset[bytes] = _NOTHING
+    restored: frozenset[bytes] = _NOTHING
+    about: frozenset[Principal] = frozenset()
+    problem: BrokenStatement | None = None
+
+
+class Tester(Protocol):
+    """Whoever can say what speaks against a certificate."""
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate at `at`, or None."""
+
+
+def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
+    """Return whose statements some of these certificates demand."""
+    return frozenset(test.by for signed in certificates for test in signed.certificate.validity.tests)
+
+
+class Standing:
+    """What was heard, and what follows from it."""
+
+    __slots__ = ("_ids_kept", "_listers", "_series")
+
+    def __init__(self) -> None:
+        """Begin with nothing heard: every certificate that demands a test is refused."""
+        self._series: dict[tuple[Principal, SeriesKind], Series] = {}
+        # By certificate: who lists it as revoked. The one thing that is asked for every certificate.
+        self._listers: dict[bytes, tuple[Principal, ...]] = {}
+        self._ids_kept = 0
+
+    # ------------------------------------------------------------ hearing
+
+    def hear(self, signed: SignedStatement, now: Instant) -> Heard:
+        """Take in a statement and say what it changed; refuse one that is forged, old or no statement.
+
+        What was known already is no news, and no error.
+        """
+        statement = signed.statement
+        if isinstance(statement, OneTimeAnswer):
+            raise AnswerNotAsked("a one-time answer is for the verifier that asked, and for nobody else")
+        key = statement.by, kind_of_series(statement)
+        before = self._series.get(key, _EMPTY)
+        if before.knows(signed.id):
+            return Heard(statement.by, is_news=False)
+        check_statement(signed)
+        after, problem = before.hearing(signed, now)
+        self._check_room(key, before, after)
+        self._series[key] = after
+        return self._what_changed(statement, before, after, problem)
+
+    def _what_changed(
+        self, statement: Numbered, before: Series, after: Series, problem: BrokenStatement | None
+    ) -> Heard:
+        by = statement.by
+        match kind_of_series(statement):
+            case SeriesKind.LISTS:
+                old, new = revoked_in(before), revoked_in(after)
+                self._list(by, added=new - old, removed=old - new)
+                return Heard(by, True, revoked=new - old, restored=old - new, problem=problem)
+            case SeriesKind.REVALIDATIONS:
+                old, new = valid_in(before.newest), valid_in(after.newest)
+                return Heard(by, True, revoked=old - new, restored=new - old, problem=problem)
+            case SeriesKind.FACTS:
+                return Heard(by, True, about=whose_facts_changed(before, after), problem=problem)
+
+    def _list(self, by: Principal, *, added: Iterable[bytes], removed: Iterable[bytes]) -> None:
+        for identifier in added:
+            self._listers[identifier] = (*self._listers.get(identifier, ()), by)
+        for identifier in removed:
+            left = tuple(one for one in self._listers[identifier] if one != by)
+            if left:
+                self._listers[identifier] = left
+            else:
+                del self._listers[identifier]
+
+    def _check_room(self, key: tuple[Principal, SeriesKind], before: Series, after: Series) -> None:
+        if key not in self._series and len(self._series) >= SERIES_MAX:
+            raise StandingFull(f"statements of {SERIES_MAX} issuers are held, and there is no room for more")
+        kept = self._ids_kept + weight_of(after) - weight_of(before)
+        if kept > IDS_KEPT_MAX and kept > self._ids_kept:
+            raise StandingFull(f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room")
+        self._ids_kept = kept
+
+    # ------------------------------------------------------------ asking
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate at `at`, or None.
+
+        `once` are the certificates that were vouched for, for this request.
+        """
+        listers = self._listers.get(signed.id)
+        certificate = signed.certificate
+        if listers is not None:
+            concerned = (certificate.issuer, *(test.by for test in certificate.validity.tests))
+            revoker = next((one for one in concerned if one in listers), None)
+            if revoker is not None:
+                return _revoked(signed, revoker)
+        for test in certificate.validity.tests:
+            problem = self._failure(test, signed, at, once)
+            if problem is not None:
+                return problem
+        return None
+
+    def fresh_until(self, by: Principal, at: Instant, kind: TestKind = TestKind.TIMED_CRL) -> Instant | None:
+        """Return the last moment of the statements of `by` that hold from `at` on without a gap.
+
+        None if none holds at `at`.
+        """
+        series = SeriesKind.REVALIDATIONS if kind is TestKind.REVALIDATION else SeriesKind.LISTS
+        return self._aged((by, series), at).fresh_until(at)
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Return the last moment at which none of these is stale, if nothing more is heard.
+
+        None if time alone makes none of them stale. For certificates that have no problem at `at`.
+        """
+        timed = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
+        tests = {test for signed in certificates for test in signed.certificate.validity.tests}
+        ends = [self.fresh_until(test.by, at, test.kind) or at for test in tests if test.kind in timed]
+        return min(ends, default=None)
+
+    def facts_about(self, whom: Principal, at: Instant) -> dict[Principal, dict[AttributeUid, PresentValue]]:
+        """Return what is said of `whom` at `at`, by whoever says it: whom to believe is asked elsewhere."""
+        found: dict[Principal, dict[AttributeUid, PresentValue]] = {}
+        for by, kind in list(self._series):
+            hold = self._aged((by, kind), at).holding(at) if kind is SeriesKind.FACTS else None
+            if hold is not None:
+                facts = agreed_facts(hold.sources)
+                found[by] = {
+                    AttributeUid(name): said for (about, name), said in facts.items() if about == whom
+                }
+        return {by: facts for by, facts in found.items() if facts}
+
+    def revoked_by(self, by: Principal) -> frozenset[bytes]:
+        """Return what `by` lists as revoked, by its newest word."""
+        return revoked_in(self._series.get((by, SeriesKind.LISTS), _EMPTY))
+
+    def sequence_of(self, by: Principal, kind: SeriesKind = SeriesKind.LISTS) -> int:
+        """Return the highest number heard of `by`; 0 if nothing was heard."""
+        return self._series.get((by, kind), _EMPTY).sequence
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
+        return tuple(signed for kind in SeriesKind for signed in self._aged((by, kind), at).statements())
+
+    @staticmethod
+    def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
+        """Return whose statements some of these certificates demand."""
+        return testers(certificates)
+
+    def _failure(
+        self, test: OnlineTest, signed: SignedCertificate, at: Instant, once: Collection[Once]
+    ) -> BrokenChain | None:
+        match test.kind:
+            case TestKind.CRL:
+                heard = (test.by, SeriesKind.LISTS) in self._series
+                return None if heard else _stale(signed, test)
+            case TestKind.TIMED_CRL:
+                return None if self._holding(test.by, SeriesKind.LISTS, at) else _stale(signed, test)
+            case TestKind.REVALIDATION:
+                return self._not_revalidated(test, signed, at)
+            case TestKind.ONE_TIME:
+                return None if (signed.id, test.by) in once else _not_asked(signed, test)
+
+    def _not_revalidated(
+        self, test: OnlineTest, signed: SignedCertificate, at: Instant
+    ) -> BrokenChain | None:
+        hold = self._holding(test.by, SeriesKind.REVALIDATIONS, at)
+        if hold is None:
+            return _stale(signed, test)
+        # The newest word counts at once, also where it came before its period.
+        newest = self._series[test.by, SeriesKind.REVALIDATIONS].newest
+        if signed.id in valid_in(hold.sources) and signed.id in valid_in(newest):
+            return None
+        return CertificateNotRevalidated(
+            f"`{test.by}` does not name certificate {shown_id(signed.id)} among those still valid",
+            certificate=signed.id,
+            field=_FIELD,
+        )
+
+    def _holding(self, by: Principal, kind: SeriesKind, at: Instant) -> Hold | None:
+        return self._aged((by, kind), at).holding(at)
+
+    def _aged(self, key: tuple[Principal, SeriesKind], at: Instant) -> Series:
+        """Return a series as of `at`, and forget for good what was over by then."""
+        series = self._series.get(key)
+        if series is None:
+            return _EMPTY
+        aged = series.aged(at)
+        if aged is not series:
+            self._series[key] = aged
+        return aged
+
+    # ------------------------------------------------------------ surviving a restart
+
+    def exported(self, by: Principal | None = None) -> tuple[bytes, ...]:
+        """Return what is held, of `by` or of everybody, one record for each series."""
+        return tuple(
+            series_to_bytes(kind, series)
+            for (who, kind), series in self._series.items()
+            if by is None or who == by
+        )
+
+    @classmethod
+    def reloaded(cls, records: Iterable[bytes]) -> Standing:
+        """Return a Standing that goes on where the exported one stood; every signature is checked again.
+
+        A record that cannot be read is an error: to leave it out would be to go back.
+        """
+        standing = cls()
+        for record in records:
+            kind, series = series_from_bytes(record)
+            key = series.newest[0].statement.by, kind
+            standing._check_room(key, _EMPTY, series)
+            standing._series[key] = series
+            standing._list(key[0], added=revoked_in(series), removed=())
+        return standing
+
+    def __iter__(self) -> Iterator[Principal]:
+        """Yield everybody of whom something was heard."""
+        return iter({by for by, _ in self._series})
+
+
+class _AssumedGood:
+    """For those who choose certificates and do not enforce anything: a client, a tool that explains."""
+
+    __slots__ = ()
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Find nothing: whoever enforces will look again."""
+        return None
+
+
+ASSUMED_GOOD: Final[Tester] = _AssumedGood()
+"""Says of every certificate that its tests would be passed. Never for a verifier."""
+
+
+def _revoked(signed: SignedCertificate, by: Principal) -> CertificateRevoked:
+    return CertificateRevoked(
+        f"certificate {shown_id(signed.id)} was revoked by `{by}`", certificate=signed.id, field=_FIELD
+    )
+
+
+def _stale(signed: SignedCertificate, test: OnlineTest) -> CertificateStale:
+    return CertificateStale(
+        f"certificate {shown_id(signed.id)} demands a {test.kind.value} by `{test.by}`, "
+        f"and none that holds at this moment is known",
+        certificate=signed.id,
+        field=_FIELD,
+    )
+
+
+def _not_asked(signed: SignedCertificate, test: OnlineTest) -> CertificateTestedOnce:
+    return CertificateTestedOnce(
+        f"certificate {shown_id(signed.id)} demands that `{test.by}` is asked for each request",
+        certificate=signed.id,
+        field=_FIELD,
+    )
