@@ -1,9 +1,6 @@
-"""The HTTP interface of a domain: who may ask what, how it is signed, and how it is answered."""
+"""The HTTP interface of a domain: who may ask what, how it is signed, and how it is answered.
 
-from maia.runtime.domain_api.application import application
-from maia.runtime.domain_api.gate import Gate
-from maia.runtime.domain_api.listener import listening
-from maia.runtime.domain_api.page_table import endpoints_of
-from maia.runtime.domain_api.pages import Pages
+Its parts are imported by their files: whoever only calls does not load a server.
+"""
 
-__all__ = ["Gate", "Pages", "application", "endpoints_of", "listening"]
+__all__: list[str] = []

@@ -17,7 +17,6 @@ from msgspec import Meta
 from maia.credentials import Principal, Validity, principal_from_text
 from maia.credentials.arguments import Argument
 from maia.events import Instant
-from maia.runtime.domain_api.endpoints import Question
 from maia.runtime.domain_api.problems import BadCall
 
 __all__ = [
@@ -36,6 +35,7 @@ __all__ = [
     "PageQuestion",
     "Period",
     "PolicyBody",
+    "Question",
     "Reason",
     "RegisterQuestion",
     "Revocation",
@@ -177,6 +177,10 @@ class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     role: _Name
     arguments: list[ApiArgument] = []
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of a page; sub-classes say which words it takes."""
 
 
 class PageQuestion(Question, frozen=True):

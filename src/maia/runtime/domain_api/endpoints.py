@@ -17,17 +17,14 @@ import msgspec
 from maia.credentials import Principal
 from maia.domain.access_answers import AdminAct
 from maia.events import Instant
+from maia.runtime.domain_api.bodies import Question
 from maia.runtime.domain_api.gate import Caller
 from maia.runtime.domain_api.problems import BadCall
 
-__all__ = ["Answer", "Call", "Endpoint", "Handler", "Question", "decoded", "question_of"]
+__all__ = ["Answer", "Call", "Endpoint", "Handler", "decoded", "question_of"]
 
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 _Body = TypeVar("_Body")
-
-
-class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of a page; sub-classes say which words it takes."""
 
 
 @dataclass(frozen=True, slots=True)

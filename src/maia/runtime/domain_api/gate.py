@@ -10,15 +10,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from maia.credentials import Principal, SignedCertificate, certificate_from_bytes, certificate_to_bytes
-from maia.errors import BadInput, MaiaError, Refusal
+from maia.credentials import Principal, SignedCertificate
+from maia.errors import Refusal
 from maia.events import Instant
+from maia.runtime.domain_api.headers import (
+    CREDENTIALS_BYTES_MAX,
+    CREDENTIALS_HEADER,
+    ONCE_HEADER,
+    SCHEME,
+    TooLarge,
+    credentials_from_header,
+)
 from maia.runtime.domain_api.problems import BadCall
 from maia.wire.api_requests import (
     API_REQUEST_BYTES_MAX,
@@ -32,25 +40,13 @@ from maia.wire.replays import ReplayMemory
 
 __all__ = [
     "BODY_BYTES_MAX",
-    "CREDENTIALS_HEADER",
-    "ONCE_HEADER",
-    "SCHEME",
     "Caller",
     "Gate",
     "RequestUnsigned",
-    "TooLarge",
-    "credentials_from_header",
-    "credentials_to_header",
     "target_of",
 ]
 
-SCHEME: Final = "Maia"
-"""The scheme of the `Authorization` header, which carries the signed request."""
-CREDENTIALS_HEADER: Final = "Maia-Credentials"
-ONCE_HEADER: Final = "Idempotency-Key"
 BODY_BYTES_MAX: Final = 8 << 20
-CREDENTIALS_BYTES_MAX: Final = 48 << 10
-CREDENTIALS_MAX: Final = 64
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
 """Requests of one principal within the window of clock skew: ten a second with the usual one."""
 BODY_S: Final = 30.0
@@ -61,12 +57,6 @@ class RequestUnsigned(Refusal):
     """A page that is not public was asked for without a signed request."""
 
     code = "REQUEST-UNSIGNED"
-
-
-class TooLarge(BadInput):
-    """A body or a header is larger than is read."""
-
-    code = "INPUT-API-TOO-LARGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,26 +137,6 @@ def target_of(request: Request) -> str:
         return str(target, "ascii")
     except UnicodeDecodeError:
         raise BadCall("path and query are written in ASCII") from None
-
-
-def credentials_to_header(certificates: Sequence[SignedCertificate]) -> str:
-    """Return certificates as they travel in a header."""
-    return ",".join(base64.b64encode(certificate_to_bytes(one)).decode() for one in certificates)
-
-
-def credentials_from_header(shown: str) -> tuple[SignedCertificate, ...]:
-    """Read the certificates that came with a call; nothing is verified yet."""
-    words = [word for word in shown.split(",") if word]
-    if len(words) > CREDENTIALS_MAX:
-        raise TooLarge(f"more than {CREDENTIALS_MAX} certificates came with the call")
-    try:
-        return tuple(certificate_from_bytes(base64.b64decode(word, validate=True)) for word in words)
-    except binascii.Error:
-        raise BadCall(f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64") from None
-    except MaiaError as problem:
-        raise BadCall(
-            f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
-        ) from problem
 
 
 def _authorization(header: str) -> bytes:

@@ -58,6 +58,8 @@ class _ImpatientProtocol(H11Protocol):
 async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator[str]:
     """Serve while the body runs; yield the address with the port that was taken."""
     taken, address = bind(listen)
+    # Every connection inherits it; head and body of an answer would otherwise wait for one another.
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = _Server(_config(app, key))
     task = asyncio.create_task(server.serve(sockets=[taken]))
     try:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from maia.runtime.domain_api.endpoints import Endpoint
-from maia.runtime.domain_api.gate import CREDENTIALS_HEADER, ONCE_HEADER, SCHEME
+from maia.runtime.domain_api.headers import CREDENTIALS_HEADER, ONCE_HEADER, SCHEME
 from maia.runtime.domain_api.problems import PROBLEM_JSON, ApiProblem
 
 __all__ = ["API_VERSION", "openapi_document"]

@@ -17,13 +17,11 @@ from maia.domain.access_control import AccessControl
 from maia.runtime.domain_api import shaping
 from maia.runtime.domain_api.endpoints import Answer, Call
 from maia.runtime.domain_api.gate import Gate
+from maia.runtime.domain_api.headers import PUBLISHED_HEADER
 from maia.runtime.domain_api.problems import BadCall
 from maia.runtime.domain_service import DomainService
 
-__all__ = ["PUBLISHED_HEADER", "PageWork", "check_own", "id_of", "page_of", "pool_of", "shown_of"]
-
-PUBLISHED_HEADER: Final = "Maia-Published"
-"""On answers that took something away: whether a broker has taken the statement on, `yes` or `no`."""
+__all__ = ["PageWork", "check_own", "id_of", "page_of", "pool_of", "shown_of"]
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OWN_MAX: Final = 1_000

@@ -1,0 +1,294 @@
+"""How does a program talk to a domain's HTTP interface?
+
+    with DomainClient("127.0.0.1:7600", domain=met, key=key, credentials=certificates) as client:
+        client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
+
+The domain is known by its key: whoever answers with another one is not talked
+to. Every call is signed for this domain and its present run. What the domain
+refuses is raised with the domain's own code.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+import msgspec
+
+from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.events import Instant
+from maia.runtime.addresses import host_and_port
+from maia.runtime.clock import system_now
+from maia.runtime.domain_api.answers import DomainAnswer
+from maia.runtime.domain_api.headers import (
+    CREDENTIALS_HEADER,
+    ONCE_HEADER,
+    PUBLISHED_HEADER,
+    SCHEME,
+    credentials_to_header,
+)
+from maia.runtime.domain_api.problems import ApiProblem
+from maia.runtime.tls import pinning_context
+from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
+from maia.wire.replays import NONCE_BYTES
+
+__all__ = ["Answered", "DomainClient", "DomainUnavailable", "NotThisDomain", "StrangeAnswer", "new_once"]
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+_Answer = TypeVar("_Answer")
+
+
+class DomainUnavailable(Unavailable):
+    """A domain's server cannot be reached, or did not answer in time."""
+
+    code = "UNAVAILABLE-DOMAIN"
+
+
+class NotThisDomain(BrokenCredential):
+    """Whoever answers at the address does not hold the key of the domain that was meant."""
+
+    code = "CREDENTIAL-ANOTHER-DOMAIN"
+
+
+class StrangeAnswer(ProtocolViolation):
+    """A domain's server answered something that its interface does not have."""
+
+    code = "PROTOCOL-DOMAIN-ANSWER"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """Whether a statement has reached the network; None where there was none to carry."""
+
+    is_published: bool | None
+
+
+class DomainClient:
+    """A caller of one domain. Not for several threads."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        domain: Principal,
+        key: SigningKey,
+        credentials: Sequence[SignedCertificate] = (),
+        clock: Callable[[], Instant] = system_now,
+        timeout_s: float = 30.0,
+    ) -> None:
+        """Talk to the domain that holds the key of `domain`, as the holder of `key`."""
+        host_and_port(address)
+        self.address, self.domain = address, domain
+        self._key, self._clock = key, clock
+        self._shown = credentials_to_header(credentials)
+        self._instance: bytes | None = None
+        self._http = httpx.Client(
+            base_url=f"https://{address}",
+            verify=pinning_context(domain),
+            timeout=timeout_s,
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self.last = Answered(None)
+        """What the last answer said beside its body."""
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    # ------------------------------------------------------------ calls
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        answer: type[_Answer],
+        query: Mapping[str, object] | None = None,
+        once: str = "",
+    ) -> _Answer:
+        """Make a signed call and return its answer; raise what the domain refuses."""
+        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
+        target = path + ("?" + urlencode(said) if said else "")
+        content = b"" if body is None else msgspec.json.encode(body)
+        try:
+            return self._signed(method, target, content, answer, once)
+        except DomainSaid as problem:
+            if problem.code != "REQUEST-ANOTHER-RUN":
+                raise problem.as_ours() from None
+        self._instance = None  # the server was started anew: sign for its present run, once
+        try:
+            return self._signed(method, target, content, answer, once)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+
+    def public(
+        self, path: str, *, answer: type[_Answer], query: Mapping[str, object] | None = None
+    ) -> _Answer:
+        """Ask for a public page, without a signature."""
+        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
+        target = path + ("?" + urlencode(said) if said else "")
+        try:
+            return self._sent("GET", target, b"", {}, answer)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+
+    def about(self) -> DomainAnswer:
+        """Return which domain this is, and its present run."""
+        found = self.public("/v1/domain", answer=DomainAnswer)
+        if found.principal != str(self.domain):
+            raise NotThisDomain(f"`{self.address}` says that it is `{found.principal[:80]}`")
+        return found
+
+    # ------------------------------------------------------------ inside
+
+    def _signed(self, method: str, target: str, content: bytes, answer: type[_Answer], once: str) -> _Answer:
+        call = ApiCall.of(method, target, body=content, credentials=self._shown.encode("latin-1"), once=once)
+        request = ApiRequest(self.domain, self._run(), call, self._clock(), os.urandom(NONCE_BYTES))
+        signed = api_request_to_bytes(sign_api_request(request, self._key))
+        headers = {"Authorization": f"{SCHEME} {base64.b64encode(signed).decode()}"}
+        if self._shown:
+            headers[CREDENTIALS_HEADER] = self._shown
+        if once:
+            headers[ONCE_HEADER] = once
+        return self._sent(method, target, content, headers, answer)
+
+    def _run(self) -> bytes:
+        if self._instance is None:
+            try:
+                instance = bytes.fromhex(self.about().instance)
+            except ValueError:
+                instance = b""
+            if len(instance) != INSTANCE_BYTES:
+                raise StrangeAnswer("the domain's server does not name its run")
+            self._instance = instance
+        return self._instance
+
+    def _sent(
+        self, method: str, target: str, content: bytes, headers: Mapping[str, str], answer: type[_Answer]
+    ) -> _Answer:
+        try:
+            with self._http.stream(method, target, content=content, headers=dict(headers)) as response:
+                body = _read(response)
+        except httpx.ConnectError as problem:
+            if isinstance(_root(problem), ssl.SSLError):
+                raise NotThisDomain(
+                    f"whoever answers at `{self.address}` is not `{self.domain}`"
+                ) from problem
+            raise DomainUnavailable(f"no domain's server answers at `{self.address}`") from problem
+        except httpx.HTTPError as problem:
+            raise DomainUnavailable(
+                f"the domain's server at `{self.address}` does not answer: {type(problem).__name__}"
+            ) from problem
+        published = response.headers.get(PUBLISHED_HEADER)
+        self.last = Answered(None if published is None else published == "yes")
+        if response.is_success:
+            return _decoded(body, answer)
+        raise DomainSaid(_decoded(body, ApiProblem))
+
+
+class DomainSaid(Exception):
+    """What a domain's server refused, on its way to whoever called."""
+
+    def __init__(self, told: ApiProblem) -> None:
+        super().__init__(told.detail)
+        self.code, self._told = told.code, told
+
+    def as_ours(self) -> MaiaError:
+        """Return it as an error of the family that its status belongs to, with the domain's code."""
+        family = next((one for begins, one in _FAMILIES if self.code.startswith(begins)), RefusedByDomain)
+        return family(self._told)
+
+
+class _ToldByDomain(MaiaError):
+    """An error whose code is the domain's own."""
+
+    def __init__(self, told: ApiProblem) -> None:
+        incident = f" (incident {told.incident})" if told.incident else ""
+        super().__init__(told.detail + incident)
+        # On the object, where it hides the code of the class.
+        self.__dict__["code"] = told.code
+
+
+class RefusedByDomain(_ToldByDomain, Refusal):
+    """A domain's server said no; `code` is the domain's own."""
+
+    code = "REFUSED-BY-DOMAIN"
+
+
+class DomainCannot(_ToldByDomain, Unavailable):
+    """A domain's server cannot do it now; `code` is the domain's own."""
+
+    code = "UNAVAILABLE-BY-DOMAIN"
+
+
+class DomainDoesNotBelieve(_ToldByDomain, BrokenCredential):
+    """A domain's server does not believe a credential; `code` is the domain's own."""
+
+    code = "CREDENTIAL-BY-DOMAIN"
+
+
+class DomainWantsOtherInput(_ToldByDomain, BadInput):
+    """A domain's server wants other input; `code` is the domain's own."""
+
+    code = "INPUT-BY-DOMAIN"
+
+
+class DomainDoesNotUnderstand(_ToldByDomain, ProtocolViolation):
+    """A domain's server does not understand; `code` is the domain's own."""
+
+    code = "PROTOCOL-BY-DOMAIN"
+
+
+_FAMILIES: Final[tuple[tuple[str, type[_ToldByDomain]], ...]] = (
+    ("UNAVAILABLE", DomainCannot),
+    ("INTERNAL", DomainCannot),
+    ("CREDENTIAL", DomainDoesNotBelieve),
+    ("INPUT", DomainWantsOtherInput),
+    ("PROTOCOL", DomainDoesNotUnderstand),
+)
+
+
+def new_once() -> str:
+    """Return a new idempotency key."""
+    return os.urandom(16).hex()
+
+
+def _read(response: httpx.Response) -> bytes:
+    parts, size = [], 0
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _decoded(body: bytes, kind: type[_Answer]) -> _Answer:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
+
+
+def _root(problem: BaseException) -> Any:
+    while problem.__cause__ is not None or problem.__context__ is not None:
+        problem = problem.__cause__ or problem.__context__  # type: ignore[assignment]  # one of them is there
+    return problem
