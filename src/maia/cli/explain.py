@@ -46,13 +46,15 @@ def explain(
     as_json: AsJson = False,
 ) -> int:
     """Say whether a principal may do something, and which certificate, field and attribute decide it."""
+    from maia.credentials import ASSUMED_GOOD
     from maia.policy import NO_FACTS, Audience, Denial, decide, gather_evidence
 
     now = moment(at)
     request = _request(principal, action, definition, previous or [], network, coordinator, filter_text, now)
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
-    decision = decide(request, gather_evidence(request, pool, at=now), NO_FACTS, now)
+    evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
+    decision = decide(request, evidence, NO_FACTS, now)
     reasons = decision.explanation
     record: dict[str, object] = {"reasons": reasons.records(reader)}
     if isinstance(decision, Denial):

@@ -15,11 +15,13 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from maia.credentials import (
+    ASSUMED_GOOD,
     Action,
     Principal,
     ResourceName,
     SignedCertificate,
     SignedStatement,
+    Tester,
     Validity,
     VerificationCache,
     VerifiedConstitution,
@@ -106,7 +108,8 @@ class Wallet:
         return steady_period((signed.certificate.validity for signed in self._certificates), now).not_before
 
     def _found(self, request: Request, now: Instant) -> list[bytes]:
-        evidence = self._evidence(request, self._certificates, now)
+        # Whether a certificate passes its tests is for the broker to know: it hears the statements.
+        evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD)
         if not evidence.chains:
             # Without a chain the answer is known, and the reasons are known better here than anywhere.
             self._check(request, evidence, now)
@@ -117,8 +120,21 @@ class Wallet:
         """Raise the kernel's refusal unless what a peer has shown permits `request`."""
         self._check(request, self._evidence(request, tuple(shown), now), now)
 
-    def _evidence(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Evidence:
-        return gather_evidence(request, pool, at=now, cache=self._cache, constitutions=self._constitutions)
+    def _evidence(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        standing: Tester | None = None,
+    ) -> Evidence:
+        return gather_evidence(
+            request,
+            pool,
+            at=now,
+            cache=self._cache,
+            constitutions=self._constitutions,
+            standing=standing,
+        )
 
     def _check(self, request: Request, evidence: Evidence, now: Instant) -> None:
         decision = decide(request, replace(evidence, bounds=()), NO_FACTS, now)

@@ -110,6 +110,14 @@ from maia.credentials.names import (
     TypeName,
     Version,
 )
+from maia.credentials.one_time import (
+    OneTimeQuestion,
+    OpenQuestions,
+    Revalidated,
+    answer_question,
+    question_from_bytes,
+    question_to_bytes,
+)
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Subject, Threshold
 from maia.credentials.quorum import (
@@ -260,6 +268,12 @@ __all__ = [
     "sign_change",
     "signed_kind",
     "steady_period",
+    "OneTimeQuestion",
+    "OpenQuestions",
+    "Revalidated",
+    "answer_question",
+    "question_from_bytes",
+    "question_to_bytes",
     "testers",
     "ASSUMED_GOOD",
     "Heard",

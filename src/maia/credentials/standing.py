@@ -168,16 +168,20 @@ class Standing:
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None.
 
+        `at` is the present: a period that is over at `at` never counts again.
         `once` are the certificates that were vouched for, for this request.
         """
         listers = self._listers.get(signed.id)
         certificate = signed.certificate
+        tests = certificate.validity.tests
+        if listers is None and not tests:
+            return None
         if listers is not None:
-            concerned = (certificate.issuer, *(test.by for test in certificate.validity.tests))
+            concerned = (certificate.issuer, *(test.by for test in tests))
             revoker = next((one for one in concerned if one in listers), None)
             if revoker is not None:
                 return _revoked(signed, revoker)
-        for test in certificate.validity.tests:
+        for test in tests:
             problem = self._failure(test, signed, at, once)
             if problem is not None:
                 return problem
@@ -189,7 +193,7 @@ class Standing:
         None if none holds at `at`.
         """
         series = SeriesKind.REVALIDATIONS if kind is TestKind.REVALIDATION else SeriesKind.LISTS
-        return self._aged((by, series), at).fresh_until(at)
+        return self._series.get((by, series), _EMPTY).fresh_until(at)
 
     def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
         """Return the last moment at which none of these is stale, if nothing more is heard.
@@ -223,7 +227,8 @@ class Standing:
 
     def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
         """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
-        return tuple(signed for kind in SeriesKind for signed in self._aged((by, kind), at).statements())
+        held = (self._series.get((by, kind), _EMPTY).aged(at) for kind in SeriesKind)
+        return tuple(signed for series in held for signed in series.statements())
 
     @staticmethod
     def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:

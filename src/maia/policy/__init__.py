@@ -17,6 +17,8 @@ from maia.policy.refusals import (
     FilterMistyped,
     GrantExpired,
     GrantNotYetValid,
+    GrantRevoked,
+    GrantStale,
     GrantUnmeetable,
     NoChain,
     PolicyRefusal,
@@ -25,7 +27,7 @@ from maia.policy.refusals import (
     SubscriptionTooWide,
     TypeNotValid,
 )
-from maia.policy.request import BadRequest, Request
+from maia.policy.request import BadRequest, Request, request_digest
 from maia.policy.view import PublicationRefused, View, Window, see, shape, shows
 
 __all__ = [
@@ -50,6 +52,8 @@ __all__ = [
     "FilterMistyped",
     "GrantExpired",
     "GrantNotYetValid",
+    "GrantRevoked",
+    "GrantStale",
     "GrantUnmeetable",
     "NoChain",
     "Permit",
@@ -66,6 +70,7 @@ __all__ = [
     "Window",
     "decide",
     "gather_evidence",
+    "request_digest",
     "see",
     "shape",
     "shows",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from maia.credentials.authority import ALL_ACTIONS, AnyResource, Authority
+from maia.credentials.authority import ALL_ACTIONS, Action, AnyResource, Authority
 from maia.credentials.authority_algebra import covers_request
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chain import VerifiedChain
@@ -33,6 +33,7 @@ from maia.policy.refusals import (
 )
 from maia.policy.request import Request
 from maia.predicates.syntax import ALWAYS
+from maia.types import VerifiedType, is_validity_stream
 
 __all__ = ["Grant", "Miss", "Step", "authorities_in", "grants_of", "miss_of"]
 
@@ -52,7 +53,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one chain grants, or what owners have without any chain (`chain` is None)."""
+    """What one chain grants, or what owners, or all, have without any chain (`chain` is None)."""
 
     authority: Authority
     validity: Validity
@@ -79,11 +80,20 @@ class Miss:
 
 
 def grants_of(request: Request, evidence: Evidence) -> Iterator[Grant]:
-    """Yield the grants at hand: the owner's own authority first, then the chains in their order."""
+    """Yield the grants at hand: the owner's own authority first, then the chains in their order.
+
+    What everybody may read needs no chain (docs/decisions/validity-streams.md).
+    """
     if request.principal == request.resource.owner:
         yield Grant(Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED, chain=None)
+    elif request.action is Action.SUBSCRIBE and _is_for_everybody(request.event_type):
+        yield Grant(Authority(AnyResource(), frozenset((Action.SUBSCRIBE,))), UNBOUNDED, chain=None)
     for chain in evidence.chains:
         yield Grant(chain.authority, chain.validity, chain)
+
+
+def _is_for_everybody(event_type: VerifiedType | None) -> bool:
+    return event_type is not None and is_validity_stream(event_type)
 
 
 def miss_of(

@@ -13,6 +13,12 @@ from dataclasses import replace
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.broken_chains import BrokenChain, CertificateExpired, CertificateNotYetValid
+from maia.credentials.broken_statements import (
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
+)
 from maia.credentials.validity import Validity
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
@@ -23,7 +29,15 @@ from maia.policy.filters import accessible
 from maia.policy.grants import Grant, Miss, Step, authorities_in
 from maia.policy.openings import Opening, names_of
 from maia.policy.reasons import Explanation, Reason, kept, told
-from maia.policy.refusals import GrantExpired, GrantNotYetValid, NoChain, PolicyRefusal, TypeNotValid
+from maia.policy.refusals import (
+    GrantExpired,
+    GrantNotYetValid,
+    GrantRevoked,
+    GrantStale,
+    NoChain,
+    PolicyRefusal,
+    TypeNotValid,
+)
 from maia.policy.request import Request
 from maia.policy.view import View
 from maia.predicates.syntax import ALWAYS, attributes_of
@@ -104,6 +118,14 @@ def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason
             return GrantExpired, Reason("validity", "a certificate that you rely on has expired")
         case CertificateNotYetValid():
             return GrantNotYetValid, Reason("validity", "a certificate that you rely on is not yet valid")
+        case CertificateRevoked() | CertificateNotRevalidated():
+            return GrantRevoked, Reason("validity", "a certificate that you rely on was revoked")
+        case CertificateStale():
+            sentence = "nobody has vouched, for this moment, for a certificate that you rely on"
+            return GrantStale, Reason("validity", sentence)
+        case CertificateTestedOnce():
+            sentence = "a certificate that you rely on must be asked about for each request"
+            return GrantStale, Reason("validity", sentence)
         case _:
             return NoChain, None
 
@@ -111,6 +133,8 @@ def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason
 def _why(opening: Opening, request: Request) -> Explanation:
     grant = opening.grant
     if grant.chain is None or not grant.certificates:
+        if request.principal != request.resource.owner:
+            return told(Reason("public", "statements on the validity of certificates are for everybody"))
         return told(Reason("owner", "the requester owns the resource"))
     length = len(grant.certificates)
     granted = f"`{request.action.value}` is granted by {_counted(length)} from {grant.chain.root}"

@@ -18,6 +18,8 @@ __all__ = [
     "FilterMistyped",
     "GrantExpired",
     "GrantNotYetValid",
+    "GrantRevoked",
+    "GrantStale",
     "GrantUnmeetable",
     "NoChain",
     "PolicyRefusal",
@@ -75,6 +77,18 @@ class GrantNotYetValid(PolicyRefusal):
     """The chain that would grant this has not begun."""
 
     code = "POLICY-NOT-YET-VALID"
+
+
+class GrantRevoked(PolicyRefusal):
+    """A certificate of the chain that would grant this was revoked."""
+
+    code = "POLICY-REVOKED"
+
+
+class GrantStale(PolicyRefusal):
+    """Nobody has vouched, for this moment or this request, for a certificate of the chain."""
+
+    code = "POLICY-STALE"
 
 
 class ConditionNotMet(PolicyRefusal):

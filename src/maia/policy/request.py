@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
+from maia.canonical import SExpression, write_canonical
 from maia.credentials.authority import Action, NetworkPattern, TopicPattern, TypePattern
 from maia.credentials.authority_algebra import EVENT_ACTIONS, FITTING_ACTIONS
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName
 from maia.credentials.principals import Principal
+from maia.credentials.subject_encoding import owner_to_expression
 from maia.errors import BadInput
+from maia.predicates.encoding import predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size
 from maia.types import VerifiedType
 
-__all__ = ["BadRequest", "Request", "resources_needed"]
+__all__ = ["BadRequest", "Request", "request_digest", "resources_needed"]
 
 _FITTING: Final[Mapping[type[ResourceName], tuple[frozenset[Action], str]]] = {
     NetworkName: (FITTING_ACTIONS[NetworkPattern], "a network"),
@@ -74,6 +78,30 @@ class Request:
     def __hash__(self) -> int:
         """Return a hash of what is asked."""
         return self.fingerprint
+
+
+def request_digest(request: Request) -> bytes:
+    """Return 32 bytes that name what is asked, the same in every process: one-time questions carry them."""
+    asked: SExpression = (
+        b"maia/1/request-digest",
+        request.principal.key,
+        request.action.value.encode(),
+        _resource_words(request.resource),
+        b"" if request.event_type is None else request.event_type.id,
+        predicate_to_expression(request.filter),
+    )
+    return sha256(write_canonical(asked)).digest()
+
+
+def _resource_words(resource: ResourceName) -> SExpression:
+    owner = owner_to_expression(resource.owner)
+    match resource:
+        case NetworkName(name=name):
+            return (b"network", owner, name.encode())
+        case TypeName(name=name, version=version):
+            return (b"type", owner, name.encode(), version.encode())
+        case TopicName(path=path):
+            return (b"topic", owner, path.encode())
 
 
 def resources_needed(request: Request) -> tuple[ResourceName, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey
+from maia.credentials import ASSUMED_GOOD, Action, NetworkName, SignedCertificate, SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
@@ -48,7 +48,9 @@ def right_to_connect(
 ) -> Instant | None:
     """Ask the kernel what everybody else will ask: may this key be part of the network?"""
     request = Request(key.principal, Action.CONNECT, network)
-    decision = decide(request, gather_evidence(request, credentials, at=now), NO_FACTS, now)
+    # No statement was heard before the start; whether tests are passed is seen as soon as some are.
+    evidence = gather_evidence(request, credentials, at=now, standing=ASSUMED_GOOD)
+    decision = decide(request, evidence, NO_FACTS, now)
     if isinstance(decision, Denial):
         why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
         raise config.wrong(

@@ -61,6 +61,16 @@ from maia.types.translation import (
     to_transit,
     translate,
 )
+from maia.types.validity_stream import (
+    STATEMENT,
+    VALIDITY_TYPE,
+    is_validity_stream,
+    statement_in,
+    statement_to_event,
+    validity_definition,
+    validity_type_id,
+    validity_type_name,
+)
 from maia.types.verification import (
     DefinitionExpired,
     DefinitionNotYetValid,
@@ -130,4 +140,12 @@ __all__ = [
     "translate",
     "type_id",
     "verify_definition",
+    "STATEMENT",
+    "VALIDITY_TYPE",
+    "is_validity_stream",
+    "statement_in",
+    "statement_to_event",
+    "validity_definition",
+    "validity_type_id",
+    "validity_type_name",
 ]

@@ -220,8 +220,10 @@ def _first_about(chains: tuple[VerifiedChain, ...], uid: AttributeUid | None) ->
 
 
 def _is_unconditional(chain: VerifiedChain) -> bool:
-    # Terms speak of events and of facts. There are none here to ask, so a right under terms is no right.
-    return chain.authority.restriction == ALWAYS and chain.authority.condition == ALWAYS
+    # Terms speak of events and of facts, and tests of what is known at a moment. There is nothing here to
+    # ask, and a definition is believed for long: so a right under terms or tests is no right.
+    authority = chain.authority
+    return authority.restriction == ALWAYS and authority.condition == ALWAYS and not chain.validity.tests
 
 
 def _last_moment(chain: VerifiedChain) -> int:
