@@ -6,6 +6,7 @@ neighbouring broker had told. The rest of the network hears of it at once.
 
 from __future__ import annotations
 
+from maia.broker.current_state import link_gone
 from maia.broker.peers import broker_gone, dial_failed
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import BrokerState
@@ -36,7 +37,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Take back whatever hung on a link that is gone or going."""
     was_ready = link.is_ready
     link.stage = Stage.CLOSING
-    effects: list[Effect] = []
+    effects = link_gone(state, link.id, now)
     for subscription in list(link.subscriptions.values()):
         effects += end_subscription(state, link, subscription, now)
     for advertisement in list(link.advertisements.values()):

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from maia.broker.acknowledging import forget_durable, hear_seen
+from maia.broker.current_state import ask_state, hear_state_done, hear_state_frame, hear_state_query
 from maia.broker.edge import refusal_effects
+from maia.broker.last_said import hear_state_gone
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.publication import carry, publish
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
@@ -32,6 +34,7 @@ from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Advertise,
     Announce,
+    AskState,
     Carried,
     Ended,
     Failed,
@@ -56,6 +59,10 @@ from maia.wire.messages import (
     SealedRights,
     SealedWithPlaintext,
     Seen,
+    StateDone,
+    StateFrame,
+    StateGone,
+    StateQuery,
     Subscribe,
     SubscribeDurable,
     TypeQuery,
@@ -118,6 +125,7 @@ def _refused(
             | Unsubscribe()
             | ForgetDurable()
             | RenewAll()
+            | AskState()
         ):
             return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
         case _:
@@ -153,6 +161,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Unadvertise: unadvertise,
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
+    AskState: ask_state,
     Publish: publish,
 }
 
@@ -176,4 +185,8 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     SealedReplica: hear_sealed_replica,
     SealedRights: hear_rights,
     SealedDoubted: hear_doubted,
+    StateQuery: hear_state_query,
+    StateFrame: hear_state_frame,
+    StateDone: hear_state_done,
+    StateGone: hear_state_gone,
 }

@@ -8,6 +8,7 @@ broker joins half way, where only identifiers and interests are left.
 from __future__ import annotations
 
 from maia.broker.audience import Audience
+from maia.broker.last_said import remember_own, remember_passing
 from maia.broker.recording import once_recorded, record_plain
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooLongAgo
 from maia.broker.routes import unseen_part
@@ -49,6 +50,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     except PublishedTooLongAgo as problem:
         late = Count("maia_frames_refused_total", labels={"code": problem.code})
         return [late, *_published(state, link, message, refused=message.rows)]
+    remember_own(state, transit, advertisement, now)
     counted = Count("maia_rows_published_total", shaped.frame.rows)
     return [*sent, *_published(state, link, message, refused=shaped.refused), counted]
 
@@ -63,6 +65,7 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
     except TransitKindMismatch as problem:
         # Whoever passed it on may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    remember_passing(state, transit, link.id, now)
     return _sent(state, transit, now, source=link.id)
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "SealedTooWeakly",
     "Shutdown",
     "SignerNotEntitled",
+    "StatementAwaited",
     "TooManyCursors",
     "TooManyEntries",
     "TooManyLinks",
@@ -44,6 +45,7 @@ __all__ = [
     "UnknownType",
     "WrongNetwork",
     "WrongProtocol",
+    "StateOfDurable",
 ]
 
 
@@ -161,6 +163,12 @@ class StandsOtherwise(Unavailable):
     code = "UNAVAILABLE-STANDS-OTHERWISE"
 
 
+class StatementAwaited(Unavailable):
+    """A certificate demands somebody's word that it still counts, and this broker waits for it."""
+
+    code = "UNAVAILABLE-STATEMENT-AWAITED"
+
+
 class KeysAwaited(Unavailable):
     """A frame of a sealed type waited for keys that this broker does not have yet."""
 
@@ -255,3 +263,9 @@ class LogUnreadable(Unavailable):
     """What a durable subscription should have had cannot be read, or its signer cannot be found."""
 
     code = "UNAVAILABLE-LOG-UNREADABLE"
+
+
+class StateOfDurable(BadInput):
+    """The state was asked for on a durable subscription, which goes on where it was."""
+
+    code = "INPUT-STATE-DURABLE"

@@ -69,6 +69,7 @@ def _tellable(wanted: Predicate) -> Predicate:
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
     """Tell others that nobody here wants this any more."""
     state.routes.stir(now)
+    state.last_said.incomplete(type_id)
     plain = told(state, state.routes.book.local_unsubscribe(type_id, key[:_ID_BYTES]))
     return [*plain, *take_back_sealed(state, type_id, key)]
 

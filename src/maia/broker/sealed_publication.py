@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.last_said import remember_passing
 from maia.broker.recording import is_recorded, record_frame
 from maia.broker.refusals import (
     FrameTooLarge,
@@ -53,6 +54,7 @@ __all__ = [
     "carry_sealed_with_plaintext",
     "learn_what_is_at_hand",
     "pass_on_overdue",
+    "sealed_alone",
     "send_sealed",
     "take_on_again",
     "waits_to_be_sealed",
@@ -99,6 +101,15 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     if not is_recorded(state, unseen.type_id):
         return [*here, *there]
     return [*record_once_signed(state, sealed(0), now), *here, *there]
+
+
+def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
+    """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
+    keys = _keys_to_seal_with(state, transit, sealing, now)
+    draft = _sealed(state, transit, keys, sealing.level, 0).draft
+    assert draft is not None  # noqa: S101 - sealed here
+    (frame,) = state.seals.sealer.sign([draft])
+    return frame
 
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
@@ -195,6 +206,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     unseen = unseen_part(state.routes, sealed.part)
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
+    remember_passing(state, arrived.frame, arrived.source, now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
     here = _delivered(state, unseen, sealed.missing)
     there = forward_sealed(
@@ -277,6 +289,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         return _refused(problem)
     if unseen_part(state.routes, sealed.part) is None:
         return [Count("maia_duplicates_total")]
+    remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []

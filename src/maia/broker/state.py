@@ -25,6 +25,8 @@ from maia.broker.sealed_state import SealedInterests
 from maia.broker.seals import Seals
 from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
+from maia.broker.state_cache import StateCache
+from maia.broker.state_questions import Question
 from maia.broker.writers import Writers
 from maia.credentials import (
     AuthorisationCertificate,
@@ -85,6 +87,10 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
+    last_said: StateCache = field(default_factory=StateCache)
+    """The last frames of publishers, for whoever asks for the present state."""
+    questions: dict[bytes, Question] = field(default_factory=dict)
+    """Questions about the state that were not answered by everybody yet, by their numbers."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)

@@ -17,6 +17,7 @@ from maia.broker.cursors import Cursor, kept
 from maia.broker.durable import cursor_for
 from maia.broker.edge import refusal_effects
 from maia.broker.keys_wanted import note_missing_keys, type_met
+from maia.broker.last_said import publisher_lost_its_right
 from maia.broker.own_interests import kept_class, want_to_record
 from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
@@ -308,7 +309,9 @@ def end_advertisement(
 ) -> list[Effect]:
     """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.advertisements[entry.ref]
-    return [*_ended(link, entry.ref, problem), *unadvertised(state, entry, now)]
+    # Taken back first: whoever hears that the type is not published here any more forgets the way.
+    gone = publisher_lost_its_right(state, entry) if isinstance(problem, PolicyRefusal) else []
+    return [*_ended(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
 
 
 def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:

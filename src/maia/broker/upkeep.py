@@ -10,6 +10,7 @@ from typing import Final
 
 from maia.broker.catching_up import CATCHING_UP, advance_link
 from maia.broker.closing import close_link
+from maia.broker.current_state import ASKED_STATE, overdue
 from maia.broker.keeping import keep_what_changed
 from maia.broker.key_glue import look_at_keys, next_look_at_keys
 from maia.broker.own_interests import look_at_own_interests
@@ -109,6 +110,8 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
+    if due.ref == ASKED_STATE:
+        return overdue(state, now)
     if due.ref == CATCHING_UP:
         return advance_link(state, due.link, now)
     if due.ref == ENTRIES and due.at is not None:

@@ -73,6 +73,9 @@ def subscribe(
     forget: Annotated[
         bool, typer.Option("--forget", help="With --durable: forget the name at the end.")
     ] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="First print the last publication of each publisher.")
+    ] = False,
     previous: Previous = None,
     wait_s: WaitS = 30.0,
     as_json: Annotated[
@@ -94,7 +97,7 @@ def subscribe(
     verified(history)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
-    wanted = _Wanted(where, durable, forget, count, seconds, as_json)
+    wanted = _Wanted(where, durable, forget, count, seconds, as_json, state)
     asyncio.run(_subscribe(member, history, wanted))
 
 
@@ -108,6 +111,7 @@ class _Wanted:
     count: int | None
     seconds: float | None
     as_json: bool
+    state: bool
 
 
 async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
@@ -116,7 +120,7 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
     seen = 0
     async with member.connect() as client:
         subscription = await client.subscribe(
-            history, wanted.where, durable=wanted.durable, timeout_s=member.wait_s
+            history, wanted.where, durable=wanted.durable, state=wanted.state, timeout_s=member.wait_s
         )
         sys.stderr.write(f"subscribed to {history[-1].definition.name.name}\n")
         sys.stderr.flush()

@@ -21,6 +21,7 @@ from maia.client.notices import (
     Notice,
     Shown,
     Stands,
+    StateKnown,
     Taken,
     TypeTold,
     Withdrawn,
@@ -36,6 +37,7 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.messages import (
     Accepted,
     Advertise,
+    AskState,
     Deliver,
     DeliverLogged,
     Ended,
@@ -47,6 +49,7 @@ from maia.wire.messages import (
     RenewAll,
     Seen,
     Show,
+    StateTold,
     Subscribe,
     SubscribeDurable,
     TypeQuery,
@@ -238,6 +241,8 @@ class Book:
                 return self._ended(ref, told_by_broker(code, sentence), now)
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
+            case StateTold(id=number, is_whole=is_whole):
+                self._state_told(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
                 if self._questions.pop(number, None) is not None:
                     self.notices.append(TypeTold(number, tuple(definitions)))
@@ -329,10 +334,26 @@ class Book:
         if stood:
             return []
         self.notices.append(Stands(entry.ref, None if until is None else Instant(until)))
-        if isinstance(entry, Subscribed) and entry.acknowledged:
-            return [encode(Seen(entry.ref, entry.acknowledged))]  # the last link may have lost it
+        if isinstance(entry, Subscribed):
+            return self._said_on_standing(entry)
         # What the last broker did not answer for goes out again under its old numbers.
         return list(entry.under_way.values()) if isinstance(entry, Advertised) else []
+
+    def _said_on_standing(self, entry: Subscribed) -> list[bytes]:
+        """Ask for the present state, if it is wanted; say again what the last link may have lost."""
+        if entry.wants_state:
+            entry.state_asked = self.next_number()
+            return [encode(AskState(entry.state_asked, entry.ref))]
+        return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
+
+    def _state_told(self, number: int, *, is_whole: bool) -> bool:
+        """Take note that the state was told; say whether anybody had asked."""
+        for entry in self._entries.values():
+            if isinstance(entry, Subscribed) and entry.state_asked == number:
+                entry.state_asked = None
+                self.notices.append(StateKnown(entry.ref, is_whole))
+                return True
+        return False
 
     def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
         if self._is_end_of_withdrawal(number):  # it had ended by itself
@@ -342,6 +363,8 @@ class Book:
         if number in self._showings:
             self._showings.discard(number)
             self.notices.append(Gone(number, problem))
+            return []
+        if self._state_told(number, is_whole=False):
             return []
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:

@@ -93,6 +93,10 @@ class Subscribed(Entry):
     arrived: int | None = None
     """The position of the last recorded frame that was handed to the application."""
     acknowledged: int = 0
+    wants_state: bool = False
+    """Whether it asks for the present state whenever it stands anew."""
+    state_asked: int | None = None
+    """The number of the question that was not answered yet."""
 
 
 @dataclass(slots=True)

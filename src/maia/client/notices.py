@@ -23,6 +23,7 @@ __all__ = [
     "Notice",
     "Shown",
     "Stands",
+    "StateKnown",
     "Taken",
     "TypeTold",
     "Withdrawn",
@@ -50,6 +51,14 @@ class Stands:
 
     ref: int
     until: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateKnown:
+    """What was said last was delivered; `is_whole` says whether every publisher's side has answered."""
+
+    ref: int
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,7 @@ Notice: TypeAlias = (
     Connected
     | Disconnected
     | Stands
+    | StateKnown
     | Gone
     | Changed
     | Shown

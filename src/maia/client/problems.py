@@ -23,6 +23,7 @@ __all__ = [
     "check_durable_name",
     "is_passing",
     "told_by_broker",
+    "StateAndDurable",
 ]
 
 _PASSING = "UNAVAILABLE-"
@@ -93,6 +94,12 @@ class BadDurableName(BadInput):
     """The name of a durable subscription is not 1 to 128 visible ASCII characters."""
 
     code = "INPUT-DURABLE-NAME"
+
+
+class StateAndDurable(BadInput):
+    """A subscription cannot both go on where it was and begin with the present state."""
+
+    code = "INPUT-STATE-AND-DURABLE"
 
 
 def check_durable_name(name: str | None) -> None:

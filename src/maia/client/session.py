@@ -23,6 +23,7 @@ from maia.client.problems import (
     BrokerNotTrusted,
     ClientClosed,
     NotConnected,
+    StateAndDurable,
     WrongBroker,
     check_durable_name,
     told_by_broker,
@@ -141,16 +142,25 @@ class ClientSession:
         return entry, self._finished(self._sent(self._book.add(entry, now, is_ready=self.is_ready)))
 
     def subscribe(
-        self, known: KnownVersion, filter_: Predicate, now: Instant, *, durable: str | None = None
+        self,
+        known: KnownVersion,
+        filter_: Predicate,
+        now: Instant,
+        *,
+        durable: str | None = None,
+        state: bool = False,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
         With a `durable` name, the broker goes on where it was acknowledged to be.
+        With `state`, what publishers said last comes first.
         """
         check_durable_name(durable)
+        if durable is not None and state:
+            raise StateAndDurable("a durable subscription goes on where it was: it has no use for the state")
         seen = SeenFrames(self._settings.streams)
         number, stream = self._book.next_number(), self._random(16)
-        entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable)
+        entry = Subscribed(number, known, filter_, stream, seen=seen, durable=durable, wants_state=state)
         return entry, self._finished(self._sent(self._book.add(entry, now, is_ready=self.is_ready)))
 
     def acknowledge(self, entry: Subscribed, position: int) -> list[Effect]:

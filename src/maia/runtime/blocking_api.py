@@ -110,6 +110,10 @@ class BlockingSubscription:
         while (batch := self._wait(_next_of(arriving))) is not None:
             yield batch
 
+    def state_known(self, *, timeout_s: float = ANSWER_S) -> bool:
+        """Wait until the present state has arrived; say whether every publisher's side has answered."""
+        return self._wait(self._subscription.state_known(timeout_s=timeout_s))
+
     @property
     def missed(self) -> tuple[Missed, ...]:
         """Return what a durable subscription should have had and cannot have any more."""
@@ -154,10 +158,11 @@ class BlockingClient:
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
         durable: str | None = None,
+        state: bool = False,
         timeout_s: float = ANSWER_S,
     ) -> BlockingSubscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied."""
-        asked = self._client.subscribe(event_type, filter, durable=durable, timeout_s=timeout_s)
+        asked = self._client.subscribe(event_type, filter, durable=durable, state=state, timeout_s=timeout_s)
         return BlockingSubscription(self._wait, self._wait(asked))
 
     def show(

@@ -33,6 +33,7 @@ from maia.client import (
     Notice,
     Shown,
     Stands,
+    StateKnown,
     Taken,
     TypeTold,
     UnknownToClient,
@@ -124,16 +125,19 @@ class Client:
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
         durable: str | None = None,
+        state: bool = False,
         timeout_s: float = ANSWER_S,
     ) -> Subscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
 
         With a `durable` name of your choice, what was published while you were
-        away comes first. The broker must record the type.
+        away comes first. The broker must record the type. With `state`, the
+        last publication of each publisher comes first, as far as you may see
+        it now; `await subscription.state_known()` says when that is done.
         """
         known = await self._known(event_type, timeout_s)
         wanted = _predicate(filter, known)
-        entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable)
+        entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable, state=state)
         subscription = Subscription(self, entry)
         self._subscriptions[entry.ref] = subscription
         await self._standing(entry, effects, timeout_s)
@@ -281,7 +285,7 @@ class Client:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
                 self.check_room()
-            case Missed(ref=ref) | Changed(ref=ref) if ref in self._subscriptions:
+            case Missed(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref].note(notice)
             case Taken(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)

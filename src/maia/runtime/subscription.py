@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from maia.client import Changed, ClientClosed, Delivered, Missed
+from maia.client import Changed, ClientClosed, Delivered, Missed, StateKnown
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
 from maia.errors import MaiaError
@@ -31,6 +32,7 @@ __all__ = ["ReceivedEvent", "Subscription"]
 ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
 _WITHDRAW_S: Final = 30.0
+_STATE_S: Final = 10.0
 _FRAMES_AT_A_TIME: Final = 8
 _ACKNOWLEDGED_TOGETHER: Final = 32
 """How many frames of a durable subscription share one acknowledgement while more are waiting."""
@@ -75,6 +77,8 @@ class Subscription:
         self._handed_out: int | None = None
         self._unacknowledged = 0
         self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self._state_told = asyncio.Event()
+        self._is_whole = False
         self.changed: MaiaError | None = None
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
@@ -132,6 +136,19 @@ class Subscription:
                 return
             yield _batch_of(frame, self.event_type)
 
+    async def state_known(self, *, timeout_s: float = _STATE_S) -> bool:
+        """Wait until the present state has arrived; say whether every publisher's side has answered.
+
+        The events of the state are taken like all others. It is told within
+        seconds; False says that somebody did not answer, or that nobody was asked.
+        """
+        if not self._entry.wants_state:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._state_told.wait()
+        return self._is_whole
+
     @property
     def missed(self) -> tuple[Missed, ...]:
         """Return what a durable subscription should have had and cannot have any more, the latest last."""
@@ -171,16 +188,21 @@ class Subscription:
         self._waiting += delivered.frame.rows
         self._arrived.set()
 
-    def note(self, notice: Missed | Changed) -> None:
-        """Take note of what cannot be had any more, or of another right that it rests on from now on."""
-        if isinstance(notice, Missed):
-            self._missed.append(notice)
-        else:
-            self.changed = notice.problem
+    def note(self, notice: Missed | Changed | StateKnown) -> None:
+        """Take note of what cannot be had, of another right to rest on, or that the state was told."""
+        match notice:
+            case Missed():
+                self._missed.append(notice)
+            case Changed(problem=problem):
+                self.changed = problem
+            case StateKnown(is_whole=is_whole):
+                self._is_whole = is_whole
+                self._state_told.set()
 
     def end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""
         self._problem = problem
+        self._state_told.set()
         self._arrived.set()
 
     # -------------------------------------------------------- inside

@@ -17,10 +17,10 @@ from msgspec import Meta
 from maia.events import INSTANT_MAX, INSTANT_MIN, ROWS_MAX
 
 __all__ = [
-    "PROTOCOL_VERSION",
     "Accepted",
     "Advertise",
     "Announce",
+    "AskState",
     "Bye",
     "Carried",
     "Changed",
@@ -44,10 +44,11 @@ __all__ = [
     "LeaveGroups",
     "Message",
     "Missed",
-    "Nodes",
     "NodeRecord",
+    "Nodes",
     "Offer",
     "OpenContent",
+    "PROTOCOL_VERSION",
     "Ping",
     "Pong",
     "Publish",
@@ -72,6 +73,11 @@ __all__ = [
     "SealedWithPlaintext",
     "Seen",
     "Show",
+    "StateDone",
+    "StateFrame",
+    "StateGone",
+    "StateQuery",
+    "StateTold",
     "Subscribe",
     "SubscribeDurable",
     "TypeQuery",
@@ -722,6 +728,52 @@ class Changed(_Message, tag=83, frozen=True):
     message: Text
 
 
+# ------------------------------------------------------------ what was said last
+
+
+class AskState(_Message, tag=84, frozen=True):
+    """What is the present state, as far as the subscription `ref` shows it? Then wait for news."""
+
+    id: Number
+    ref: Number
+
+
+class StateTold(_Message, tag=85, frozen=True):
+    """What is known of the state was delivered; `is_whole` says whether everybody has answered."""
+
+    id: Number
+    is_whole: bool
+
+
+class StateQuery(_Message, tag=86, frozen=True):
+    """A broker asks the next one on the way to publishers: what did they say last?"""
+
+    question: Token
+    type_id: Digest
+
+
+class StateFrame(_Message, tag=87, frozen=True):
+    """The last frame of one publisher, as a `Carried` or a `Sealed`, in answer to a question."""
+
+    question: Token
+    frame: Annotated[bytes, Meta(max_length=1 << 24)]
+
+
+class StateDone(_Message, tag=88, frozen=True):
+    """That was all; `is_whole` says whether everybody behind has answered."""
+
+    question: Token
+    is_whole: bool
+
+
+class StateGone(_Message, tag=89, frozen=True):
+    """What a publisher said last counts no more: its right was taken away."""
+
+    type_id: Digest
+    publisher: Key
+    stream: Token
+
+
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
@@ -734,4 +786,5 @@ Message: TypeAlias = (
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
     | Show | Changed
+    | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip

@@ -73,10 +73,15 @@ class SimulatedClient:
     # ------------------------------------------------------------ as an application
 
     def subscribe(
-        self, known: KnownVersion, wanted: Predicate = ALWAYS, *, durable: str | None = None
+        self,
+        known: KnownVersion,
+        wanted: Predicate = ALWAYS,
+        *,
+        durable: str | None = None,
+        state: bool = False,
     ) -> Subscribed:
         """Ask for events; raise the refusal if no credential speaks for that."""
-        return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable))
+        return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable, state=state))
 
     def acknowledge(self, entry: Subscribed, position: int) -> None:
         """Say that nothing of a durable subscription up to a position is wanted again."""
