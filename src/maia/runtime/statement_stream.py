@@ -1,0 +1,233 @@
+"""How do a domain's statements reach the network, and how does it hear those of other issuers?
+
+The domain is an ordinary client of a broker: it publishes on its own validity
+stream and subscribes to the streams of the issuers that its rights rest on. A
+statement is carried when the broker has taken it on, which it does after it
+has acted on it. While no broker can be reached, nothing is lost: lists hold
+everything that is revoked, so the next one says it again, and verifiers that
+hear nothing stop believing when the last one ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.client import RowsRefused
+from maia.credentials import Action, NetworkName, Principal, SignedCertificate, SigningKey, find_chain
+from maia.credentials.statement_encoding import statement_from_bytes, statement_to_bytes
+from maia.credentials.statements import SignedStatement
+from maia.errors import BrokenCredential, MaiaError
+from maia.events import Instant
+from maia.runtime.client_api import Client, connect
+from maia.runtime.domain_service import DomainService
+from maia.runtime.publisher import Publisher
+from maia.runtime.records import Records
+from maia.types import SignedDefinition, validity_definition, validity_type_name
+
+__all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
+
+CARRY_S: Final = 10.0
+"""How long a call that takes something away waits for a broker."""
+_AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 30.0
+_CONNECT_S: Final = 10.0
+_LOOK_S: Final = 0.5
+_HEARD_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Which brokers, of which network, and whose streams are listened to."""
+
+    addresses: tuple[str, ...]
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    hear: tuple[Principal, ...] = ()
+    carry_s: float = CARRY_S
+
+
+class StatementStream:
+    """The domain's own connection to its broker. It is a carrier for `DomainService`."""
+
+    def __init__(
+        self, service: DomainService, key: SigningKey, settings: StreamSettings, records: Records
+    ) -> None:
+        """Publish as `key`; nothing is dialled yet."""
+        self._service, self._key, self._settings, self._records = service, key, settings, records
+        self._publisher: Publisher | None = None
+        self._changed = asyncio.Condition()
+        self._is_broken = asyncio.Event()
+        self.carried = 0
+        """How many statements a broker has taken on so far."""
+
+    # ------------------------------------------------------------ carrying
+
+    async def carry(self, statement: SignedStatement) -> bool:
+        """Publish a statement and wait until the broker has acted on it; say whether it has."""
+        try:
+            async with asyncio.timeout(self._settings.carry_s):
+                publisher = await self._ready()
+                await publisher.publish(statement=statement_to_bytes(statement))
+                await publisher.flush(timeout_s=self._settings.carry_s)
+        except TimeoutError:
+            self._records.note("failed", {"why": "no broker takes a statement on"})
+            return False
+        except MaiaError as problem:
+            self._records.note("failed", {"code": problem.code, "why": problem.message})
+            self._is_broken.set()
+            return False
+        self.carried += 1
+        return True
+
+    async def _ready(self) -> Publisher:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._publisher is not None)
+            assert self._publisher is not None  # noqa: S101 - it was waited for
+            return self._publisher
+
+    # ------------------------------------------------------------ running
+
+    async def run(self) -> None:
+        """Be connected for as long as this runs, whatever happens to the broker."""
+        wait_s = _AGAIN_S
+        while True:
+            try:
+                await self._be_connected()
+                wait_s = _AGAIN_S
+            except* MaiaError as group:
+                problem = _first(group)
+                self._records.note("failed", {"code": problem.code, "why": problem.message})
+            finally:
+                await self._set(None)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+
+    async def _be_connected(self) -> None:
+        settings = self._settings
+        now = self._service.clock()
+        self._is_broken.clear()
+        async with connect(
+            settings.addresses,
+            key=self._key,
+            network=settings.network,
+            credentials=settings.credentials,
+            clock=self._service.clock,
+            timeout_s=_CONNECT_S,
+        ) as client:
+            publisher = await client.advertise(self._definition(now), timeout_s=_CONNECT_S)
+            await self._tell_everything(publisher)
+            await self._set(publisher)
+            async with asyncio.TaskGroup() as tasks:
+                hearing = [tasks.create_task(self._hear(client, one)) for one in self._issuers()]
+                hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
+                await self._is_broken.wait()
+                for one in hearing:
+                    one.cancel()
+
+    async def _tell_everything(self, publisher: Publisher) -> None:
+        """Say first what tells a newcomer everything: the broker may have been away, or be another."""
+        now = self._service.clock()
+        for statement in await self._service.ask(lambda access: access.current_statements(now)):
+            await publisher.publish(statement=statement_to_bytes(statement))
+        with suppress(RowsRefused):  # what the broker has heard before it need not take again
+            await publisher.flush(timeout_s=self._settings.carry_s)
+
+    async def _tell_newcomers(self, client: Client, publisher: Publisher) -> None:
+        """Tell a broker everything again when the client has come back to it, or come to another."""
+        seen = client.session.link
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            link = client.session.link
+            if link is not None and link != seen and client.broker is not None:
+                seen = link
+                with suppress(MaiaError):  # gone again; the next link is noticed too
+                    await self._tell_everything(publisher)
+
+    async def _set(self, publisher: Publisher | None) -> None:
+        async with self._changed:
+            self._publisher = publisher
+            self._changed.notify_all()
+
+    def _definition(self, now: Instant) -> SignedDefinition:
+        settings = self._settings
+        return validity_definition(
+            self._key, install_credentials(self._key.principal, settings.network, settings.credentials, now)
+        )
+
+    # ------------------------------------------------------------ hearing
+
+    def _issuers(self) -> list[Principal]:
+        others = dict.fromkeys(one for one in self._settings.hear if one != self._key.principal)
+        return list(others)[:_HEARD_MAX]
+
+    async def _hear(self, client: Client, issuer: Principal) -> None:
+        """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
+        wait_s = _AGAIN_S
+        while True:
+            try:
+                subscription = await client.subscribe(
+                    validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
+                )
+                wait_s = _AGAIN_S
+                async for event in subscription:
+                    await self._take(event.get("statement"), issuer)
+                return  # the client was closed
+            except MaiaError as problem:
+                self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+
+    async def _take(self, data: object, issuer: Principal) -> None:
+        if not isinstance(data, bytes):
+            return
+        try:
+            signed = statement_from_bytes(data)
+        except MaiaError as problem:
+            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+            return
+        heard = await self._service.hear(signed)
+        if isinstance(heard, MaiaError):
+            self._records.note("refused", {"issuer": str(issuer), "code": heard.code})
+        elif heard.ids:
+            self._records.note("fell", {"issuer": str(issuer), "certificates": len(heard.ids)})
+
+
+@asynccontextmanager
+async def statements_carried(stream: StatementStream) -> AsyncIterator[StatementStream]:
+    """Run a stream while the body runs."""
+    task = asyncio.create_task(stream.run())
+    try:
+        yield stream
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def install_credentials(
+    principal: Principal, network: NetworkName, pool: Iterable[SignedCertificate], now: Instant
+) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that let a principal install types on a network; none if it has no right."""
+    if principal == network.owner:
+        return ()
+    try:
+        chain = find_chain(
+            tuple(pool),
+            root=network.owner,
+            subject=principal,
+            action=Action.INSTALL,
+            resource=network,
+            at=now,
+        )
+    except BrokenCredential:
+        return ()
+    return chain.certificates
+
+
+def _first(group: BaseExceptionGroup[MaiaError]) -> MaiaError:
+    one = group.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one
