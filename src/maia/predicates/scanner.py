@@ -25,7 +25,10 @@ _SHOWN_AFTER: Final = 28
 
 
 class BadPredicateText(BadInput):
-    """The text of a predicate cannot be read; `line` and `column` (from 1) say where."""
+    """The text of a predicate cannot be read; `line` and `column` (from 1) say where.
+
+    `sentence` is the complaint without the place, for those who show another one.
+    """
 
     code = "INPUT-PREDICATE-TEXT"
 
@@ -34,6 +37,7 @@ class BadPredicateText(BadInput):
         begins = text.rfind("\n", 0, position) + 1
         self.line = text.count("\n", 0, position) + 1
         self.column = position - begins + 1
+        self.sentence = sentence
         line = f"line {self.line}, " if "\n" in text.strip() else ""
         shown = _pointed(text[begins:].split("\n", 1)[0], position - begins)
         super().__init__(f"{sentence}, at {line}column {self.column}\n{shown}")

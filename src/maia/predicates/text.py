@@ -6,7 +6,8 @@ With a vocabulary, names are those of an event type and each literal is read
 as the kind of its attribute. Without one, names are uids and literals say
 their own kind: `5`, `5.0`, `"x"`, `true`, `@2026-11-15T08:30:00Z`, `x"beef"`.
 `#uid` names an attribute by uid in either case. `and` binds tighter than
-`or`; parentheses keep their grouping.
+`or`; parentheses keep their grouping. Where parameters are handed in with the
+text, `$plate` stands for one of them wherever a literal can stand.
 
 A text that cannot be read is answered with the column, what was expected
 there, and the nearest name. What `format_predicate` writes reads back as the
@@ -39,7 +40,7 @@ from maia.predicates.syntax import (
     TextTest,
     checked_size,
 )
-from maia.predicates.text_literals import read_literal
+from maia.predicates.text_literals import NO_PARAMETERS, read_literal
 from maia.predicates.text_writer import format_predicate
 
 __all__ = ["TEXT_BYTES_MAX", "UnknownName", "format_predicate", "parse_predicate"]
@@ -71,18 +72,25 @@ class UnknownName(BadPredicateText):
     code = "INPUT-PREDICATE-NAME"
 
 
-def parse_predicate(text: str, vocabulary: Vocabulary | None = None) -> Predicate:
+def parse_predicate(
+    text: str,
+    vocabulary: Vocabulary | None = None,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+) -> Predicate:
     """Read a predicate; refuse with `BadPredicateText`, or `PredicateTooLarge`."""
     if len(text) > TEXT_BYTES_MAX or len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise PredicateTooLarge(f"the text is longer than {TEXT_BYTES_MAX} bytes")
-    return checked_size(_Parser(Scanner(text), vocabulary).whole())
+    return checked_size(_Parser(Scanner(text), vocabulary, parameters).whole())
 
 
 class _Parser:
     """One reading of one text. Each method reads one construct and leaves the scanner behind it."""
 
-    def __init__(self, scanner: Scanner, vocabulary: Vocabulary | None) -> None:
+    def __init__(
+        self, scanner: Scanner, vocabulary: Vocabulary | None, parameters: Mapping[str, PresentValue]
+    ) -> None:
         self._scanner = scanner
+        self._parameters = parameters
         self._vocabulary = vocabulary
         self._depth = 0
 
@@ -167,7 +175,9 @@ class _Parser:
         if kind not in (None, Kind.STRING):
             raise self._scanner.refused(f"`{test.value}` asks about strings only", at=begins)
         begins = self._scanner.mark()
-        text = read_literal(self._scanner, Kind.STRING)
+        if test is TextTest.TOKEN and self._parameters and self._scanner.sees("$"):
+            raise self._scanner.refused("a token is written out: what is handed in could hold a space")
+        text = read_literal(self._scanner, Kind.STRING, self._parameters)
         try:
             predicate = TextMatch(uid, test, str(text))
         except BadPredicate as problem:
@@ -195,7 +205,7 @@ class _Parser:
             self._scanner.must_take_word("in")
             return Not(self._membership(uid, kind))
         operator = self._operator()
-        literal = read_literal(self._scanner, kind)
+        literal = read_literal(self._scanner, kind, self._parameters)
         try:
             return Comparison(uid, operator, literal)
         except BadPredicate as problem:
@@ -221,7 +231,7 @@ class _Parser:
         begins = self._scanner.mark()
         literals: dict[tuple[type, PresentValue], None] = {}
         while True:
-            literal = read_literal(self._scanner, kind)
+            literal = read_literal(self._scanner, kind, self._parameters)
             literals[type(literal), literal] = None
             if self._scanner.take(")"):
                 break

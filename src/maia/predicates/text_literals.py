@@ -3,7 +3,8 @@
 `5` is an int beside an int attribute and 5.0 beside a float one; a quoted text
 is a string, a moment or bytes. A literal that its attribute could never equal
 is refused here, with the reason, instead of becoming a filter that never
-matches.
+matches. `$name` stands for a value that is handed in with the text, and never
+becomes part of it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias
 
-from maia.events import BadValue, Instant, Kind, NotAnInstant, PresentValue, checked_value
+from maia.events import BadValue, Instant, Kind, NotAnInstant, PresentValue, checked_value, kind_of
 from maia.predicates.scanner import BadPredicateText, Scanner
 
-__all__ = ["WrongLiteral", "read_literal"]
+__all__ = ["NO_PARAMETERS", "WrongLiteral", "read_literal"]
+
+NO_PARAMETERS: Final[Mapping[str, PresentValue]] = {}
 
 _DIGITS_MAX: Final = 64
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.])")
@@ -26,6 +31,7 @@ _MOMENT: Final = re.compile(r"@([0-9A-Za-z:.+-]+)")
 _HEX: Final = re.compile(r"0x([0-9A-Fa-f]+)(?![A-Za-z0-9_])")
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 _ESCAPE: Final = re.compile(r'\\(?:(["\\nrt])|u\{([0-9A-Fa-f]{1,6})\})')
+_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _BYTES_MARK: Final = re.compile('x(?=")')
 _QUOTE: Final = re.compile('"')
 _HEX_DIGITS: Final = re.compile("[0-9A-Fa-f]*")
@@ -67,10 +73,14 @@ _OWN_KIND: Final = {
 }
 
 
-def read_literal(scanner: Scanner, kind: Kind | None) -> PresentValue:
+def read_literal(
+    scanner: Scanner, kind: Kind | None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
+) -> PresentValue:
     """Read the literal that stands next, as a value of `kind`, or of the kind it shows itself."""
     begins = scanner.mark()
     try:
+        if scanner.take("$"):
+            return _parameter(scanner, kind, parameters)
         written = _take(scanner)
         kind = kind or _shown_kind(written)
         value = checked_value(_as_kind(written, kind), kind)
@@ -78,6 +88,24 @@ def read_literal(scanner: Scanner, kind: Kind | None) -> PresentValue:
         raise scanner.refused(problem.message, at=begins, problem=WrongLiteral) from problem
     assert value is not None  # noqa: S101 - nothing above is null
     return value
+
+
+def _parameter(scanner: Scanner, kind: Kind | None, parameters: Mapping[str, PresentValue]) -> PresentValue:
+    """Read the name behind a `$` and return the value that was handed in for it."""
+    begins = scanner.here() - 1
+    name = scanner.take_here(_PARAMETER)
+    if name is None or name not in parameters:
+        near = get_close_matches((name or "")[:64], parameters, n=1)
+        hint = f" (the nearest is `${near[0]}`)" if near else ""
+        said = f"nothing is handed in for `${(name or '')[:64]}`{hint}"
+        raise scanner.refused(said, at=begins, problem=WrongLiteral)
+    value = parameters[name]
+    try:
+        checked = checked_value(value, kind or kind_of(value))
+    except BadValue as problem:
+        raise BadValue(f"`${name}`: {problem.message}") from problem
+    assert checked is not None  # noqa: S101 - a parameter is a present value
+    return checked
 
 
 def _take(scanner: Scanner) -> _Written:

@@ -1,5 +1,18 @@
 """OASIS roles: who becomes a member of what, by which rules, and what a member is granted."""
 
+from maia.roles.cascade import fallen, fallen_rights
+from maia.roles.changes import PolicyChanges, changes
+from maia.roles.engine import (
+    ActivationLimits,
+    UnknownRole,
+    activate,
+    activate_all,
+    checked_arguments,
+    membership_certificate,
+)
+from maia.roles.granting import PossibleRight, possible_rights, rights
+from maia.roles.known_world import KnownWorld, WithMemberships
+from maia.roles.matching import ActivationTooLarge
 from maia.roles.memberships import (
     Fallen,
     FallReason,
@@ -13,6 +26,7 @@ from maia.roles.memberships import (
     fact_support,
     membership_support,
 )
+from maia.roles.parsing import parse_policy
 from maia.roles.policy import (
     AppointmentDeclaration,
     FactDeclaration,
@@ -22,24 +36,44 @@ from maia.roles.policy import (
     RoleDeclaration,
     Rule,
 )
+from maia.roles.problems import BadPolicy, PolicyProblem
 
 __all__ = [
+    "ActivationLimits",
+    "ActivationTooLarge",
     "AppointmentDeclaration",
+    "BadPolicy",
     "FactDeclaration",
     "FallReason",
     "Fallen",
     "Grant",
     "GrantedRight",
     "Ground",
+    "KnownWorld",
     "Membership",
     "Parameter",
     "Policy",
+    "PolicyChanges",
+    "PolicyProblem",
+    "PossibleRight",
     "RoleDeclaration",
     "Rule",
     "Support",
     "SupportKind",
+    "UnknownRole",
+    "WithMemberships",
     "World",
+    "activate",
+    "activate_all",
     "certificate_support",
+    "changes",
+    "checked_arguments",
     "fact_support",
+    "fallen",
+    "fallen_rights",
+    "membership_certificate",
     "membership_support",
+    "parse_policy",
+    "possible_rights",
+    "rights",
 ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from maia.credentials import Action, AttributeSet, NamePattern, Principal
+from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId
 from maia.credentials.arguments import Argument, ParameterKind
 from maia.credentials.online_tests import TestKind
 from maia.events import Vocabulary
@@ -34,6 +34,8 @@ __all__ = [
     "FactPremise",
     "Grant",
     "KeyReference",
+    "Literal",
+    "OwnerReference",
     "Parameter",
     "Place",
     "Policy",
@@ -68,6 +70,9 @@ HERE = Special.HERE
 
 KeyReference: TypeAlias = Principal | Special
 """A key, or `HERE`."""
+
+OwnerReference: TypeAlias = KeyReference | QuorumId
+"""Whose resource it is: a key, `HERE`, or a quorum that owns a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,7 @@ class Resource:
     """Types, topics or networks of one owner, by name or pattern."""
 
     kind: ResourceKind
-    owner: KeyReference
+    owner: OwnerReference
     pattern: NamePattern
 
 
@@ -261,6 +266,8 @@ class Privilege:
     attributes: AttributeSet
     restriction: str | None
     condition: str | None
+    during: TimeWindow | None
+    """A time of the day and week that the broker watches, beside `condition`."""
     vocabulary: Vocabulary | None = field(repr=False)
     may_delegate: bool
     tests: tuple[TestKind, ...]
@@ -302,10 +309,23 @@ class Policy:
     """By role, in the order of the text; a parent's first."""
     grants: Mapping[str, tuple[Grant, ...]] = field(hash=False)
     roles_in_order: tuple[str, ...]
+    _rules_by_id: Mapping[str, Rule] = field(init=False, repr=False, compare=False)
+    _grants_by_id: Mapping[str, Grant] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find rules and grants by id once: a reload asks for every membership."""
+        rules = {rule.id: rule for rules in self.rules.values() for rule in rules}
+        grants = {grant.id: grant for grants in self.grants.values() for grant in grants}
+        object.__setattr__(self, "_rules_by_id", rules)
+        object.__setattr__(self, "_grants_by_id", grants)
 
     def principal(self, reference: KeyReference) -> Principal:
         """Return the key that is meant, now that it is known where `here` is."""
         return reference if isinstance(reference, Principal) else self.domain
+
+    def owner(self, reference: OwnerReference) -> Owner:
+        """Return whose resource is meant."""
+        return reference if isinstance(reference, QuorumId) else self.principal(reference)
 
     def issuers(self, appointment: str) -> frozenset[Principal]:
         """Return whose signature counts under this certificate."""
@@ -313,8 +333,8 @@ class Policy:
 
     def rule(self, rule_id: str) -> Rule | None:
         """Return the rule with this id, if the policy still has it."""
-        return next((rule for rules in self.rules.values() for rule in rules if rule.id == rule_id), None)
+        return self._rules_by_id.get(rule_id)
 
     def grant(self, grant_id: str) -> Grant | None:
         """Return the grant with this id, if the policy still has it."""
-        return next((one for grants in self.grants.values() for one in grants if one.id == grant_id), None)
+        return self._grants_by_id.get(grant_id)

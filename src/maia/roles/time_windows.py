@@ -8,16 +8,16 @@ which clocks change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events.zones import MINUTES_IN_A_DAY, zone_of
 
-__all__ = ["DAY_NAMES", "MINUTES_A_DAY", "TimeWindow", "is_within", "window_end"]
+__all__ = ["DAY_NAMES", "TimeWindow", "is_within", "window_end"]
 
 DAY_NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-MINUTES_A_DAY: Final = 24 * 60
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
@@ -26,7 +26,7 @@ _DAYS_AHEAD: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """From minute `begins` of the day to `ends`, not included, on `days` (0 is Monday).
+    """From minute `begins` of the day to `ends`, not included, on `days` (1 is Monday).
 
     A window that ends before it begins reaches into the next day; `days` are those on which it begins.
     """
@@ -34,15 +34,14 @@ class TimeWindow:
     begins: int
     ends: int
     days: frozenset[int]
-    zone_name: str
-    zone: tzinfo = field(repr=False, compare=False)
+    zone: str
 
 
 def is_within(window: TimeWindow, now: Instant) -> bool:
     """Say whether the clock on the wall in the window's zone is inside."""
     local = _local(window, now)
     minute = local.hour * 60 + local.minute
-    today, yesterday = local.weekday(), (local.weekday() - 1) % 7
+    today, yesterday = local.isoweekday(), (local.isoweekday() - 2) % 7 + 1
     if window.begins < window.ends:
         return today in window.days and window.begins <= minute < window.ends
     late = today in window.days and minute >= window.begins
@@ -64,17 +63,23 @@ def window_end(window: TimeWindow, now: Instant) -> Instant | None:
 def _local(window: TimeWindow, now: Instant) -> datetime:
     # The years 1 and 9999 would leave the range of datetime in some zones.
     day = 86_400 * _SECOND
-    return Instant(min(max(now, INSTANT_MIN + day), INSTANT_MAX - day)).to_datetime().astimezone(window.zone)
+    return (
+        Instant(min(max(now, INSTANT_MIN + day), INSTANT_MAX - day))
+        .to_datetime()
+        .astimezone(zone_of(window.zone))
+    )
 
 
 def _wall_ends(window: TimeWindow, now: Instant) -> set[int]:
     today = _local(window, now).date()
-    clock, days = divmod(window.ends, MINUTES_A_DAY)[1], window.ends // MINUTES_A_DAY
+    clock, days = divmod(window.ends, MINUTES_IN_A_DAY)[1], window.ends // MINUTES_IN_A_DAY
     found = set()
     for ahead in range(_DAYS_AHEAD):
         day = today + timedelta(days=ahead + days)
         for fold in (0, 1):
-            shown = datetime.combine(day, time(clock // 60, clock % 60, fold=fold), tzinfo=window.zone)
+            shown = datetime.combine(
+                day, time(clock // 60, clock % 60, fold=fold), tzinfo=zone_of(window.zone)
+            )
             found.add(int(Instant.from_datetime(shown.astimezone(UTC))))
     return found
 

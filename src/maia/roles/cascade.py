@@ -1,0 +1,149 @@
+"""What falls when something is lost, and what stays?
+
+A membership falls when something it is watched for is lost, when its time is
+over, when the policy no longer has its rule, or no longer accepts the issuer
+of a certificate it rests on. Whatever is watched for resting on it falls after
+it, and nothing else does. The same answers are given for granted rights.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Set
+from typing import Final
+
+from maia.events import Instant
+from maia.roles.memberships import (
+    Fallen,
+    FallReason,
+    GrantedRight,
+    Ground,
+    Membership,
+    Support,
+    membership_support,
+)
+from maia.roles.policy import Policy
+
+__all__ = ["fallen", "fallen_rights"]
+
+_NOTHING: Final[frozenset[Support]] = frozenset()
+
+
+def fallen(
+    memberships: Iterable[Membership],
+    *,
+    lost: Set[Support] = _NOTHING,
+    policy: Policy | None = None,
+    now: Instant | None = None,
+) -> tuple[Fallen, ...]:
+    """Return the memberships that have ended, each after those that it rested on.
+
+    `lost` are facts retracted, certificates revoked or stale, and memberships
+    given up. With `policy`, memberships whose rule or issuer is gone fall; with
+    `now`, those whose time is over.
+    """
+    standing = {member.id: member for member in memberships}
+    resting: dict[Support, list[Membership]] = {}
+    for member in standing.values():
+        for support in member.watched:
+            resting.setdefault(support, []).append(member)
+    first = [
+        found
+        for member in standing.values()
+        if (found := _ended(member, lost=lost, policy=policy, now=now)) is not None
+    ]
+    return _with_what_rests_on_them(first, resting)
+
+
+def fallen_rights(
+    rights: Iterable[GrantedRight],
+    *,
+    lost: Set[Support] = _NOTHING,
+    policy: Policy | None = None,
+    now: Instant | None = None,
+) -> tuple[GrantedRight, ...]:
+    """Return the rights that have ended; `lost` names the memberships that have fallen, too."""
+    return tuple(right for right in rights if _right_ended(right, lost=lost, policy=policy, now=now))
+
+
+def _with_what_rests_on_them(
+    first: list[Fallen], resting: dict[Support, list[Membership]]
+) -> tuple[Fallen, ...]:
+    """Return the fallen in an order in which nothing stands before what it rested on."""
+    reasons = {found.membership.id: found for found in first}
+    pending = deque(first)
+    while pending:
+        support = membership_support(pending.popleft().membership)
+        for member in resting.get(support, ()):
+            if member.id not in reasons:
+                found = Fallen(member, FallReason.SUPPORT_LOST, support)
+                reasons[member.id] = found
+                pending.append(found)
+    # A membership rests on earlier ones only, so a walk that visits supports first is enough.
+    ordered: dict[bytes, Fallen] = {}
+    for found in reasons.values():
+        _place(found, reasons, ordered)
+    return tuple(ordered.values())
+
+
+def _place(found: Fallen, reasons: dict[bytes, Fallen], ordered: dict[bytes, Fallen]) -> None:
+    """Put a fallen membership behind the fallen ones that it rests on. Iterative: chains may be long."""
+    pending = [found]
+    while pending:
+        top = pending[-1]
+        if top.membership.id in ordered:
+            pending.pop()
+            continue
+        below = [
+            reasons[ground.support.id]
+            for ground in top.membership.rests_on
+            if ground.support.id in reasons and ground.support.id not in ordered
+        ]
+        if below:
+            pending += below
+        else:
+            ordered[top.membership.id] = top
+            pending.pop()
+
+
+def _ended(
+    member: Membership, *, lost: Set[Support], policy: Policy | None, now: Instant | None
+) -> Fallen | None:
+    gone = next((ground.support for ground in member.rests_on if _is_lost(ground, lost)), None)
+    if gone is not None:
+        return Fallen(member, FallReason.SUPPORT_LOST, gone)
+    if now is not None and member.until is not None and now > member.until:
+        return Fallen(member, FallReason.ENDED)
+    if policy is not None and policy.rule(member.rule) is None:
+        return Fallen(member, FallReason.RULE_GONE)
+    rejected = _rejected(member.rests_on, policy)
+    return None if rejected is None else Fallen(member, FallReason.ISSUER_NOT_ACCEPTED, rejected)
+
+
+def _right_ended(
+    right: GrantedRight, *, lost: Set[Support], policy: Policy | None, now: Instant | None
+) -> bool:
+    if any(_is_lost(ground, lost) for ground in right.rests_on):
+        return True
+    ends = right.validity.not_after
+    if now is not None and ends is not None and now > ends:
+        return True
+    if policy is not None and policy.grant(right.grant) is None:
+        return True
+    return _rejected(right.rests_on, policy) is not None
+
+
+def _is_lost(ground: Ground, lost: Set[Support]) -> bool:
+    return ground.is_watched and ground.support in lost
+
+
+def _rejected(grounds: Iterable[Ground], policy: Policy | None) -> Support | None:
+    """Return a certificate that is watched and whose issuer the policy no longer accepts."""
+    if policy is None:
+        return None
+    for ground in grounds:
+        if ground.is_watched and ground.issuer is not None:
+            declared = ground.name in policy.appointments
+            if not declared or ground.issuer not in policy.issuers(ground.name):
+                return ground.support
+    return None

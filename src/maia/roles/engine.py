@@ -1,0 +1,226 @@
+"""Who may become a member of a role, by which rules, and until when?
+
+`activate` is the role activation of OASIS: it looks for every way to meet the
+premises of any one rule of the role. It changes nothing; whoever asked keeps
+the memberships it likes. Nothing here gives a role back that has fallen: its
+principal activates it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import write_canonical
+from maia.credentials import Principal, Validity
+from maia.credentials.appointments import Appointment, AppointmentKind
+from maia.credentials.arguments import (
+    Argument,
+    BadArgument,
+    argument_key,
+    argument_to_expression,
+    checked_argument,
+)
+from maia.errors import BadInput
+from maia.events import INSTANT_MAX, Instant
+from maia.roles.known_world import WithMemberships
+from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
+from maia.roles.memberships import Membership, World
+from maia.roles.policy import Ends, Policy, RoleDeclaration, Rule
+from maia.roles.problems import did_you_mean, shown
+
+__all__ = [
+    "ActivationLimits",
+    "UnknownRole",
+    "activate",
+    "activate_all",
+    "checked_arguments",
+    "membership_certificate",
+]
+
+_SECOND: Final = 1_000_000
+
+
+class UnknownRole(BadInput):
+    """A policy has no such role."""
+
+    code = "INPUT-UNKNOWN-ROLE"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationLimits:
+    """How far one activation may look.
+
+    More than `memberships` different arguments are refused. Of several ways to
+    the same role with the same arguments by the same rule, the `ways` that last
+    longest are kept: the others would add nothing but redundancy.
+    """
+
+    steps: int = STEPS_MAX
+    memberships: int = 1000
+    ways: int = 8
+
+
+DEFAULT_LIMITS: Final = ActivationLimits()
+
+
+def activate(
+    policy: Policy,
+    world: World,
+    principal: Principal,
+    role: str,
+    arguments: Sequence[Argument | None] | None,
+    now: Instant,
+    limits: ActivationLimits = DEFAULT_LIMITS,
+) -> tuple[Membership, ...]:
+    """Return every membership of `role` that some rule gives `principal` now; none if no rule applies.
+
+    An argument that is None, or all of them, may be anything that the premises
+    allow. A parameter that the rule leaves to the asker must be given.
+    """
+    declaration = role_called(policy, role)
+    wanted = checked_arguments(declaration, arguments)
+    search = Search(policy, world, principal, now, limits.steps)
+    found = [
+        membership for rule in policy.rules[role] for membership in _by_rule(search, rule, wanted, limits)
+    ]
+    if len({tuple(map(argument_key, one.arguments)) for one in found}) > limits.memberships:
+        raise ActivationTooLarge(
+            f"`{role}` could be activated with more than {limits.memberships} different arguments: state some"
+        )
+    return tuple(found)
+
+
+def activate_all(
+    policy: Policy,
+    world: World,
+    principal: Principal,
+    now: Instant,
+    limits: ActivationLimits = DEFAULT_LIMITS,
+) -> tuple[Membership, ...]:
+    """Return the memberships of every role that `principal` can have now, each after those it rests on.
+
+    Rules that ask their user for a value are left out: nobody is there to state it.
+    """
+    gained: list[Membership] = []
+    for role in policy.roles_in_order:
+        seen = WithMemberships(world, tuple(gained))
+        gained += activate(policy, seen, principal, role, None, now, limits)
+    return tuple(gained)
+
+
+def membership_certificate(policy: Policy, membership: Membership) -> Appointment:
+    """Return what the domain signs so that other domains know of the membership."""
+    return Appointment(
+        policy.domain,
+        membership.principal,
+        membership.role,
+        membership.arguments,
+        Validity(whole_second(membership.since), membership.until),
+        AppointmentKind.ROLE_MEMBERSHIP,
+        membership.id,
+    )
+
+
+def role_called(policy: Policy, role: str) -> RoleDeclaration:
+    """Return a role of the policy, or say which near name may have been meant."""
+    if role not in policy.roles:
+        hint = did_you_mean(role, policy.roles)
+        raise UnknownRole(f"the policy has no role `{shown(role)}`" + (f": {hint}" if hint else ""))
+    return policy.roles[role]
+
+
+def checked_arguments(
+    declaration: RoleDeclaration, arguments: Sequence[Argument | None] | None
+) -> tuple[Argument | None, ...]:
+    """Return the arguments of a role, each of its parameter's kind or None; refuse everything else."""
+    if arguments is None:
+        return (None,) * len(declaration.parameters)
+    if len(arguments) != len(declaration.parameters):
+        wanted = len(declaration.parameters)
+        raise BadArgument(f"`{declaration.name}` has {wanted} parameters, and {len(arguments)} are given")
+    checked: list[Argument | None] = []
+    for parameter, argument in zip(declaration.parameters, arguments, strict=True):
+        try:
+            checked.append(None if argument is None else checked_argument(argument, parameter.kind))
+        except BadArgument as problem:
+            raise BadArgument(f"parameter `{parameter.name}`: {problem.message}") from problem
+    return tuple(checked)
+
+
+def whole_second(moment: Instant) -> Instant:
+    """Return the second in which a moment lies: certificates say no finer times."""
+    return Instant(moment // _SECOND * _SECOND)
+
+
+def end_of(way: Way, ends: Ends, now: Instant) -> Instant | None:
+    """Return when something that rests on `way` ends: with the first watched thing, or as the text says."""
+    moments = [way.clock_ends]
+    moments += [
+        ground.until for ground in way.grounds if ground.is_watched or ground.premise in ends.premises
+    ]
+    for name in ends.moments:
+        moment = way.binding[name]
+        # The reader has made sure that it is a moment; if not, it ends at once.
+        moments.append(moment if isinstance(moment, Instant) else now)
+    if ends.after_us is not None:
+        moments.append(Instant(min(now + ends.after_us, INSTANT_MAX)))
+    first = earliest(*moments)
+    return None if first is None else whole_second(first)
+
+
+def _by_rule(
+    search: Search, rule: Rule, wanted: Sequence[Argument | None], limits: ActivationLimits
+) -> list[Membership]:
+    start = _start(search, rule, wanted)
+    if start is None:
+        return []
+    found: dict[tuple[tuple[str, Argument], ...], dict[bytes, Membership]] = {}
+    for way in search.ways(rule.premises, rule.conditions, start):
+        membership = _membership(search, rule, way)
+        if membership is not None:
+            key = tuple(map(argument_key, membership.arguments))
+            found.setdefault(key, {})[membership.id] = membership
+    return [one for some in found.values() for one in _longest(list(some.values()), limits.ways)]
+
+
+def _longest(memberships: list[Membership], count: int) -> list[Membership]:
+    if len(memberships) <= count:
+        return memberships
+    return sorted(memberships, key=lambda one: (-(one.until or INSTANT_MAX), one.id))[:count]
+
+
+def _start(search: Search, rule: Rule, wanted: Sequence[Argument | None]) -> dict[str, Argument] | None:
+    """Return the values that the asker has stated; None if they do not fit the rule's head."""
+    given = [(term, value) for term, value in zip(rule.terms, wanted, strict=True) if value is not None]
+    terms, values = [term for term, _ in given], [value for _, value in given]
+    start = bind(terms, values, {}, search.holder)
+    if start is None or any(name not in start for name in rule.asked):
+        return None
+    return dict(start)
+
+
+def _membership(search: Search, rule: Rule, way: Way) -> Membership | None:
+    values = [value_of(term, way.binding, search.holder) for term in rule.terms]
+    arguments = tuple(value for value in values if value is not None)
+    until = end_of(way, rule.ends, search.now)
+    if len(arguments) != len(values) or (until is not None and until < search.now):
+        return None
+    identity = _identity(search, rule, arguments, way)
+    return Membership(identity, search.holder, rule.role, arguments, rule.id, way.grounds, search.now, until)
+
+
+def _identity(search: Search, rule: Rule, arguments: tuple[Argument, ...], way: Way) -> bytes:
+    body = write_canonical(
+        (
+            search.holder.key,
+            rule.role.encode(),
+            tuple(map(argument_to_expression, arguments)),
+            rule.id.encode(),
+            tuple((ground.support.kind.value.encode(), ground.support.id) for ground in way.grounds),
+            b"%d" % search.now,
+        )
+    )
+    return sha256(b"maia/1/membership\x00" + body).digest()

@@ -1,0 +1,234 @@
+"""How does a policy's text become a policy, or a list of what to mend?
+
+    policy "Metropolitan Police"
+    import national
+    …declarations, rules and grants, in any order…
+    end
+
+The text is checked as a whole and accepted as a whole. The last line is
+there so that a file that was cut off is noticed: half a policy is not a
+smaller policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from maia.credentials import Principal
+from maia.events import Kind
+from maia.predicates.scanner import BadPredicateText
+from maia.predicates.text_literals import read_literal
+from maia.roles.declaring import DECLARING, must_end, read_declaration
+from maia.roles.grant_reader import read_grant
+from maia.roles.names import Names, import_policy, take_name
+from maia.roles.ordering import CircularRoles, roles_in_order
+from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, Rule
+from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, TooManyProblems, did_you_mean
+from maia.roles.rule_reader import Reading, read_head, read_rule
+from maia.roles.statements import Statement, split_statements
+from maia.types import VerifiedType
+
+__all__ = ["parse_policy"]
+
+_NO_PARENTS: Final[Mapping[str, Policy]] = MappingProxyType({})
+_NO_TYPES: Final[Mapping[str, VerifiedType]] = MappingProxyType({})
+_WORDS: Final = ("policy", "import", *DECLARING, "rule", "grant", "also", "end")
+
+_Said = TypeVar("_Said", Rule, Grant)
+
+
+def parse_policy(
+    text: str,
+    *,
+    origin: str,
+    domain: Principal,
+    parents: Mapping[str, Policy] = _NO_PARENTS,
+    types: Mapping[str, VerifiedType] = _NO_TYPES,
+) -> Policy:
+    """Read and check a whole policy; raise `BadPolicy` with everything that is wrong with it.
+
+    `origin` is what the text is called in messages, `domain` the key that the
+    word `here` means, `parents` what can be imported and `types` the event
+    types that grants may speak of, by the names that the policy uses.
+    """
+    problems = Problems(origin)
+    try:
+        policy = _Parser(text, origin, domain, parents, types, problems).whole()
+    except TooManyProblems:
+        policy = None
+    problems.refuse_if_any()
+    if policy is None:
+        raise BadPolicy(origin, [PolicyProblem(1, 1, "", "the policy cannot be read")])
+    return policy
+
+
+class _Parser:
+    """One reading of one text."""
+
+    def __init__(
+        self,
+        text: str,
+        origin: str,
+        domain: Principal,
+        parents: Mapping[str, Policy],
+        types: Mapping[str, VerifiedType],
+        problems: Problems,
+    ) -> None:
+        self._text, self._origin, self._domain = text, origin, domain
+        self._parents, self._types, self._problems = parents, types, problems
+        self._names = Names(types)
+
+    def whole(self) -> Policy | None:
+        """Read everything; None only if a problem was reported."""
+        statements = split_statements(self._text, self._problems)
+        if not statements:
+            self._problems.add(PolicyProblem(1, 1, "", "the policy is empty", 'begin with `policy "…"`'))
+            return None
+        title = self._title(statements[0])
+        self._check_end(statements)
+        imports = self._imports(statements)
+        for statement in statements:
+            if statement.word in DECLARING:
+                read_declaration(statement, self._names, self._origin, self._problems)
+        for statement in statements[1:]:
+            self._other(statement)
+        return self._policy(title, imports)
+
+    def _title(self, statement: Statement) -> str:
+        scanner = statement.head.scanner()
+        try:
+            scanner.must_take_word("policy")
+            title = str(read_literal(scanner, Kind.STRING))
+            must_end(scanner)
+        except BadPredicateText as refusal:
+            self._problems.add(statement.head.problem_of("", refusal))
+            return ""
+        return title
+
+    def _check_end(self, statements: tuple[Statement, ...]) -> None:
+        last = statements[-1]
+        if last.head.text != "end" or last.clauses:
+            said = "the policy does not close with `end`: it may have been cut off"
+            place = (last.head.line, 1)
+            self._problems.add(PolicyProblem(*place, "", said, "write `end` on a line of its own"))
+
+    def _imports(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
+        imported: list[str] = []
+        for statement in statements:
+            name = self._imported(statement) if statement.word == "import" else None
+            if name is None:
+                continue
+            try:
+                import_policy(self._names, name, self._parents)
+            except Complaint as complaint:
+                self._problems.add(statement.head.problem_of(f"import {name}", complaint))
+            imported.append(name)
+        return tuple(imported)
+
+    def _imported(self, statement: Statement) -> str | None:
+        scanner = statement.head.scanner()
+        scanner.take_word("import")
+        try:
+            name, _ = take_name(scanner, "the name of a parent policy")
+            must_end(scanner)
+        except (Complaint, BadPredicateText) as refusal:
+            self._problems.add(statement.head.problem_of("import", refusal))
+            return None
+        return name
+
+    def _other(self, statement: Statement) -> None:
+        word = statement.word
+        if word in ("rule", "grant"):
+            self._rule_or_grant(statement, is_addition=False)
+        elif word == "also":
+            inner = Statement(statement.head.behind("also"), statement.clauses)
+            if inner.word in ("rule", "grant"):
+                self._rule_or_grant(inner, is_addition=True)
+            else:
+                self._problems.add(inner.head.problem("", "expected `rule` or `grant` behind `also`"))
+        elif word == "policy":
+            self._problems.add(statement.head.problem("", "a text holds one policy"))
+        elif word not in _WORDS:
+            said = f"a statement begins with one of {', '.join(_WORDS)}"
+            self._problems.add(statement.head.problem("", said, hint=did_you_mean(word, _WORDS)))
+
+    def _rule_or_grant(self, statement: Statement, *, is_addition: bool) -> None:
+        is_rule = statement.word == "rule"
+        head = statement.head.behind(statement.word)
+        named = re.match(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", head.text)
+        label = f"{statement.word} {named.group()}" if named else statement.word
+        place = Place(self._origin, statement.head.line)
+        reading = Reading(statement, self._names, self._problems, label, place)
+        found = read_head(reading, head, binds=not is_rule)
+        if found is None:
+            return
+        extends = self._extended(statement, label, found[0], is_addition=is_addition)
+        if is_rule:
+            rule = read_rule(reading, *found)
+            self._add(self._names.rules, rule and replace(rule, extends=extends), statement, label)
+        else:
+            grant = read_grant(reading, *found)
+            self._add(self._names.grants, grant and replace(grant, extends=extends), statement, label)
+
+    def _extended(
+        self, statement: Statement, label: str, role: RoleDeclaration, *, is_addition: bool
+    ) -> str | None:
+        """Return the parent whose role this adds to; nobody's role is widened by accident."""
+        parent = self._names.imported.get(role.name)
+        problem = None
+        if parent is None and is_addition:
+            problem = f"`{role.name}` is declared here: leave `also` away"
+        elif parent is not None and role.is_closed:
+            problem = f"`{parent}` has closed `{role.name}`: nothing can be added to it here"
+        elif parent is not None and not is_addition:
+            word = statement.word
+            problem = f"`{role.name}` comes from `{parent}`: to add to it, write `also {word}`"
+        if problem is not None:
+            self._problems.add(statement.head.problem(label, problem))
+        return parent
+
+    def _add(self, known: list[_Said], said: _Said | None, statement: Statement, label: str) -> None:
+        if said is None:
+            return
+        twin = next((one for one in known if one.id == said.id), None)
+        if twin is not None:
+            problem = f"this says the same as {twin.place}"
+            self._problems.add(statement.head.problem(label, problem))
+        known.append(said)
+
+    def _policy(self, title: str, imports: tuple[str, ...]) -> Policy | None:
+        names = self._names
+        if not names.roles:
+            self._problems.add(PolicyProblem(1, 1, "", "the policy has no role"))
+        rules = {role: tuple(rule for rule in names.rules if rule.role == role) for role in names.roles}
+        grants = {role: tuple(one for one in names.grants if one.role == role) for role in names.roles}
+        order = self._order(rules)
+        if order is None:
+            return None
+        return Policy(
+            title=title,
+            origin=self._origin,
+            domain=self._domain,
+            text=self._text,
+            imports=imports,
+            keys=MappingProxyType(names.keys),
+            facts=MappingProxyType(names.facts),
+            appointments=MappingProxyType(names.appointments),
+            roles=MappingProxyType(names.roles),
+            rules=MappingProxyType(rules),
+            grants=MappingProxyType(grants),
+            roles_in_order=order,
+        )
+
+    def _order(self, rules: dict[str, tuple[Rule, ...]]) -> tuple[str, ...] | None:
+        try:
+            return roles_in_order(self._names.roles, rules)
+        except CircularRoles as problem:
+            line = max(rule.place.line for rule in self._names.rules if rule.role in problem.circle)
+            said = f"these roles rest on each other: `{' > '.join(problem.circle)}`"
+            self._problems.add(PolicyProblem(line, 1, f"rule {problem.circle[0]}", said))
+            return None

@@ -1,0 +1,119 @@
+"""What is wrong with a policy, where, and what was perhaps meant?
+
+An author wants to hear of all mistakes at once, each with its line, its rule
+and a hint. A policy with any problem is refused as a whole: the caller keeps
+the last good one, and where there never was one nobody is granted anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from maia.errors import BadInput
+
+__all__ = [
+    "PROBLEMS_MAX",
+    "BadPolicy",
+    "Complaint",
+    "PolicyProblem",
+    "Problems",
+    "TooManyProblems",
+    "did_you_mean",
+    "shown",
+]
+
+PROBLEMS_MAX: Final = 20
+"""After so many, reading stops: the rest would mostly follow from these."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PolicyProblem:
+    """One mistake: where it stands (from 1), in which statement, what it is, and a hint."""
+
+    line: int
+    column: int
+    statement: str
+    sentence: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return the problem as one line for people."""
+        within = f" in `{self.statement}`" if self.statement else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"line {self.line}, column {self.column}{within}: {self.sentence}{hint}"
+
+    def as_record(self) -> dict[str, object]:
+        """Return the problem as named fields."""
+        return {
+            "line": self.line,
+            "column": self.column,
+            "statement": self.statement,
+            "sentence": self.sentence,
+            "hint": self.hint,
+        }
+
+
+class BadPolicy(BadInput):
+    """A policy cannot be used; `problems` lists what to mend, from the top of the text."""
+
+    code = "INPUT-ROLE-POLICY"
+
+    def __init__(self, origin: str, problems: Iterable[PolicyProblem]) -> None:
+        """Collect the problems of one text."""
+        self.origin = origin
+        self.problems = tuple(sorted(set(problems)))
+        count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        listed = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"the policy `{shown(origin)}` has {count}:{listed}")
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, with each problem."""
+        return {**super().as_record(), "problems": [problem.as_record() for problem in self.problems]}
+
+
+class Complaint(Exception):
+    """Something is wrong at a position of the fragment that is being read."""
+
+    def __init__(self, sentence: str, *, at: int, hint: str = "") -> None:
+        """Point at a position in the fragment's text."""
+        super().__init__(sentence)
+        self.sentence, self.at, self.hint = sentence, at, hint
+
+
+class TooManyProblems(Exception):
+    """Enough has been found."""
+
+
+class Problems:
+    """What has been found so far in one text."""
+
+    def __init__(self, origin: str) -> None:
+        """Begin with none."""
+        self._origin = origin
+        self._found: list[PolicyProblem] = []
+
+    def add(self, problem: PolicyProblem) -> None:
+        """Remember one more; stop reading when there are enough."""
+        self._found.append(problem)
+        if len(self._found) >= PROBLEMS_MAX:
+            raise TooManyProblems
+
+    def refuse_if_any(self) -> None:
+        """Raise `BadPolicy` with all that was found."""
+        if self._found:
+            raise BadPolicy(self._origin, self._found)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean …?` with the nearest known name, or nothing."""
+    folded = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name[:64].lower(), folded, n=1)
+    return f"did you mean `{folded[close[0]]}`?" if close else ""
+
+
+def shown(text: str) -> str:
+    """Return a user's text, bounded and without what could not be seen."""
+    return text[:64].encode("unicode_escape").decode()
