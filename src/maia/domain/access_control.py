@@ -37,7 +37,7 @@ from maia.domain.access_answers import (
 from maia.domain.access_settings import AccessSettings
 from maia.domain.access_store import DomainStore
 from maia.domain.audit import AuditRecord
-from maia.events import Instant, PresentValue, Value
+from maia.events import Instant, PresentValue
 from maia.policy import Permit
 from maia.types import SignedDefinition, VerifiedType
 
@@ -284,8 +284,4 @@ class AccessControl:
 
     def use_nonce(self, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
         """Remember the nonce of a request until then; refuse one that was used, also before a restart."""
-        raise NotImplementedError
-
-    def facts_about(self, now: Instant) -> Mapping[tuple[Principal, str], Value]:
-        """Return the facts that are published for verifiers (conditions at the edge)."""
         raise NotImplementedError

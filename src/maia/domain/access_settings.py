@@ -51,6 +51,8 @@ class AccessSettings:
     """How long a right is issued for, where the rule behind it does not end it sooner."""
     answers_kept_s: int = 86_400
     """How long an answer is remembered under its idempotency key."""
+    kept_s: int = 7 * 86_400
+    """How long after its end something is still kept, so that no clock set back brings it to life."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
     limits: AccessLimits = field(default_factory=AccessLimits)

@@ -28,6 +28,7 @@ __all__ = [
     "RIGHTS",
     "STATEMENTS",
     "SUPPORTS",
+    "TESTERS",
     "TYPES",
     "AnswerRow",
     "AppointmentRow",
@@ -43,6 +44,7 @@ __all__ = [
     "RightRow",
     "StatementRow",
     "SupportRow",
+    "TesterRow",
     "TypeRow",
 ]
 
@@ -58,11 +60,11 @@ class MetaRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A policy that was put in force. The newest that can be read is in force."""
+    """A policy that was put in force, with the texts and the types that it was read with."""
 
     version: int
     text: str
-    parents: bytes
+    read_with: bytes
     digest: bytes
     loaded_by: bytes
     loaded_at: int
@@ -87,6 +89,9 @@ class RightRow:
 
     `about` is the one resource that the certificate speaks of, or empty where
     it speaks of many; `subject` is empty where it speaks to no single key.
+    `granted` is a digest of what a rule granted, so that the same is not issued
+    twice; `membership` and `rule` are empty where no rule granted it. Rights
+    with `is_revalidated` hold only while a statement names them as valid.
     """
 
     id: bytes
@@ -98,6 +103,8 @@ class RightRow:
     not_after: int
     membership: bytes
     rule: str
+    granted: bytes
+    is_revalidated: int
     certificate: bytes
     registered_by: bytes
     registered_at: int
@@ -107,7 +114,10 @@ class RightRow:
 
 @dataclass(frozen=True, slots=True)
 class AppointmentRow:
-    """An appointment or role membership certificate: ours, or one of others that something here rests on."""
+    """An appointment or role membership certificate: ours, or one of others that something here rests on.
+
+    `membership` is the one that a role membership certificate of ours is about.
+    """
 
     id: bytes
     number: int
@@ -116,6 +126,7 @@ class AppointmentRow:
     holder: bytes
     name: str
     not_after: int
+    membership: bytes
     certificate: bytes
     registered_by: bytes
     registered_at: int
@@ -163,11 +174,20 @@ class MembershipRow:
 
 @dataclass(frozen=True, slots=True)
 class SupportRow:
-    """A membership rests on something: a fact, an appointment or another membership."""
+    """A membership or a right rests on something: a fact, an appointment or another membership."""
 
     support: bytes
-    membership: bytes
+    dependent: bytes
+    sort: str
     is_watched: int
+
+
+@dataclass(frozen=True, slots=True)
+class TesterRow:
+    """Whose statements a certificate of others demands, on which something here rests."""
+
+    tester: bytes
+    certificate: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +201,10 @@ class RevokedRow:
 
 @dataclass(frozen=True, slots=True)
 class StatementRow:
-    """A statement of this domain; a plain list has no period."""
+    """A statement of this domain, in the order of signing; a plain list has no period."""
 
-    sequence: int
+    number: int
+    sort: str
     signed: bytes
     not_before: int | None
     not_after: int | None
@@ -194,8 +215,9 @@ class StatementRow:
 class HeardRow:
     """What another issuer stated last, so that no older statement is believed after a restart."""
 
+    issuer: bytes
     number: int
-    signed: bytes
+    record: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,30 +252,38 @@ class NonceRow:
 
 META: Final = Table("meta", MetaRow, ("name",))
 POLICIES: Final = Table("policies", PolicyRow, ("version",))
-TYPES: Final = Table("types", TypeRow, ("id",), (("number",),))
+TYPES: Final = Table("types", TypeRow, ("id",), (("number",), ("owner", "name", "version")))
 RIGHTS: Final = Table(
     "rights",
     RightRow,
     ("id",),
-    (("number",), ("subject", "number"), ("about", "subject"), ("membership",), ("kind", "number")),
+    (
+        ("number",),
+        ("subject", "number"),
+        ("about", "subject"),
+        ("membership",),
+        ("kind", "number"),
+        ("is_revalidated", "id"),
+    ),
 )
 APPOINTMENTS: Final = Table(
     "appointments",
     AppointmentRow,
     ("id",),
-    (("number",), ("holder", "number"), ("kind", "number"), ("not_after",)),
+    (("number",), ("holder", "number"), ("kind", "number"), ("name", "number"), ("membership",)),
 )
 FACTS: Final = Table("facts", FactRow, ("name", "digest"))
 FACT_ARGUMENTS: Final = Table(
     "fact_arguments", FactArgumentRow, ("name", "position", "value", "digest"), (("name", "digest"),)
 )
 MEMBERSHIPS: Final = Table(
-    "memberships", MembershipRow, ("id",), (("number",), ("principal", "number"), ("until",))
+    "memberships", MembershipRow, ("id",), (("number",), ("principal", "number"), ("role", "number"))
 )
-SUPPORTS: Final = Table("supports", SupportRow, ("support", "membership"), (("membership",),))
+SUPPORTS: Final = Table("supports", SupportRow, ("support", "dependent"), (("dependent",),))
+TESTERS: Final = Table("testers", TesterRow, ("tester", "certificate"))
 REVOKED: Final = Table("revoked", RevokedRow, ("id",), (("not_after",),))
-STATEMENTS: Final = Table("statements", StatementRow, ("sequence",))
-HEARD: Final = Table("heard", HeardRow, ("number",))
+STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "number"), ("not_after",)))
+HEARD: Final = Table("heard", HeardRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
@@ -268,6 +298,7 @@ ALL_TABLES: Final = (
     FACT_ARGUMENTS,
     MEMBERSHIPS,
     SUPPORTS,
+    TESTERS,
     REVOKED,
     STATEMENTS,
     HEARD,

@@ -1,9 +1,9 @@
 """What does the key server answer to a reader of the past?
 
 The keys of epochs that are over, for which the reader's certificates were
-good at every moment of the epoch, sealed to the reader's session. Types whose
-owner does not want old keys to be kept have no past (`history` in the
-settings).
+good at every moment of the epoch, and the certificates of those who published
+meanwhile, sealed to the reader's session. Types whose owner does not want old
+keys to be kept have no past (`history` in the settings).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from maia.credentials import Principal, certificate_from_bytes
 from maia.events import Instant
 from maia.sealing.delivery import seal_to
 from maia.sealing.group_manager import GroupManager
-from maia.sealing.history import pack_past, past_info
-from maia.sealing.membership import Claim
+from maia.sealing.groups import GroupId
+from maia.sealing.history import PastAnswer, pack_past, past_info
+from maia.sealing.membership import Claim, standing
 from maia.types import VerifiedType
 from maia.wire.messages import HistoryKeys, HistoryKeysReply, KeyTermsRecord
 
@@ -35,11 +36,13 @@ def history_reply(
     """Decide which keys a reader may have, and seal them to the key that it has shown."""
     pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
     since, until = Instant(message.since), Instant(message.until)
-    epochs, after = manager.past(
-        Claim(reader, versions, pool), since=since, until=until, after=message.after, now=now
-    )
+    claim = Claim(reader, versions, pool)
+    epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
+    # Who publishes is told to whoever may read anything of the type, as it is to members.
+    reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
+    writers = manager.past_writers() if reads and not message.after else {}
     info = past_info(manager.type_id, manager=by, reader=reader)
-    sealed = seal_to(message.key, pack_past(epochs), info, random)
+    sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)
     terms = manager.terms
     told = KeyTermsRecord(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
     return HistoryKeysReply(message.id, manager.type_id, told, sealed, after)
