@@ -51,6 +51,7 @@ class SealedCity(City):
         level: SealingLevel = SealingLevel.ATTRIBUTE,
         outsiders: frozenset[int] = frozenset(),
         terms: KeyTerms = TERMS,
+        keeps_history: bool = False,
         **settings: object,
     ) -> None:
         self.level, self.outsiders = level, outsiders
@@ -58,7 +59,10 @@ class SealedCity(City):
         super().__init__(seed, **settings)
         pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
         connects = self._certificate("PITO", self.key(KEYS).principal, pattern, Action.CONNECT)
-        domain = DomainSettings(self.story.network, ADDRESS, (connects,), terms=terms, lease_s=12)
+        kept = frozenset({self.known.event_type.type_id}) if keeps_history else frozenset()
+        domain = DomainSettings(
+            self.story.network, ADDRESS, (connects,), terms=terms, lease_s=12, history=kept
+        )
         self.keys: Host = self.network.add_key_server(KEYS, self.key(KEYS), domain)
         for number in outsiders:
             self._listen_in(self.network.host(self.brokers[number]))

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.cursors import Cursor
-from maia.broker.log_opening import Readable, SignerAwaited, read_logged
+from maia.broker.log_opening import KeysAwaited, Readable, SignerAwaited, read_logged
 from maia.broker.log_state import Recording
-from maia.broker.refusals import LogRemoved, LogUnreadable
+from maia.broker.refusals import LogKeysGone, LogRemoved, LogUnreadable
 from maia.broker.routes import unseen_by
 from maia.broker.sessions import Subscription
 from maia.broker.state import BrokerState, Due, seconds_after
@@ -75,7 +75,10 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     log, entry = state.recording, _holder(state, cursor)
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
-    if cursor.next > log.upto or not _has_room(state, cursor):
+    if cursor.next > log.upto:
+        _let_go_of_old_keys(state, log, cursor.type_id)
+        return []
+    if not _has_room(state, cursor):
         return []
     if not log.in_tail(cursor.next):
         return [_asked(state, log, cursor)]
@@ -132,6 +135,11 @@ def _taken(
             asked = state.keys.ask_for_writer(cursor.type_id, found.signer, now)
             return [*asked, *_look_again(state, entry, now)]
         found = LogUnreadable("nobody has told who signed it, so it was not delivered")
+    if isinstance(found, KeysAwaited):
+        if not _has_waited_too_long(state, cursor, now):
+            asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
+            return [*asked, *_look_again(state, entry, now)]
+        found = LogKeysGone("its keys are not held any more, and their manager does not answer")
     cursor.next, cursor.waits_since = logged.position + 1, None
     if isinstance(found, MaiaError):
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
@@ -172,6 +180,13 @@ def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Reada
 
 
 # ------------------------------------------------------------ small change
+
+
+def _let_go_of_old_keys(state: BrokerState, log: Recording, type_id: bytes) -> None:
+    """Destroy keys of the past, if nobody who is here is behind any more."""
+    here = (one for one in log.cursors.values() if one.is_attached and one.type_id == type_id)
+    if all(one.next > log.upto for one in here):
+        state.keys.member.past.forget(type_id)
 
 
 def _holder(state: BrokerState, cursor: Cursor) -> Subscription | None:

@@ -109,6 +109,15 @@ class KeyDesk:
         """Ask the manager with which certificates somebody signs."""
         return without_alarms(self.member.ask_writer(type_id, signer, now))
 
+    def awaits_past(self, type_id: bytes, epoch: int) -> bool:
+        """Say whether the manager may still hand out keys of an epoch that is over."""
+        past = self.member.past
+        return self.ring_of(type_id) is not None and not past.is_answered(type_id, epoch)
+
+    def ask_for_past(self, type_id: bytes, epoch: int, now: Instant) -> list[Effect]:
+        """Ask the manager for the keys of an epoch that is over."""
+        return without_alarms(self.member.ask_past(type_id, epoch, now))
+
 
 def without_alarms(effects: Iterable[Effect]) -> list[Effect]:
     """Return effects without wishes to be woken: the broker has one alarm clock for everything."""

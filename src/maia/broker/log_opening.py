@@ -1,10 +1,11 @@
 """What may this broker read of a frame that it recorded earlier?
 
 Durable subscriptions ask. Plaintext frames were judged when they were
-published. A sealed frame is opened with the keys that are still held, and its
-proof is checked as if it arrived now; whether its signer was entitled is
-asked about the moment at which it was recorded, because a right that ended
-later does not take back what was said under it (A37).
+published. A sealed frame is opened with the keys that are still held, or that
+the type's key manager hands out again for an epoch that is over; its proof is
+checked as if it arrived now. Whether its signer was entitled is asked about
+the moment at which it was recorded, because a right that ended later does not
+take back what was said under it (A37).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from maia.broker.transit import Transit, from_carried
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid
-from maia.sealing import open_frame, verify_frame
+from maia.sealing import EpochKeys, OpenedFrame, open_frame, verify_frame
 from maia.wire.codec import decode
 from maia.wire.effects import Logged
 from maia.wire.messages import Carried, Sealed
 
-__all__ = ["Readable", "SignerAwaited", "read_logged"]
+__all__ = ["KeysAwaited", "Readable", "SignerAwaited", "read_logged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,14 @@ class SignerAwaited:
     signer: Principal
 
 
-Outcome: TypeAlias = Readable | SignerAwaited | MaiaError
+@dataclass(frozen=True, slots=True)
+class KeysAwaited:
+    """Nothing can be said of a frame before its manager says whether we may have its epoch's keys."""
+
+    epoch: int
+
+
+Outcome: TypeAlias = Readable | SignerAwaited | KeysAwaited | MaiaError
 
 
 def read_logged(state: BrokerState, logged: Logged) -> Outcome:
@@ -62,8 +70,22 @@ def read_logged(state: BrokerState, logged: Logged) -> Outcome:
 def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
     keys = state.seals.keys(frame.type_id, frame.epoch)
     opened = None if keys is None else open_frame(frame, keys)
-    if keys is None or opened is None or not opened.parts:
-        return LogKeysGone("the keys of the time at which it was published are not held any more")
+    if keys is not None and opened is not None and opened.parts:
+        return _proved(state, opened, keys, logged)
+    if state.keys.awaits_past(frame.type_id, frame.epoch):
+        return KeysAwaited(frame.epoch)
+    past = state.keys.member.past.opening(frame.type_id, frame.epoch)
+    if past is not None and past.is_of_its_time(
+        published_at=frame.published_at, recorded_at=logged.recorded_at
+    ):
+        opened = open_frame(frame, past.keys)
+        if opened.parts:
+            return _proved(state, opened, past.keys, logged)
+    return LogKeysGone("the keys of the time at which it was published are not to be had any more")
+
+
+def _proved(state: BrokerState, opened: OpenedFrame, keys: EpochKeys, logged: Logged) -> Outcome:
+    frame = opened.frame
     sealed = sealed_transit(opened, state.types.kinds(frame.type_id))
     signer = verify_frame(opened, keys, state.seals.checks).signer
     if not state.writers.knows(frame.type_id, signer):

@@ -17,6 +17,7 @@ from maia.cli.pipeline_source import (
     CredentialsOf,
     From,
     KeyOf,
+    KeysAt,
     Log,
     NetworkOf,
     OwnerOf,
@@ -141,6 +142,7 @@ def run(
     signers: Signers = None,
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -149,7 +151,7 @@ def run(
     from maia.runtime.pipeline_runs import interruptible
     from maia.runtime.pipeline_runs import run as run_application
 
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
@@ -182,16 +184,17 @@ def explain(
     signers: Signers = None,
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how Spark will go about it: operators and columns, never a value that is compared with."""
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
     application, terms = _application(name, changes)
     with _session(asked, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.pipeline.applications.plan import columns_read, plan_lines
 
         result = application.of(events.table(), terms)
-        lines, read = plan_lines(result), sorted(columns_read(result))
+        lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
     never = sorted(application.never_reads)
     told = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
     answer([*lines, *told], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
@@ -209,6 +212,7 @@ def verify(
     signers: Signers = None,
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
+    keys_at: KeysAt = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -216,7 +220,7 @@ def verify(
     """Run as a batch and as a stream, compare row by row, and look for columns that must not be read."""
     from maia.runtime.pipeline_runs import run as run_application
 
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator)
+    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
     application, terms = _application(name, changes)
     with _session(asked, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline_progress import spark_steps
@@ -237,7 +241,8 @@ def verify(
                 "only_in_stream": stream.exceptAll(batch).count(),
                 "rows_with_a_key_of_another": _doubled(application, batch),
                 "reads_what_it_must_not": sorted(
-                    columns_read(application.of(events.table(), terms)) & application.never_reads
+                    events.attributes(columns_read(application.of(events.table(), terms)))
+                    & application.never_reads
                 ),
             }
     holds = not any(record[check] for check in _CHECKS)

@@ -1,8 +1,9 @@
 """Which events does a command of `maia pipeline` read?
 
 Files that anybody can read, such as generated ones; or a recording broker's
-log, under the rights of a reader. Keys of sealed events are fetched from the
-type's key manager and are gone when the command ends.
+log, under the rights of a reader. Keys of sealed events, and the certificates
+of those who published them, are fetched from the type's key manager; keys are
+gone when the command ends.
 """
 
 from __future__ import annotations
@@ -23,12 +24,25 @@ from maia.cli.membership import history_of, verified
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from maia.credentials import NetworkName, SigningKey
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey
     from maia.pipeline.applications import Application
+    from maia.runtime.history_client import ReadingKeys
     from maia.runtime.pipeline_runs import Source
     from maia.types import VerifiedType
 
-__all__ = ["Asked", "CredentialsOf", "From", "KeyOf", "Log", "NetworkOf", "OwnerOf", "Signers", "TypeOf"]
+__all__ = [
+    "Asked",
+    "CredentialsOf",
+    "From",
+    "KeyOf",
+    "KeysAt",
+    "Log",
+    "NetworkOf",
+    "OwnerOf",
+    "Signers",
+    "TypeOf",
+    "network_of",
+]
 
 From: TypeAlias = Annotated[
     Path | None,
@@ -50,16 +64,32 @@ CredentialsOf: TypeAlias = Annotated[
 Signers: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
-        "--signers", help="With --log of a sealed type: certificates of the brokers that sealed it."
+        "--signers",
+        help="With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
+        "key server knows.",
     ),
 ]
 NetworkOf: TypeAlias = Annotated[
     str | None,
-    typer.Option("--network", envvar="MAIA_NETWORK", help="With --log of a sealed type: its network."),
+    typer.Option(
+        "--network",
+        envvar="MAIA_NETWORK",
+        help="With --log of a sealed type: its network, unless a certificate of the reader names it.",
+    ),
 ]
 OwnerOf: TypeAlias = Annotated[
     str | None,
     typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
+]
+
+
+KeysAt: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keys-at",
+        metavar="HOST:PORT",
+        help="With --log of a sealed type: its key server, beside the addresses in the definition.",
+    ),
 ]
 
 
@@ -75,6 +105,7 @@ class Asked:
     signers: list[Path] | None = None
     network: str | None = None
     coordinator: str | None = None
+    keys_at: list[str] | None = None
 
     def check(self) -> None:
         """Refuse, before Spark starts, what cannot be read."""
@@ -100,8 +131,11 @@ class Asked:
             yield parquet_source(spark, self.path)
             return
         from maia.runtime.job_desk import job_desk
+        from maia.runtime.spark_cluster import cluster_of
 
-        with job_desk() as desk:
+        cluster = cluster_of()
+        # Executors ask the desk, and reach it where they reach the driver.
+        with job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk:
             yield self._governed(spark, application, desk)
 
     def _governed(self, spark: SparkSession, application: Application[Any], desk: Any) -> Source:
@@ -116,7 +150,8 @@ class Asked:
         key, mine = open_key(self.key), tuple(read_certificates(self.credentials or []))
         keys = None
         if any(version.sealing is not None for version in versions):
-            keys = Keys(self._history(key, versions), desk, _signers(self.signers or []))
+            found = self._reading_keys(key, versions, mine)
+            keys = Keys(found.source, desk, {**found.signers, **_signers(self.signers or [])})
         table = partial(
             governed,
             spark,
@@ -127,34 +162,60 @@ class Asked:
             keys=keys,
             columns=list(application.reads),
         )
-        return Source(table, partial(table, is_stream=True))
+        return Source(table, partial(table, is_stream=True), names=_names(versions))
 
-    def _history(self, key: SigningKey, versions: list[VerifiedType]) -> Any:
-        # Any: keys of the past have a class of their own in the pipeline.
+    def _reading_keys(
+        self, key: SigningKey, versions: list[VerifiedType], mine: tuple[SignedCertificate, ...]
+    ) -> ReadingKeys:
         import asyncio
 
-        from maia.runtime.history_client import fetch_history_keys
+        from maia.runtime.history_client import fetch_reading_keys
         from maia.sealing.member_settings import MemberSettings
 
-        mine = tuple(read_certificates(self.credentials or []))
-        settings = MemberSettings(self._network(), mine)
-        return asyncio.run(fetch_history_keys(key, settings, versions, credentials=mine))
+        settings = MemberSettings(self._network(mine), mine, addresses=tuple(self.keys_at or ()))
+        return asyncio.run(fetch_reading_keys(key, settings, versions, credentials=mine))
 
-    def _network(self) -> NetworkName:
+    def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
         from maia.credentials import NetworkName
         from maia.runtime.pipeline_runs import BadSource
 
-        if self.network is None or self.coordinator is None:
-            raise BadSource(
-                "the type is sealed, so its key manager is asked: say --network and --coordinator"
-            )
-        return NetworkName(read_owner(self.coordinator), self.network)
+        if self.network is not None and self.coordinator is not None:
+            return NetworkName(read_owner(self.coordinator), self.network)
+        named = {one for signed in mine if (one := network_of(signed)) is not None}
+        if len(named) == 1 and self.network is None and self.coordinator is None:
+            return named.pop()
+        raise BadSource(
+            "the type is sealed, so its key server is asked, and none or several of your certificates name "
+            "its network: say --network and --coordinator"
+        )
+
+
+def network_of(signed: SignedCertificate) -> NetworkName | None:
+    """Return the network to which a certificate lets somebody connect, if it names exactly one."""
+    from maia.credentials import Action, AuthorisationCertificate, NetworkName
+    from maia.credentials.authority import NetworkPattern
+
+    one = signed.certificate
+    if not isinstance(one, AuthorisationCertificate) or Action.CONNECT not in one.authority.actions:
+        return None
+    pattern = one.authority.resources
+    if not isinstance(pattern, NetworkPattern) or pattern.owner is None or pattern.name.exact is None:
+        return None
+    return NetworkName(pattern.owner, pattern.name.exact)
 
 
 def _versions(definitions: list[Path]) -> list[VerifiedType]:
     """Return every version that was named, each verified after those before it."""
     history = history_of(definitions[-1], definitions[:-1])
     return [verified(history[: number + 1]) for number in range(len(history))]
+
+
+def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
+    """Return which attributes stand in the columns of a log; the newest version has the last word."""
+    from maia.log.rows import HEADER_COLUMNS, SEALED_COLUMN, column_name
+
+    names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))
+    return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
 
 
 def _signers(files: list[Path]) -> dict[Any, Any]:

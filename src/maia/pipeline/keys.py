@@ -28,6 +28,7 @@ __all__ = [
     "EPOCHS_PER_REQUEST",
     "BadHandout",
     "HeldEpoch",
+    "HeldKeys",
     "KeyDesk",
     "KeyPass",
     "KeySource",
@@ -108,6 +109,39 @@ class RingKeys:
             INSTANT_MAX if ends is None else min(INSTANT_MAX, ends + slack),
             {uid: key for uid, key in keys.items() if key is not None},
         )
+
+
+class HeldKeys:
+    """Keys as a ring held them once; they stay when the ring lets go of its own."""
+
+    __slots__ = ("_epochs",)
+
+    def __init__(self, epochs: Mapping[int, HeldEpoch]) -> None:
+        """Hold these."""
+        self._epochs = dict(epochs)
+
+    @classmethod
+    def of(cls, ring: KeyRing, wanted: Wanted) -> HeldKeys:
+        """Copy what a ring holds of some attributes, in every epoch that it knows."""
+        found: dict[int, HeldEpoch] = {}
+        number, source = ring.newest, RingKeys(ring)
+        while number and (one := source.held(number, wanted)) is not None:
+            keys = {uid: Secret.from_bytes(key.reveal()) for uid, key in one.keys.items()}
+            found[number] = HeldEpoch(one.first, one.last, keys)
+            number -= 1
+        return cls(found)
+
+    def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
+        """Return what was held of an epoch."""
+        found = self._epochs.get(epoch)
+        if found is None:
+            return None
+        chosen = {uid: key for uid, key in found.keys.items() if uid in wanted}
+        return HeldEpoch(found.first, found.last, chosen)
+
+    def __repr__(self) -> str:
+        """Say for which epochs, never what."""
+        return f"HeldKeys(epochs={sorted(self._epochs)})"
 
 
 class PastKeys:

@@ -1,28 +1,57 @@
-"""How does a pipeline fetch the keys with which it reads the past?
+"""How does a pipeline fetch the keys with which it reads a log, and who may have written it?
 
-    keys = asyncio.run(fetch_history_keys(key, settings, [event_type], credentials=mine))
+    found = asyncio.run(fetch_reading_keys(key, settings, [event_type], credentials=mine))
+    keys = Keys(found.source, desk, found.signers)
 
 The type says who its key manager is and where. The reader proves its key in
 the handshake, shows its certificates, and gets what they opened at the time.
+Keys of the present are for members of the type's groups, so the reader joins
+them for a moment: then its leaving, and the end of its right, make new keys as
+they do for everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from maia.credentials import SignedCertificate, SigningKey
+from maia.credentials import Principal, SignedCertificate, SigningKey
 from maia.events import Instant
-from maia.pipeline.keys import PastKeys
+from maia.pipeline.keys import HeldKeys, KeySource, PastKeys, SeveralSources
 from maia.runtime.clock import system_now
 from maia.runtime.node_runner import NodeRunner
 from maia.sealing.history_asker import HistoryAsker, ManagerUnreachable
 from maia.sealing.key_ring import DEFAULT_TERMS
+from maia.sealing.member import KeyMember, KeysRefused
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType
 
-__all__ = ["fetch_history_keys"]
+__all__ = ["ReadingKeys", "fetch_history_keys", "fetch_reading_keys"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingKeys:
+    """What opens a log for one reader, and the certificates of those whose frames may be in it."""
+
+    source: KeySource = field(repr=False)
+    signers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(repr=False)
+
+
+async def fetch_reading_keys(
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    credentials: Sequence[SignedCertificate],
+    timeout_s: float = 60.0,
+) -> ReadingKeys:
+    """Ask the type's key manager for keys of the past and of this hour, and for who has published."""
+    present = await _present(key, settings, versions, timeout_s=timeout_s)
+    past = await _asked(key, settings, versions, credentials=credentials, timeout_s=timeout_s)
+    before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
+    return ReadingKeys(before if present is None else SeveralSources((present, before)), past.writers)
 
 
 async def fetch_history_keys(
@@ -35,7 +64,23 @@ async def fetch_history_keys(
     until: Instant | None = None,
     timeout_s: float = 60.0,
 ) -> PastKeys:
-    """Ask the type's key manager; raise its refusal, or that it does not answer."""
+    """Ask for keys of the past alone; raise the manager's refusal, or that it does not answer."""
+    asker = await _asked(
+        key, settings, versions, credentials=credentials, since=since, until=until, timeout_s=timeout_s
+    )
+    return PastKeys(asker.answer, asker.terms or DEFAULT_TERMS)
+
+
+async def _asked(
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    credentials: Sequence[SignedCertificate],
+    since: Instant | None = None,
+    until: Instant | None = None,
+    timeout_s: float,
+) -> HistoryAsker:
     asker = HistoryAsker(
         key, settings, versions, credentials=credentials, random=os.urandom, since=since, until=until
     )
@@ -48,11 +93,39 @@ async def fetch_history_keys(
     runner = NodeRunner(asker, key, after_inputs=look)
     async with runner.running():
         runner.perform(asker.start(system_now()))
-        try:
-            async with asyncio.timeout(timeout_s):
-                await done.wait()
-        except TimeoutError:
-            raise ManagerUnreachable(f"the key manager did not answer in {timeout_s:g} seconds") from None
+        await _waited(done, timeout_s)
     if asker.problem is not None:
         raise asker.problem
-    return PastKeys(asker.answer, asker.terms or DEFAULT_TERMS)
+    return asker
+
+
+async def _present(
+    key: SigningKey, settings: MemberSettings, versions: Sequence[VerifiedType], *, timeout_s: float
+) -> HeldKeys | None:
+    """Return the keys of this hour; None if the reader has no right today."""
+    member = KeyMember(key, settings, random=os.urandom)
+    type_id, done, refused = versions[-1].type_id, asyncio.Event(), False
+
+    def look() -> None:
+        nonlocal refused
+        refused = refused or any(isinstance(one, KeysRefused) for one in member.take_notices())
+        if refused or member.groups(type_id):
+            done.set()
+
+    runner = NodeRunner(member, key, after_inputs=look)
+    async with runner.running():
+        runner.perform(member.need(versions, system_now()))
+        await _waited(done, timeout_s)
+        ring = member.ring(type_id)
+        wanted = frozenset({None, *(uid for version in versions for uid in version.kinds)})
+        found = None if refused or ring is None else HeldKeys.of(ring, wanted)
+        runner.perform(member.leave())
+    return found
+
+
+async def _waited(done: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await done.wait()
+    except TimeoutError:
+        raise ManagerUnreachable(f"the key manager did not answer in {timeout_s:g} seconds") from None

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -62,6 +62,13 @@ class Source:
     stream: Callable[[], DataFrame]
     rows: int | None = None
     """How many events there are, if that is known without reading them."""
+    names: Mapping[str, str | None] = field(default_factory=dict)
+    """What columns of the files stand for, where they have other names; None for no attribute at all."""
+
+    def attributes(self, columns: Iterable[str]) -> set[str]:
+        """Return the attributes that stand in some columns of the files."""
+        found = (self.names.get(column, column) for column in columns)
+        return {name for name in found if name is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,11 +114,19 @@ class GroupManager:
         return member is not None and member.is_here and group in member.groups
 
     def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
-        """Return the certificates with which a member publishes; none if it does not."""
+        """Return the certificates with which a member publishes, or has published; none if it does not."""
         member = self._members.get(principal)
-        if member is None or not member.may_write:
-            return ()
-        return writing_certificates(member.claim, self.grounds, now)
+        writes = member is not None and member.may_write
+        shown = writing_certificates(member.claim, self.grounds, now) if member and writes else ()
+        if principal in self._distrusted.evicted:
+            return shown
+        earlier = (one for one in self.store.writers.of(principal) if one.id not in self._distrusted.revoked)
+        return tuple({one.id: one for one in (*shown, *earlier)}.values())
+
+    def past_writers(self) -> dict[Principal, tuple[SignedCertificate, ...]]:
+        """Return who has published what is kept for reading the past, and what spoke for it."""
+        distrusted = self._distrusted
+        return self.store.writers.believed(evicted=distrusted.evicted, revoked=distrusted.revoked)
 
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return the secret of a group in an epoch, from what is kept for reading the past."""
@@ -307,6 +315,8 @@ class GroupManager:
         if member.is_here:
             for group_id in sorted(found.groups, key=lambda one: one.order):
                 self._take_in(group_id, member, history, due)
+        if self.keeps_history and found.may_write:
+            self.store.keep_writer(principal, writing_certificates(member.claim, self.grounds, history.at))
         self._keep_member(principal)
         return lost
 

@@ -12,26 +12,34 @@ members.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from maia.credentials import Principal
-from maia.errors import ProtocolViolation, Refusal
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    principal_from_bytes,
+)
+from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import content_key
 from maia.sealing.membership import Claim, Grounds, Standing, standing
-from maia.sealing.secrets import BadSecret, Secret
+from maia.sealing.past_writers import CERTIFICATES_MAX, WRITERS_MAX
+from maia.sealing.secrets import Secret
 
 __all__ = [
     "PAGE_EPOCHS",
     "BadPast",
     "EpochSpan",
     "HistoryNotKept",
+    "PastAnswer",
     "PastEpoch",
     "open_epochs",
     "pack_past",
@@ -45,6 +53,8 @@ PAGE_EPOCHS: Final = 256
 STANDINGS_MAX: Final = 1024
 """Periods in which a reader's rights are looked at for one answer."""
 _KEYS_MAX: Final = 1025
+WRITERS_BYTES_MAX: Final = 8 << 20
+"""Certificates that fit into one answer; a type with more writers tells the first of them."""
 
 SecretOf: TypeAlias = Callable[[GroupId, int], Secret | None]
 
@@ -76,6 +86,14 @@ class PastEpoch:
 
     span: EpochSpan
     keys: Mapping[AttributeUid | None, Secret] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PastAnswer:
+    """What a manager tells a reader of the past: keys, and the certificates of those who published."""
+
+    epochs: tuple[PastEpoch, ...]
+    writers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(default_factory=dict, repr=False)
 
 
 # ------------------------------------------------------------ what may be handed out
@@ -160,8 +178,18 @@ class _Epoch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     keys: Annotated[list[_Key], Meta(max_length=_KEYS_MAX)]
 
 
+class _Writer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    shown: Annotated[list[bytes], Meta(max_length=CERTIFICATES_MAX)]
+
+
+class _Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    epochs: Annotated[list[_Epoch], Meta(max_length=PAGE_EPOCHS)]
+    writers: Annotated[list[_Writer], Meta(max_length=WRITERS_MAX)]
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Annotated[list[_Epoch], Meta(max_length=PAGE_EPOCHS)])
+_DECODER: Final = msgspec.msgpack.Decoder(_Answer)
 
 
 def past_info(type_id: bytes, *, manager: Principal, reader: Principal) -> bytes:
@@ -169,34 +197,50 @@ def past_info(type_id: bytes, *, manager: Principal, reader: Principal) -> bytes
     return b"maia/1/past-keys\x00" + type_id + manager.key + reader.key
 
 
-def pack_past(epochs: Sequence[PastEpoch]) -> bytes:
-    """Write past keys. The caller seals them."""
-    return _ENCODER.encode(
-        [
-            _Epoch(
-                one.span.number,
-                int(one.span.since),
-                int(one.span.ends),
-                [_Key(uid, key.reveal()) for uid, key in one.keys.items()],
-            )
-            for one in epochs
-        ]
-    )
+def pack_past(answer: PastAnswer) -> bytes:
+    """Write an answer, keys and all. The caller seals it."""
+    epochs = [
+        _Epoch(
+            one.span.number,
+            int(one.span.since),
+            int(one.span.ends),
+            [_Key(uid, key.reveal()) for uid, key in one.keys.items()],
+        )
+        for one in answer.epochs
+    ]
+    return _ENCODER.encode(_Answer(epochs, list(_writers(answer))))
 
 
-def unpack_past(data: bytes) -> tuple[PastEpoch, ...]:
-    """Read past keys."""
+def _writers(answer: PastAnswer) -> Iterator[_Writer]:
+    """Yield who published, as long as there is room in an answer."""
+    room = WRITERS_BYTES_MAX
+    for principal, shown in sorted(answer.writers.items(), key=lambda one: one[0].key):
+        one = _Writer(principal.key, [certificate_to_bytes(signed) for signed in shown])
+        room -= sum(map(len, one.shown))
+        if room < 0:
+            return
+        yield one
+
+
+def unpack_past(data: bytes) -> PastAnswer:
+    """Read an answer."""
     try:
-        return tuple(
+        found = _DECODER.decode(data)
+        epochs = tuple(
             PastEpoch(
                 EpochSpan(one.number, Instant(one.since), Instant(one.ends)),
                 {_uid(each.uid): Secret.from_bytes(each.key) for each in one.keys},
             )
-            for one in _DECODER.decode(data)
+            for one in found.epochs
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError, BadSecret):
+        writers = {
+            principal_from_bytes(one.key): tuple(certificate_from_bytes(each) for each in one.shown)
+            for one in found.writers
+        }
+    except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
         # What was wrong is not said: the sentence would be about secrets.
         raise BadPast("what the manager sealed to a reader of the past cannot be read") from None
+    return PastAnswer(epochs, writers)
 
 
 def _uid(uid: str | None) -> AttributeUid | None:

@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from maia.credentials import SignedCertificate, SigningKey, VerificationCache, certificate_to_bytes
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerificationCache,
+)
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.sealing.history import PastEpoch, past_info, unpack_past
+from maia.sealing.history import PastAnswer, PastEpoch, past_info, unpack_past
 from maia.sealing.key_ring import KeyTerms
 from maia.sealing.manager_links import LinkStage, ManagerLink, ManagerLinks
+from maia.sealing.member_past import history_question
 from maia.sealing.member_settings import MemberSettings
-from maia.types import VerifiedType, definition_to_bytes
+from maia.types import VerifiedType
 from maia.wire.codec import decode
 from maia.wire.effects import (
     Close,
@@ -34,7 +40,6 @@ from maia.wire.messages import (
     Bye,
     Failed,
     Greeting,
-    HistoryKeys,
     HistoryKeysReply,
     Message,
     Ping,
@@ -90,9 +95,11 @@ class HistoryAsker:
         self._until = Instant(INSTANT_MAX) if until is None else until
         self._links = ManagerLinks(settings, random=random, cache=VerificationCache())
         self._manager = self._links.of(sealing.manager)
-        self._manager.addresses = tuple(sealing.addresses)
+        self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
         self._found: list[PastEpoch] = []
+        self.writers: dict[Principal, tuple[SignedCertificate, ...]] = {}
+        """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
         self.terms: KeyTerms | None = None
         self.problem: MaiaError | None = None
         self.is_done = False
@@ -155,15 +162,14 @@ class HistoryAsker:
             raise ProtocolViolation("a manager answers without a session")
         shown = session.signed(self._key, manager=manager.principal, session=manager.instance)
         self._pages += 1
-        question = HistoryKeys(
+        question = history_question(
             self._pages,
-            [definition_to_bytes(version.signed) for version in self._versions],
-            [certificate_to_bytes(signed) for signed in self._credentials],
-            shown.key,
-            shown.signature,
-            int(self._since),
-            int(self._until),
-            after,
+            self._versions,
+            self._credentials,
+            shown,
+            since=self._since,
+            until=self._until,
+            after=after,
         )
         return self._links.say(manager, question)
 
@@ -172,7 +178,9 @@ class HistoryAsker:
         if message.id != self._pages or message.type_id != type_id or manager.session is None:
             raise ProtocolViolation("the manager answers another question")
         info = past_info(type_id, manager=manager.principal, reader=self._key.principal)
-        self._found += unpack_past(manager.session.open(message.sealed, info))
+        told: PastAnswer = unpack_past(manager.session.open(message.sealed, info))
+        self._found += told.epochs
+        self.writers |= told.writers
         terms = message.terms
         self.terms = KeyTerms(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
         if message.after is not None and self._pages < PAGES_MAX:

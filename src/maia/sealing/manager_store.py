@@ -4,6 +4,7 @@
     TYPE/secret/UID/NUMBER   the secret that was new in it: sealed at rest
     TYPE/history/UID/NUMBER  the same after its time, where history is kept: sealed at rest
     TYPE/member/KEY          who holds newest secrets, and the certificates it showed
+    TYPE/writer/KEY          the certificates with which somebody published, where history is kept
 
 Changes are collected here and made safe before anybody is told of them, so a
 crash never takes an epoch back (A82). Key trees are not kept:
@@ -36,6 +37,7 @@ from maia.sealing.groups import GroupId
 from maia.sealing.handover import Handed
 from maia.sealing.key_group import Issued
 from maia.sealing.membership import Claim
+from maia.sealing.past_writers import CERTIFICATES_MAX, PastWriters
 from maia.sealing.secrets import Secret
 
 __all__ = ["BadKept", "KeptGroups", "KeptMember", "ManagerStore"]
@@ -87,6 +89,7 @@ class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
         return "_Secret(…)"
 
 
+_WRITER: Final = msgspec.msgpack.Decoder(Annotated[list[bytes], Meta(max_length=CERTIFICATES_MAX)])
 _MEMBER: Final = msgspec.msgpack.Decoder(_Member)
 _SECRET: Final = msgspec.msgpack.Decoder(_Secret)
 
@@ -100,6 +103,7 @@ class ManagerStore:
         self._prefix = type_id.hex()
         self._history: dict[GroupId, list[Handed]] = {}
         """What is over, by group, in the order of epochs."""
+        self.writers = PastWriters()
         self.changes: dict[str, bytes | None] = {}
 
     def take_changes(self) -> dict[str, bytes | None]:
@@ -139,6 +143,12 @@ class ManagerStore:
         pool = [certificate_to_bytes(signed) for signed in claim.pool]
         versions = [version.id for version in claim.versions]
         self.changes[name] = _ENCODER.encode(_Member([group.uid for group in held], pool, versions))
+
+    def keep_writer(self, principal: Principal, shown: Iterable[SignedCertificate]) -> None:
+        """Keep what somebody publishes with, for those who will read it later."""
+        if self.writers.note(principal, shown):
+            data = [certificate_to_bytes(signed) for signed in self.writers.of(principal)]
+            self.changes[self._name("writer", principal.key.hex())] = _ENCODER.encode(data)
 
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return what a group shared in an epoch whose time is over, if that is kept."""
@@ -194,6 +204,8 @@ class ManagerStore:
             secrets.setdefault(group, []).append(issued)
         for group, issued in each("history", self._read_secret):
             self._remember(group, issued)
+        for principal, shown in each("writer", self._read_writer):
+            self.writers.note(principal, shown)
         return KeptGroups(
             tuple(epochs),
             {group: _in_order(some, epochs) for group, some in secrets.items()},
@@ -208,6 +220,13 @@ class ManagerStore:
         group = GroupId(self._type_id, None if uid == "*" else AttributeUid(uid))
         secret = Secret.from_bytes(found.secret)
         return group, Issued(int(epoch), Instant(found.since), secret, found.replaced_in, replaced)
+
+    def _read_writer(
+        self, _name: str, parts: list[str], data: bytes
+    ) -> tuple[Principal, tuple[SignedCertificate, ...]]:
+        (key,) = parts
+        shown = tuple(certificate_from_bytes(one) for one in _WRITER.decode(data))
+        return principal_from_bytes(bytes.fromhex(key)), shown
 
     def _read_member(self, _name: str, parts: list[str], data: bytes) -> KeptMember:
         found = _MEMBER.decode(data)

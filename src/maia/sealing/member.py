@@ -35,9 +35,11 @@ from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoc
 from maia.sealing.group_outcomes import NoGroupOpen
 from maia.sealing.groups import GroupId
 from maia.sealing.handover import parcel_info, unpack
+from maia.sealing.history import past_info, unpack_past
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.manager_links import LinkStage, ManagerLink, ManagerLinks, ManagerSilent, later
 from maia.sealing.member_notices import KeysChanged, KeysRefused, Notice, WriterTold
+from maia.sealing.member_past import MemberPast
 from maia.sealing.member_settings import MemberSettings
 from maia.sealing.membership import Claim, Grounds, Standing, standing
 from maia.sealing.type_keys import KeysMissed, TypeKeys
@@ -65,6 +67,7 @@ from maia.wire.messages import (
     Greeting,
     GroupKeys,
     GroupsEnded,
+    HistoryKeysReply,
     JoinGroups,
     KeysHeld,
     LeaveGroups,
@@ -124,6 +127,7 @@ class KeyMember:
         self._types: dict[bytes, _Type] = {}
         self._writers: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
         self._asked_writers: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
+        self._past = MemberPast()
         self._notices: list[Notice] = []
         self._numbers = 0
 
@@ -142,6 +146,23 @@ class KeyMember:
     def writer(self, type_id: bytes, principal: Principal) -> tuple[SignedCertificate, ...] | None:
         """Return the certificates with which somebody publishes; None if they were not told yet."""
         return self._writers.get((type_id, principal))
+
+    @property
+    def past(self) -> MemberPast:
+        """Return what was handed out of epochs that are over."""
+        return self._past
+
+    def ask_past(self, type_id: bytes, epoch: int, now: Instant) -> list[Effect]:
+        """Ask for the keys of an epoch that is over, and of those after it; `past` has them later."""
+        known = self._types.get(type_id)
+        manager = None if known is None else self._managers.of(known.sealing.manager)
+        if known is None or manager is None or not manager.is_ready or manager.session is None:
+            return []
+        if self._past.is_asking(type_id):
+            return []
+        shown = manager.session.signed(self._key, manager=manager.principal, session=manager.instance)
+        question = self._past.ask(self._number(), epoch, known.versions, self._pool, shown)
+        return self._finished(self._managers.say(manager, question), now)
 
     def take_notices(self) -> list[Notice]:
         """Return what happened since this was last asked."""
@@ -194,6 +215,7 @@ class KeyMember:
         if known is None:
             return []
         known.keys.ring.wipe()
+        self._past.forget(type_id)
         manager = self._managers.of(known.sealing.manager)
         return self._finished(self._managers.say(manager, LeaveGroups(type_id)), now)
 
@@ -207,6 +229,7 @@ class KeyMember:
             ]
         for known in self._types.values():
             known.keys.ring.wipe()
+        self._past.wipe()
         self._types.clear()
         self._managers.clear()
         return effects
@@ -300,6 +323,8 @@ class KeyMember:
                 return self._failed(number, message, now)
             case Writer():
                 return self._told_writer(message)
+            case HistoryKeysReply():
+                return self._told_past(manager, message)
         raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
 
     def _about_type(
@@ -370,6 +395,7 @@ class KeyMember:
     def _failed(self, number: int, message: Failed, now: Instant) -> list[Effect]:
         known = next((one for one in self._types.values() if one.asked == number), None)
         if known is None:
+            self._past.refused(number)
             return []
         known.asked = None
         self._managers.of(known.sealing.manager).failures = 0
@@ -393,6 +419,12 @@ class KeyMember:
         if len(self._writers) > self._settings.writers_max:
             self._writers.popitem(last=False)
         self._notices.append(WriterTold(message.type_id, principal))
+        return []
+
+    def _told_past(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
+        assert manager.session is not None  # noqa: S101 - the stage is READY
+        info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)
+        self._past.told(message, unpack_past(manager.session.open(message.sealed, info)))
         return []
 
     def _ask(self, known: _Type, now: Instant, *, at_once: bool = False) -> list[Effect]:
@@ -459,6 +491,7 @@ class KeyMember:
         for known in self._types_of(manager):
             known.asked, known.due = None, None
         self._asked_writers.clear()
+        self._past.link_lost()
 
     def _types_of(self, manager: ManagerLink) -> list[_Type]:
         return [one for one in self._types.values() if one.sealing.manager == manager.principal]

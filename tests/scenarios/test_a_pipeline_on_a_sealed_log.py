@@ -1,0 +1,204 @@
+"""A sealed log is read by command: wallet, log and the key server's address are all that a reader needs.
+
+Real processes: a key server that keeps history, a broker that records and
+seals, publishers, and `maia pipeline`. Keys change meanwhile, and the broker
+whose signatures are in the log is gone when the log is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from maia.runtime import spark_session
+from support.processes import Answer, maia, running_maia, until
+
+NETWORK = "UK Police Network"
+DOMAIN = f"""\
+key = "keys.key"
+network = "{NETWORK}"
+coordinator = "pito.pub"
+credentials = "keys-certs"
+listen = "127.0.0.1:0"
+data = "keys-data"
+history = ["np.type"]
+refresh_s = 3
+drift_s = 1
+back_dating_s = 1
+"""
+BROKER = f"""\
+key = "broker.key"
+network = "{NETWORK}"
+coordinator = "pito.pub"
+credentials = "broker-certs"
+listen = "127.0.0.1:0"
+data = "data"
+keys = ["KEYS"]
+
+[log]
+folder = "log"
+types = ["Numberplate"]
+roll_s = 1
+"""
+ATTRIBUTES = ("numberplate:string", "timestamp:timestamp", "location:string")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """One network with a key server, a broker, a camera, an office and somebody else, as files."""
+    for who in ("pito", "keys", "broker", "camera", "office", "stranger"):
+        assert maia("key", "new", f"{who}.key", cwd=tmp_path).returncode == 0
+    named = [word for one in ATTRIBUTES for word in ("-a", one)]
+    defined = maia(
+        "type", "define", "-k", "pito.key", "--name", "Numberplate", *named,
+        "--sealing", "attribute", "--keys", "keys.pub", "-o", "np.type", cwd=tmp_path,
+    )  # fmt: skip
+    assert defined.returncode == 0, defined.stderr
+    rights = {
+        "keys": (),
+        "broker": ("publish", "subscribe"),
+        "camera": ("publish",),
+        "office": ("subscribe",),
+    }
+    for who in (*rights, "stranger"):
+        (tmp_path / f"{who}-certs").mkdir()
+        issue(tmp_path, who, "connect", "--owner", "pito.pub", "--network", NETWORK)
+        for action in rights.get(who, ()):
+            issue(tmp_path, who, action, "-d", "np.type")
+    (tmp_path / "domain.toml").write_text(DOMAIN)
+    for process in ("domain", "broker"):
+        (tmp_path / f"{process}-run").mkdir()
+    return tmp_path
+
+
+def issue(home: Path, who: str, action: str, *about: object) -> None:
+    words = ("--subject", f"{who}.pub", "--action", action, "--days", 2, "-o", f"{who}-certs/{action}.cert")
+    issued = maia("cert", "issue", "-k", "pito.key", *words, *about, cwd=home)
+    assert issued.returncode == 0, issued.stderr
+
+
+@contextmanager
+def running(home: Path, process: str, *words: str):
+    """Run a server with output of its own; yields it and the address at which it listens."""
+    folder = home / f"{process}-run"
+    (folder / "out.log").unlink(missing_ok=True)
+    with running_maia(*words, "-c", f"../{process}.toml", cwd=folder) as started:
+        until(lambda: "listening on" in (folder / "out.log").read_text())
+        yield started, re.findall(r"listening on (\S+) as", (folder / "out.log").read_text())[-1]
+
+
+@contextmanager
+def broker(home: Path, keys: str):
+    """Run the recording broker, and end it as an operator does."""
+    (home / "broker.toml").write_text(BROKER.replace("KEYS", keys))
+    with running(home, "broker", "broker") as (started, address):
+        yield address
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(30) == 0
+
+
+def publish(home: Path, address: str, *plates: str) -> None:
+    for plate in plates:
+        said = maia(
+            "publish", "-d", "np.type", "-k", "camera.key", "--credentials", "camera-certs",
+            "--network", NETWORK, "--coordinator", "pito.pub", "--broker", address, "--wait", 30,
+            "--set", f"numberplate={plate}", "--set", "timestamp=2026-11-16T09:00:00Z",
+            "--set", "location=Victoria", cwd=home,
+        )  # fmt: skip
+        assert said.returncode == 0, said.stderr
+
+
+def epoch(home: Path) -> int:
+    shown = maia("domain", "status", "--data", "keys-data", "--json", cwd=home)
+    return max([0, *(int(found) for found in re.findall(r'"epoch": (\d+)', shown.stdout))])
+
+
+def wait_for_epoch(home: Path, number: int) -> None:
+    until(lambda: epoch(home) >= number)
+
+
+def wallet(who: str, keys: str) -> tuple[str, ...]:
+    return (
+        "--log",
+        "log",
+        "-d",
+        "np.type",
+        "-k",
+        f"{who}.key",
+        "--credentials",
+        f"{who}-certs",
+        "--keys-at",
+        keys,
+    )
+
+
+@pytest.fixture
+def sparkling(spark, monkeypatch):
+    """Let commands of this process use the suite's session."""
+
+    @contextmanager
+    def shared(*_words: object, **_options: object):
+        yield spark
+
+    monkeypatch.setattr(spark_session, "spark_session", shared)
+
+
+def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, sparkling) -> None:
+    """D1, D2: keys of three epochs, one of them the present, and a signer that is gone."""
+    with running(home, "domain", "domain", "serve") as (_, keys):
+        with broker(home, keys) as address:
+            publish(home, address, "A1", "B2")
+            wait_for_epoch(home, epoch(home) + 1)
+            publish(home, address, "B2")
+        wait_for_epoch(home, 2)
+        with broker(home, keys) as address:
+            publish(home, address, "C3")
+        assert maia("log", "roll", "log", cwd=home).returncode == 0
+        office = wallet("office", keys)
+        ran = maia("pipeline", "run", "billing", *office, "--json", cwd=home)
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout)["charges"] == 3
+        explained = maia("pipeline", "explain", "billing", *office, "--json", cwd=home)
+        assert explained.returncode == 0, explained.stderr
+        assert json.loads(explained.stdout)["reads"] == ["numberplate", "timestamp"]
+        # Once more in a process of its own, with a Spark of its own, as a batch and as a stream.
+        verified = in_a_process(home, "pipeline", "verify", "billing", *office, "--cores", "1", "--json")
+        assert verified.returncode == 0, verified.stderr
+        told = json.loads(verified.stdout)
+        assert (told["rows"], told["holds"]) == (3, True)
+        refused(home, keys)
+    gone = maia("pipeline", "run", "billing", *wallet("office", keys), cwd=home)
+    assert "[UNAVAILABLE-HISTORY-KEYS]" in gone.stderr
+
+
+def refused(home: Path, keys: str) -> None:
+    """Neither a stranger nor somebody whose certificates name no network gets anything."""
+    stranger = maia("pipeline", "run", "billing", *wallet("stranger", keys), cwd=home)
+    assert stranger.returncode != 0
+    assert "[POLICY-" in stranger.stderr
+    (home / "office-certs" / "connect.cert").rename(home / "connect.cert")
+    unnamed = maia("pipeline", "run", "billing", *wallet("office", keys), cwd=home)
+    assert "[INPUT-PIPELINE-SOURCE]" in unnamed.stderr
+    (home / "connect.cert").rename(home / "office-certs" / "connect.cert")
+
+
+def in_a_process(home: Path, *words: str) -> Answer:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "maia.cli", *words],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
