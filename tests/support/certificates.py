@@ -17,11 +17,13 @@ from maia.credentials import (
     NameCertificate,
     NetworkName,
     NetworkPattern,
+    OnlineTest,
     QuorumId,
     ResourceName,
     ResourcePattern,
     SigningKey,
     Subject,
+    TestKind,
     Threshold,
     TopicName,
     TopicPattern,
@@ -132,8 +134,20 @@ SUBJECTS: st.SearchStrategy[Subject] = st.recursive(
     st.one_of(PRINCIPALS, LOCAL_NAMES), _thresholds, max_leaves=4
 )
 BOUNDS = st.one_of(st.none(), SUBSECOND)
-VALIDITIES = st.one_of(
+PERIODS = st.one_of(
     st.just(UNBOUNDED), st.builds(Validity, BOUNDS, BOUNDS).filter(lambda validity: not validity.is_empty)
+)
+ONLINE_TESTS = st.builds(
+    OnlineTest,
+    st.sampled_from(TestKind),
+    PRINCIPALS,
+    st.lists(st.sampled_from(["https://a/b", "(5:valid", "x)", "(6:online"]), unique=True, max_size=2).map(
+        tuple
+    ),
+)
+VALIDITIES = st.one_of(
+    PERIODS,
+    st.builds(lambda period, tests: period.with_tests(*tests), PERIODS, st.lists(ONLINE_TESTS, max_size=3)),
 )
 COMMENTS = st.sampled_from(
     ["", "for the night shift", "für die Nacht", "(5:valid(10:not-before", "(3:tag", "("]
