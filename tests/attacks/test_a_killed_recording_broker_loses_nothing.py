@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -32,6 +31,7 @@ from maia.types import verify_definition
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from support.event_log import draws
+from support.ports import free_port
 
 KILLS = int(os.environ.get("MAIA_KILLS", "12"))
 TESTS = Path(__file__).resolve().parents[1]
@@ -44,9 +44,7 @@ class Forker:
     def __init__(self, home: Path, story: NumberplateStory) -> None:
         self.home, self.story = home, story
         self.child: int | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self._write_files()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.process = subprocess.Popen(

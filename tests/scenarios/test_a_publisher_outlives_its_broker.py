@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from support.live import STORY, broker, client
+from support.ports import free_port
 
 CAMERA = "camera at Victoria"
 
@@ -14,8 +15,8 @@ def test_frames_that_are_given_while_there_is_no_broker_leave_with_the_next_link
 
     async def story() -> None:
         async with asyncio.timeout(60):
-            async with broker() as first:
-                address = first.address
+            address = f"127.0.0.1:{free_port()}"
+            async with broker(listen=address):
                 connecting = client(CAMERA, address)
                 camera = await connecting.__aenter__()
                 cars = await camera.advertise(STORY.definition)

@@ -113,7 +113,7 @@ def test_what_was_acknowledged_survives_a_kill_and_the_rest_of_the_types_is_not_
     assert len({frame.type_id for frame in again}) == 1
 
 
-def taken(home: Path, address: str, *, count: int | None = None, seconds: float = 20.0) -> list[str]:
+def taken(home: Path, address: str, *, count: int | None = None, seconds: float = 60.0) -> list[str]:
     """Let the office go on with its durable subscription, and return the plates that it is shown."""
     limit = ("--count", count) if count else ()
     got = member(
@@ -143,11 +143,12 @@ def test_an_office_that_was_away_gets_what_it_missed_once_and_in_order_whatever_
         broker.wait(30)
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
         address = address_of(home, 3)
-        again = taken(home, address, seconds=2)
-        # The office was killed when it had shown both; what it had not asked past by then comes again.
-        assert again in (["B2", "C3"], ["C3"], [])
         publish(home, address, "D4")
-        assert taken(home, address, count=1) == ["D4"]
+        again: list[str] = []
+        while "D4" not in again:
+            again += taken(home, address, count=1)
+        # The office was killed when it had shown both; what it had not asked past by then comes again.
+        assert again in (["B2", "C3", "D4"], ["C3", "D4"], ["D4"])
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(30) == 0
 

@@ -51,7 +51,7 @@ async def take(address: str, count: int) -> list[str]:
     async with client("billing office", address) as office:
         subscription = await office.subscribe(STORY.definition, durable="nightly")
         taken: list[str] = []
-        while len(taken) < count and (some := await subscription.some(50, timeout_s=10)):
+        while len(taken) < count and (some := await subscription.some(50, timeout_s=60)):
             taken += [str(event["numberplate"]) for event in some]
         await subscription.unsubscribe()
         return taken
@@ -75,7 +75,7 @@ async def test_an_application_that_comes_and_goes_gets_everything_once(tmp_path:
 
 @in_a_loop
 async def test_the_blocking_client_has_the_same_words(tmp_path: Path):
-    def blocking(address: str) -> list[str]:
+    def blocking(address: str, timeout_s: float) -> list[str]:
         with maia.connect_blocking(
             address,
             key=STORY.keys["billing office"],
@@ -84,17 +84,17 @@ async def test_the_blocking_client_has_the_same_words(tmp_path: Path):
             types=[STORY.definition],
         ) as office:
             subscription = office.subscribe(STORY.definition, durable="nightly")
-            events = subscription.some(5, timeout_s=1)
+            events = subscription.some(5, timeout_s=timeout_s)
             subscription.acknowledge()
             assert subscription.missed == ()
             subscription.unsubscribe()
             return [str(event["numberplate"]) for event in events]
 
     async with recording_broker(tmp_path) as running:
-        assert await asyncio.to_thread(blocking, running.address) == []
+        assert await asyncio.to_thread(blocking, running.address, 0.2) == []
         await publish(running.address, 1, 2)
-        assert await asyncio.to_thread(blocking, running.address) == ["P1"]
-        assert await asyncio.to_thread(blocking, running.address) == []
+        assert await asyncio.to_thread(blocking, running.address, 60) == ["P1"]
+        assert await asyncio.to_thread(blocking, running.address, 1) == []
 
 
 @in_a_loop

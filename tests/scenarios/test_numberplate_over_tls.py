@@ -14,6 +14,7 @@ from maia.client import RowsRefused, UnknownToClient
 from maia.events import Instant
 from support.live import STORY, TYPE, broker, broker_process, city, client
 from support.live_rights import story_with_a_choosy_camera
+from support.ports import free_port
 from support.waiting import in_a_loop, soon, until, until_in_a_thread
 
 NOON = Instant(1_700_000_000_000_000)
@@ -227,23 +228,26 @@ async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
 
 @in_a_loop
 async def test_a_broker_that_is_killed_and_started_again_finds_everybody_as_before(tmp_path: Path):
-    async with broker_process(tmp_path) as first:
-        at = first.address
-        async with client(CAMERA, at) as camera, client(BILLING, at) as billing:
-            bills = await billing.subscribe(STORY.definition)
-            cars = await camera.advertise(STORY.definition)
-            await cars.publish(numberplate="before")
+    at = f"127.0.0.1:{free_port()}"
+    async with (
+        broker_process(tmp_path, at) as first,
+        client(CAMERA, at) as camera,
+        client(BILLING, at) as billing,
+    ):
+        bills = await billing.subscribe(STORY.definition)
+        cars = await camera.advertise(STORY.definition)
+        await cars.publish(numberplate="before")
+        await cars.flush()
+        assert (await soon(anext(bills)))["numberplate"] == "before"
+        await first.kill()
+        await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
+        await cars.publish(numberplate="meanwhile")
+        async with broker_process(tmp_path, at):
+            # Whoever subscribes again later than the publisher publishes again misses that frame, as
+            # everybody does who is not there. Both are back before the next one.
+            await until(lambda: billing.broker and camera.broker, "both to be connected again")
             await cars.flush()
-            assert (await soon(anext(bills)))["numberplate"] == "before"
-            await first.kill()
-            await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
-            await cars.publish(numberplate="meanwhile")
-            async with broker_process(tmp_path, at):
-                # Whoever subscribes again later than the publisher publishes again misses that frame, as
-                # everybody does who is not there. Both are back before the next one.
-                await until(lambda: billing.broker and camera.broker, "both to be connected again")
-                await cars.flush()
-                await until_delivered(cars, bills, "after")
+            await until_delivered(cars, bills, "after")
 
 
 async def until_delivered(cars, bills, plate: str) -> None:

@@ -16,6 +16,7 @@ from signal import SIGKILL
 import pyspark
 
 from maia.runtime.java_home import find_java_home
+from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "running_cluster", "until"]
 
@@ -59,7 +60,7 @@ def running_cluster(folder: Path) -> Iterator[RunningCluster]:
     secret = folder / "secret"
     _write_private(secret, secrets.token_hex(32))
     with ExitStack() as stack:
-        port = _free_port()
+        port = free_port()
         master = f"spark://127.0.0.1:{port}"
         place = ("--host", "127.0.0.1", "--webui-port", "0")
         head = stack.enter_context(
@@ -143,12 +144,6 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _write_private(file: Path, text: str) -> None:

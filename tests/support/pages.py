@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from support.ports import free_ports
 
 __all__ = ["THE_END", "follow"]
 
@@ -48,15 +49,7 @@ def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:
 
 def _commands(page: str, ports: Sequence[int]) -> str:
     text = "".join(_BLOCK.findall((_PAGES / page).read_text(encoding="utf-8")))
-    for shown, free in zip(ports, _free_ports(len(ports)), strict=True):
+    for shown, free in zip(ports, free_ports(len(ports)), strict=True):
         assert f"127.0.0.1:{shown}" in text
         text = text.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{free}")
     return text
-
-
-def _free_ports(how_many: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(how_many)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

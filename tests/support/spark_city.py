@@ -13,13 +13,14 @@ from pathlib import Path
 import maia
 from maia.credentials import SignedCertificate, certificate_to_text
 from maia.events import Instant
+from maia.runtime.blocking_api import BlockingSubscription
 from maia.runtime.clock import system_now
 from maia.runtime.key_files import create_key_file
 from maia.scenarios.numberplate import NumberplateStory, tell_numberplate_story
 from maia.types import definition_to_text
 from support.processes import running_maia, until
 
-__all__ = ["CAMERA", "SparkCity", "sighting", "spark_city"]
+__all__ = ["CAMERA", "SparkCity", "sighting", "spark_city", "taken"]
 
 CAMERA = "camera at Victoria"
 BROKER = "CCS"
@@ -112,6 +113,14 @@ def spark_city(folder: Path) -> Iterator[SparkCity]:
     (folder / "numberplate.type").write_text(definition_to_text(story.definition))
     with city.running():
         yield city
+
+
+def taken(received: BlockingSubscription, count: int) -> list[str]:
+    """Return the plates of at least so many events, in one frame or several, and of all that came along."""
+    events = received.some(timeout_s=60)
+    while len(events) < count and (more := received.some(timeout_s=60)):
+        events += more
+    return [str(event["numberplate"]) for event in events]
 
 
 def sighting(plate: str, *, location: str = "Victoria", at: Instant | None = None) -> Mapping[str, object]:

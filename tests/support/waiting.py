@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 _LOOK_AGAIN_S = 0.01
 
 
@@ -32,7 +32,7 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
-async def until(is_so: Callable[[], object], what: str, *, within_s: float = 30.0) -> None:
+async def until(is_so: Callable[[], object], what: str, *, within_s: float = 60.0) -> None:
     """Wait until `is_so()` holds; fail with `what` after the deadline."""
     ends = time.monotonic() + within_s
     while not is_so():
@@ -40,13 +40,13 @@ async def until(is_so: Callable[[], object], what: str, *, within_s: float = 30.
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-async def soon(waited: Awaitable[T], *, within_s: float = 30.0) -> T:
+async def soon(waited: Awaitable[T], *, within_s: float = 60.0) -> T:
     """Return what is waited for, which has to come before the deadline."""
     async with asyncio.timeout(within_s):
         return await waited
 
 
-def until_in_a_thread(is_so: Callable[[], object], what: str, *, within_s: float = 30.0) -> None:
+def until_in_a_thread(is_so: Callable[[], object], what: str, *, within_s: float = 60.0) -> None:
     """Wait until `is_so()` holds, in a test without an event loop."""
     ends = time.monotonic() + within_s
     while not is_so():

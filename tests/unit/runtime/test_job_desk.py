@@ -77,7 +77,7 @@ def test_strangers_hear_nothing(desk, monkeypatch):
         with pytest.raises(DeskUnreachable):
             other.keys_of([1])
     for data in (b"", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x40" + bytes(64), bytes(200)):
-        with socket.create_connection((shown.host, shown.port), timeout=5) as connection:
+        with socket.create_connection((shown.host, shown.port), timeout=60) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1) == b""

@@ -268,7 +268,7 @@ def short_lived(city: SparkCity, *, seconds: int) -> str:
 
 def test_a_reader_whose_right_ends_is_stopped_and_does_not_come_back(city: SparkCity) -> None:
     """A44: a running stream ends at the next batch, and its restart from the checkpoint is refused."""
-    folder = short_lived(city, seconds=8)
+    folder = short_lived(city, seconds=12)
     with Query(city, STATISTICS, durable="l", credentials=folder) as query:
         query.reader.latestOffset(BEGIN, MANY)
         city.publish("L1")

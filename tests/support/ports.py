@@ -1,0 +1,39 @@
+"""Which port may a test name before somebody listens there? One that nobody else is given meanwhile.
+
+Whoever can listens on port 0 and asks which one it was. A broker that is
+killed and comes back at its address cannot: in between, the system may give
+its port to anybody, even to the client that dials it. So these lie below the
+ports that the system gives out.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+
+FIRST, BEHIND_LAST = 15_000, 32_000
+_ATTEMPTS = 1_000
+
+
+def free_ports(how_many: int) -> list[int]:
+    """Return ports of loopback on which nobody listens."""
+    found: list[int] = []
+    # Drawn from the system: lanes whose tests are seeded alike must not find the same ports.
+    chance = random.SystemRandom()
+    with ExitStack() as stack:
+        for port in (chance.randrange(FIRST, BEHIND_LAST) for _ in range(_ATTEMPTS)):
+            if len(found) == how_many:
+                return found
+            probe = stack.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    raise AssertionError("no port is free")
+
+
+def free_port() -> int:
+    """Return one such port."""
+    return free_ports(1)[0]
