@@ -168,6 +168,9 @@ def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
     net.hold(net.brokers["CCS broker"], *EVERY_KEY, epochs=(2,))
     back = net.client("billing office")
     durable(back)
+    assert not back.all_heard(Missed)  # the manager might still answer
+    for _ in range(60):
+        net.advance(0.5)
     assert not logged_events(back)
     assert back.last(Missed).code == "UNAVAILABLE-LOG-KEYS-GONE"
 

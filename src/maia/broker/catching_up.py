@@ -57,7 +57,8 @@ def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effe
     cursor.reading = None
     effects = [*_removed(cursor, entry, found), *_taken_from_disk(state, cursor, entry, found, now)]
     if found.problem is None:
-        return [*effects, *advance(state, cursor, now)]
+        # What waits is looked at again in a while; to read it again at once would never end.
+        return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
     cursor.is_stuck = True
     damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
     return [*effects, _missed(entry, cursor.next, cursor.next, damaged)]
