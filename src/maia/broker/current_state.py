@@ -78,12 +78,24 @@ def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -
     entry = link.subscription(message.ref)
     if entry.cursor is not None:
         raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
+    asker = Client(link.id, message.ref, message.id)
+    if (before := _already_asked(state, asker)) is not None:
+        return before
     type_id = entry.right.event_type.type_id
     told = [
         effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
     ]
-    asker = Client(link.id, message.ref, message.id)
     return [*told, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
+
+
+def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
+    """Let a question that a subscriber repeats wait for the same answer: it costs others nothing more."""
+    for question in state.questions.values():
+        waiting = question.asker
+        if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+            question.asker = asker
+            return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
+    return None
 
 
 def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:

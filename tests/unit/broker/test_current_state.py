@@ -137,6 +137,18 @@ def test_a_cache_is_believed_for_one_lease(net: Net) -> None:
     assert queries(net) > asked
 
 
+def test_a_cache_that_something_may_have_passed_by_is_not_believed(net: Net) -> None:
+    camera = net.client("camera at Victoria")
+    ref = camera.advertise()
+    camera.publish(ref, sighting("one"))
+    first = net.client("billing office", at="third broker")
+    asks(first)
+    first.hang_up()
+    camera.publish(ref, sighting("two"))  # nobody there wants it, so it does not come by
+    second = net.client("billing office", at="third broker")
+    assert seen(second, asks(second)) == ["two"]
+
+
 def test_each_publisher_has_a_last_word(net: Net) -> None:
     victoria, hyde_park = (
         net.client("camera at Victoria"),
