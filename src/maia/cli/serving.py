@@ -47,11 +47,14 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
     telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
 
     def ready(listening: _Listening) -> None:
+        api = getattr(listening, "api", None)  # only a domain's server has one, and not every one
         lines = [f"listening on {listening.address} as {listening.principal}"]
+        lines += [] if api is None else [f"answering at https://{api}"]
         record = {
             "listening": listening.address,
             "principal": listening.principal,
             "status": listening.status,
+            **({} if api is None else {"api": api}),
         }
         answer(lines, record, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""How shall this key server run?
+"""How shall this domain's server run?
 
     maia domain serve --config domain.toml         a file,
     MAIA_DOMAIN_LISTEN=127.0.0.1:7500              the environment,
@@ -19,9 +19,19 @@ from maia.credentials import NetworkName, SignedCertificate, SigningKey
 from maia.domain import DomainLimits, DomainSettings
 from maia.events import Instant
 from maia.runtime import config_readers as readers
+from maia.runtime.access_config import ACCESS_SETTINGS, AccessConfig, FactConfig, access_config
 from maia.runtime.config_sources import BadConfig, from_environment, from_file, from_flags
-from maia.runtime.input_files import read_certificates, read_definition, read_owner
+from maia.runtime.input_files import (
+    BadFile,
+    read_certificates,
+    read_definition,
+    read_definitions,
+    read_owner,
+    read_principal,
+)
+from maia.runtime.prepared_access import PreparedAccess, StreamOfFacts
 from maia.runtime.start_checks import check_folder, opened, right_to_connect
+from maia.runtime.type_folder import in_order_of_making
 from maia.sealing.key_ring import KeyTerms
 from maia.types import type_id
 
@@ -74,6 +84,8 @@ class DomainConfig:
     log_format: str = "auto"
     log_level: str = "info"
     limits: DomainLimits = field(default_factory=DomainLimits)
+    access: AccessConfig | None = None
+    """The access control service, where one was asked for."""
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Where each setting was said, by its name."""
 
@@ -92,6 +104,7 @@ class PreparedDomain:
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     history: frozenset[bytes]
     may_connect_until: Instant | None
+    access: PreparedAccess | None = None
 
     def settings(self, address: str) -> DomainSettings:
         """Return what the server is told, once it is known where it listens."""
@@ -121,9 +134,12 @@ def read_domain_config(
             raise BadConfig(f"{where}: `{name}` is missing; a key server cannot run without it")
     # object: each reader checks one setting, and the table below pairs it with its field.
     values: dict[str, object] = {name: DOMAIN_SETTINGS[name](one, name) for name, one in said.items()}
-    limits = {name.removeprefix("limits."): values.pop(name) for name in list(values) if "." in name}
+    limits = {
+        name.removeprefix("limits."): values.pop(name) for name in list(values) if name.startswith("limits.")
+    }
+    access = access_config({name: values.pop(name) for name in list(values) if name in ACCESS_SETTINGS})
     origins = {name: one.origin for name, one in said.items()}
-    return DomainConfig(**values, limits=DomainLimits(**limits), origins=origins)  # type: ignore[arg-type]  # by the table
+    return DomainConfig(**values, limits=DomainLimits(**limits), access=access, origins=origins)  # type: ignore[arg-type]  # by the table
 
 
 def prepare_domain(
@@ -140,9 +156,35 @@ def prepare_domain(
     history = frozenset(type_id(name.owner, name.name) for name in names)
     until = right_to_connect(config, key, network, credentials, now)
     check_folder(config, "data", config.data)
-    prepared = PreparedDomain(config, key, network, credentials, history, until)
+    access = None if config.access is None else _prepared_access(config, config.access)
+    prepared = PreparedDomain(config, key, network, credentials, history, until, access)
     opened(config, "drift_s", lambda: prepared.settings(config.listen))
     return prepared
+
+
+def _prepared_access(config: DomainConfig, access: AccessConfig) -> PreparedAccess:
+    """Open what the access control service names; its policy is read when it runs, again and again."""
+    hear = opened(config, "broker.hear", lambda: tuple(read_principal(one) for one in access.broker_hear))
+    held = opened(config, "policy.held", lambda: tuple(read_certificates(access.policy_held)))
+    types = opened(config, "policy.types", lambda: in_order_of_making(read_definitions(access.policy_types)))
+    streams = opened(
+        config, "facts", lambda: tuple(_stream(one) for one in access.facts if one.source == "stream")
+    )
+    pushes = opened(
+        config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
+    )
+    prepared = PreparedAccess(access, hear, held, types, streams, pushes)
+    opened(config, "statements.period_s", lambda: prepared.settings)
+    return prepared
+
+
+def _stream(fact: FactConfig) -> StreamOfFacts:
+    definition = read_definition(fact.path or Path())
+    known = {one.name for one in definition.definition.attributes}
+    for name in (*fact.columns, *(() if fact.holds is None else (fact.holds,))):
+        if name not in known:
+            raise BadFile(f"`{fact.path}` has no attribute `{name[:64]}`")
+    return StreamOfFacts(fact.name, definition, fact.columns, fact.kinds, fact.holds, fact.stale_s)
 
 
 DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
@@ -163,5 +205,6 @@ DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "log_format": readers.one_of(readers.LOG_FORMATS),
     "log_level": readers.one_of(readers.LOG_LEVELS),
     **{f"limits.{one.name}": readers.whole(1) for one in fields(DomainLimits)},
+    **ACCESS_SETTINGS,
 }
 """Every setting by its name, with the reader that checks it."""

@@ -9,10 +9,10 @@ the process is told to stop.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from maia.credentials import SigningKey
 from maia.domain import DomainSettings, KeyServer
@@ -31,6 +31,9 @@ from maia.runtime.stores import MemoryStore, Store
 from maia.runtime.telemetry import Telemetry
 from maia.sealing.secrets import Secret
 
+if TYPE_CHECKING:
+    from maia.runtime.domain_access import RunningAccess
+
 __all__ = ["DomainListening", "RunningKeyServer", "run_key_server", "serve_domain"]
 
 _STORE: Final = "groups.sqlite"
@@ -45,6 +48,7 @@ class DomainListening:
     address: str
     principal: str
     status: str | None
+    api: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +111,57 @@ async def serve_domain(
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
         with own_folder(config.data), closing(FencedStore(config.data / _STORE)) as store:
-            async with run_key_server(
-                prepared.key,
-                prepared.settings,
-                listen=config.listen,
-                store=store,
-                limits=links,
-                records=telemetry,
-            ) as running:
-                await _answer_until_stopped(prepared, telemetry, running, ready)
+            async with (
+                run_key_server(
+                    prepared.key,
+                    prepared.settings,
+                    listen=config.listen,
+                    store=store,
+                    limits=links,
+                    records=telemetry,
+                ) as running,
+                _access(prepared, telemetry, running) as access,
+            ):
+                await _answer_until_stopped(prepared, telemetry, running, access, ready)
     except ExceptionGroup as group:
         raise one_of(group) from group
+
+
+@asynccontextmanager
+async def _access(
+    prepared: PreparedDomain, telemetry: Telemetry, running: RunningKeyServer
+) -> AsyncIterator[RunningAccess | None]:
+    """Run the access control service beside the key groups, where there is one."""
+    if prepared.access is None:
+        yield None
+        return
+    from maia.runtime.domain_access import DomainIdentity, access_running
+
+    def on_revoked(ids: Iterable[bytes]) -> None:
+        running.runner.perform(running.server.revoke(ids, running.clock()))
+
+    identity = DomainIdentity(prepared.key, prepared.network, prepared.credentials)
+    async with access_running(
+        prepared.access, identity, data=prepared.config.data, records=telemetry, on_revoked=on_revoked
+    ) as access:
+        yield access
 
 
 async def _answer_until_stopped(
     prepared: PreparedDomain,
     telemetry: Telemetry,
     running: RunningKeyServer,
+    access: RunningAccess | None,
     ready: Callable[[DomainListening], None],
 ) -> None:
     config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_told(running, telemetry), token=token)
+    endpoint = StatusEndpoint(_told(running, access, telemetry), token=token)
     if config.status is not None:
         address = await endpoint.start(config.status)
         new_door(config.data, address, token)
     try:
-        ready(DomainListening(running.address, str(prepared.key.principal), address))
+        api = None if access is None else access.address
+        ready(DomainListening(running.address, str(prepared.key.principal), address, api))
         await until_told_to_stop()
         telemetry.note("stopping", {"address": running.address})
     finally:
@@ -141,7 +170,10 @@ async def _answer_until_stopped(
             (config.data / DOOR_FILE).unlink()
 
 
-def _told(running: RunningKeyServer, telemetry: Telemetry) -> Told:
+def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
+    def status() -> dict[str, object]:
+        return running.status() | ({} if access is None else access.status())
+
     def metrics() -> bytes:
         status = running.status()
         for name in _GAUGES:
@@ -150,4 +182,4 @@ def _told(running: RunningKeyServer, telemetry: Telemetry) -> Told:
                 telemetry.measure(f"maia_{name}", value)
         return telemetry.metrics()
 
-    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=running.status)
+    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=status)

@@ -19,6 +19,7 @@ from maia.domain.access_control import AccessControl
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.runtime.clock import system_now
+from maia.runtime.fenced_store import StoreFenced
 
 __all__ = ["Carrier", "DomainService", "NoCarrier"]
 
@@ -60,10 +61,19 @@ class DomainService:
         self.principal: Principal = key.principal
         self.clock = clock
         self.carrier: Carrier = NoCarrier()
+        self.fenced: StoreFenced | None = None
+        self.is_over = asyncio.Event()
+        """Set when the service must not go on, because another process has taken its store over."""
 
     async def ask(self, work: Callable[[AccessControl], _Result]) -> _Result:
         """Do something with the service, alone; what it returns is safe on disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work, self._access)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, self._access)
+        except StoreFenced as problem:
+            # Another process works on the same tables: what this one says from now on could contradict it.
+            self.fenced = problem
+            self.is_over.set()
+            raise
 
     async def announce(self, revoked: Iterable[Revoked]) -> bool:
         """Tell everybody what was taken away; say whether the network knows."""

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SignedCertificate
     from maia.types import SignedDefinition
 
-__all__ = ["BadFile", "read_certificates", "read_definition", "read_owner", "read_principal", "read_text"]
+__all__ = [
+    "BadFile",
+    "read_certificates",
+    "read_definition",
+    "read_definitions",
+    "read_owner",
+    "read_principal",
+    "read_text",
+]
 
 _Read = TypeVar("_Read")
 
@@ -86,6 +94,16 @@ def read_definition(path: Path) -> SignedDefinition:
     from maia.types import definition_from_text
 
     return _named(path, definition_from_text)
+
+
+def read_definitions(paths: Iterable[Path]) -> list[SignedDefinition]:
+    """Read type definitions from files, and from every `*.type` in folders; nothing is verified yet."""
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(path.glob("*.type")) if path.is_dir() else [path])
+    if len(files) > FILES_MAX:
+        raise BadFile(f"{len(files)} definitions are more than the {FILES_MAX} that are read at once")
+    return [read_definition(file) for file in files]
 
 
 def _named(path: Path, read: Callable[[str], _Read]) -> _Read:

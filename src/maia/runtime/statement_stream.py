@@ -11,7 +11,7 @@ hear nothing stop believing when the last one ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +29,8 @@ from maia.runtime.records import Records
 from maia.types import SignedDefinition, validity_definition, validity_type_name
 
 __all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
+
+Listener = Callable[[Client], Coroutine[None, None, None]]
 
 CARRY_S: Final = 10.0
 """How long a call that takes something away waits for a broker."""
@@ -54,10 +56,17 @@ class StatementStream:
     """The domain's own connection to its broker. It is a carrier for `DomainService`."""
 
     def __init__(
-        self, service: DomainService, key: SigningKey, settings: StreamSettings, records: Records
+        self,
+        service: DomainService,
+        key: SigningKey,
+        settings: StreamSettings,
+        records: Records,
+        *,
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
-        """Publish as `key`; nothing is dialled yet."""
+        """Publish as `key`; nothing is dialled yet. Listeners run on every connection beside it."""
         self._service, self._key, self._settings, self._records = service, key, settings, records
+        self._listeners = listeners
         self._publisher: Publisher | None = None
         self._changed = asyncio.Condition()
         self._is_broken = asyncio.Event()
@@ -123,6 +132,7 @@ class StatementStream:
             await self._set(publisher)
             async with asyncio.TaskGroup() as tasks:
                 hearing = [tasks.create_task(self._hear(client, one)) for one in self._issuers()]
+                hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
                 hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
                 await self._is_broken.wait()
                 for one in hearing:

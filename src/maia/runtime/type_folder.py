@@ -18,7 +18,7 @@ from maia.events import Instant
 from maia.runtime.input_files import BadFile, read_definition
 from maia.types import SignedDefinition, VerifiedType, verify_definition
 
-__all__ = ["TypeFolder", "TypeNotFound", "latest", "verified_lineage"]
+__all__ = ["TypeFolder", "TypeNotFound", "in_order_of_making", "latest", "verified_lineage"]
 
 FILES_MAX: Final = 4096
 LINEAGE_MAX: Final = 256
@@ -123,3 +123,19 @@ def latest(definitions: Sequence[SignedDefinition]) -> SignedDefinition:
     if len(newest) != 1:
         raise TypeNotFound("there are several newest versions; say which one with --version")
     return newest[0]
+
+
+def in_order_of_making(definitions: Iterable[SignedDefinition]) -> tuple[SignedDefinition, ...]:
+    """Return definitions so that a version follows the one that it was made from, where both are there."""
+    waiting, ordered = list(definitions), list[SignedDefinition]()
+    while waiting:
+        names = {one.definition.name for one in waiting}
+        ready = [one for one in waiting if _name_before(one) not in names]
+        ordered += ready or waiting  # a circle stays in the order in which it was found; nobody verifies it
+        waiting = [one for one in waiting if one not in ready] if ready else []
+    return tuple(ordered)
+
+
+def _name_before(one: SignedDefinition) -> TypeName | None:
+    name, previous = one.definition.name, one.definition.previous
+    return None if previous is None else TypeName(name.owner, name.name, previous)

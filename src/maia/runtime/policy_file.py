@@ -1,0 +1,76 @@
+"""Which policy does the operator's file hold, and is it good enough to be put in force?
+
+At the start, at SIGHUP and on request the file is read again. A file that is
+missing, empty, half written, unreadable or wrong changes nothing: the last
+good policy stays in force, and without one nothing is granted (A42).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from maia.domain.access_answers import LoadedPolicy, Revoked
+from maia.domain.access_control import AccessControl
+from maia.errors import BadInput, MaiaError
+from maia.runtime.domain_service import DomainService
+from maia.runtime.input_files import read_text
+from maia.runtime.prepared_access import PreparedAccess
+from maia.runtime.records import Records
+
+__all__ = ["EmptyPolicy", "PolicyFile", "policy_file"]
+
+
+class EmptyPolicy(BadInput):
+    """A policy's file is empty; whoever means "nothing is granted" writes a policy that says so."""
+
+    code = "INPUT-POLICY-EMPTY"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A policy and the role sets that it imports, as files."""
+
+    path: Path
+    parents: tuple[tuple[str, Path], ...] = ()
+
+    def read(self) -> tuple[str, dict[str, str]]:
+        """Return the texts; refuse what cannot be a whole policy."""
+        text = read_text(self.path)
+        if not text.strip():
+            raise EmptyPolicy(f"`{self.path}` is empty; the policy before stays in force")
+        return text, {name: read_text(path) for name, path in self.parents}
+
+    async def put_in_force(self, service: DomainService) -> LoadedPolicy:
+        """Read the files again and put the policy in force; raise, and change nothing, if it is wrong."""
+        text, parents = self.read()
+        now, loaded = service.clock(), list[LoadedPolicy]()
+
+        def work(access: AccessControl) -> Revoked:
+            before = access.policy()
+            if before is not None and before.text == text and not parents:
+                loaded.append(before)
+                return Revoked()
+            found = access.load_policy(text, actor=service.principal, now=now, parents=parents)
+            loaded.append(found)
+            return found.revoked
+
+        await service.take_away(work)
+        return loaded[0]
+
+    async def try_to(self, service: DomainService, records: Records) -> bool:
+        """Put the policy in force if it is good; tell the operator if it is not."""
+        try:
+            found = await self.put_in_force(service)
+        except MaiaError as problem:
+            fields = {"policy": str(self.path), "code": problem.code, "why": problem.message}
+            records.note("refused", fields)
+            return False
+        records.note("policy", {"version": found.version, "digest": found.digest.hex()})
+        return True
+
+
+def policy_file(prepared: PreparedAccess) -> PolicyFile | None:
+    """Return the policy's file, if the configuration names one."""
+    file = prepared.config.policy_file
+    return None if file is None else PolicyFile(file, prepared.config.policy_parents)
