@@ -34,7 +34,7 @@ def job(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 def kill(running: subprocess.Popen[str]) -> None:
     os.killpg(running.pid, signal.SIGKILL)
-    running.wait(60)
+    running.wait(180)
     running.stdout.close()
 
 

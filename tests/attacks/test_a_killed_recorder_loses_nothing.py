@@ -29,7 +29,7 @@ def writer():
     )
     yield process
     process.stdin.close()
-    process.wait(timeout=60)
+    process.wait(timeout=180)
     process.stdout.close()
 
 

@@ -94,7 +94,7 @@ class Forker:
         if self.child is not None:
             os.kill(self.child, signal.SIGKILL)
         self.process.stdin.close()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=180)
         self.process.stdout.close()
 
 

@@ -68,12 +68,12 @@ def address_of(home: Path) -> str:
 def member(home: Path, *words: object, who: str = "reader") -> Answer:
     credentials = ("--credentials", f"{who}-certs") if (home / f"{who}-certs").exists() else ()
     about = ("--network", NETWORK, "--coordinator", "pito.pub")
-    return maia(*words, "-k", f"{who}.key", *credentials, *about, "--wait", 20, cwd=home)
+    return maia(*words, "-k", f"{who}.key", *credentials, *about, "--wait", 60, cwd=home)
 
 
 def get(home: Path, page: str) -> tuple[int, str]:
     door = json.loads((home / "data" / "status.door").read_text())
-    connection = http.client.HTTPConnection(door["address"], timeout=10)
+    connection = http.client.HTTPConnection(door["address"], timeout=60)
     with closing(connection):
         connection.request("GET", page)
         response = connection.getresponse()
@@ -86,7 +86,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(home: Path, number: signal.S
         address_of(home)
         assert [get(home, page)[0] for page in ("/health", "/ready", "/status")] == [200, 200, 401]
         broker.send_signal(number)
-        assert broker.wait(30) == 0
+        assert broker.wait(180) == 0
     log = [json.loads(line) for line in (home / "err.log").read_text().splitlines()]
     assert [line["event"] for line in log] == ["started", "stopping"]
     assert not (home / "data" / "status.door").exists()
@@ -105,7 +105,7 @@ def test_types_and_counters_survive_or_are_seen(home: Path) -> None:
         assert "maia_types 1.0" in get(home, "/metrics")[1]
         assert "ed25519:" not in get(home, "/metrics")[1]
         broker.send_signal(signal.SIGTERM)
-        assert broker.wait(30) == 0
+        assert broker.wait(180) == 0
     with running_maia("broker", "-c", "broker.toml", cwd=home):
         until(lambda: (home / "out.log").read_text().count("listening on") == 2)
         address = address_of(home)

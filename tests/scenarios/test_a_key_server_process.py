@@ -102,7 +102,7 @@ async def member_of(home: Path, address: str):
 async def keys_of(home: Path, address: str) -> tuple[int, bytes]:
     """Join as a broker, and return the newest epoch and the content key of a group in it."""
     type_id = numberplate(home).type_id
-    async with member_of(home, address) as member, asyncio.timeout(30):
+    async with member_of(home, address) as member, asyncio.timeout(180):
         while not member.groups(type_id):
             await asyncio.sleep(0.02)
         ring = member.ring(type_id)
@@ -161,7 +161,7 @@ def test_a_server_says_goodbye_when_it_is_told_to_stop(home):
         address = address_of(home)
 
         async def stay() -> list[str]:
-            async with member_of(home, address) as member, asyncio.timeout(30):
+            async with member_of(home, address) as member, asyncio.timeout(180):
                 type_id = numberplate(home).type_id
                 while not member.groups(type_id):
                     await asyncio.sleep(0.02)
@@ -172,7 +172,7 @@ def test_a_server_says_goodbye_when_it_is_told_to_stop(home):
                 return [str(member.ring(type_id).sealing_epoch(system_now()))]
 
         assert asyncio.run(stay()) == ["1"]
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0
     events = [json.loads(line) for line in (home / "err.log").read_text().splitlines()]
     assert {"started", "connected", "joined", "epoch", "stopping"} <= {one["event"] for one in events}
     assert not (home / "data" / "status.door").exists()

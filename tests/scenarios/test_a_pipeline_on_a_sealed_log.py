@@ -102,7 +102,7 @@ def broker(home: Path, keys: str):
     with running(home, "broker", "broker") as (started, address):
         yield address
         started.send_signal(signal.SIGTERM)
-        assert started.wait(30) == 0
+        assert started.wait(180) == 0
 
 
 def publish(home: Path, address: str, *plates: str) -> None:

@@ -14,7 +14,7 @@ def test_frames_that_are_given_while_there_is_no_broker_leave_with_the_next_link
     """Nothing is under way then, so no answer comes that would wake the publisher."""
 
     async def story() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             address = f"127.0.0.1:{free_port()}"
             async with broker(listen=address):
                 connecting = client(CAMERA, address)

@@ -129,11 +129,11 @@ async def process_of(domain: Domain) -> AsyncIterator[str]:
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             line = await process.stdout.readline()
         yield json.loads(line)["address"]
         process.terminate()  # it keeps what it has to keep, and that is searched too
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             await process.wait()
     finally:
         with suppress(ProcessLookupError):
@@ -220,7 +220,7 @@ async def published_until_read(camera, smith, *, through: Path) -> list[dict[str
     """
     name = "uk.gov.pito.Numberplate"
     read: list[dict[str, object]] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         subscription = await smith.subscribe(name, 'location == "Victoria"')
         publisher = await camera.advertise(name)
 

@@ -82,7 +82,7 @@ def everybody(nodes: LiveNodes) -> list[LiveBroker]:
 
 async def played(nodes: LiveNodes) -> None:
     """Publish until everybody has seen events before and after keys were changed, with one broker less."""
-    async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(60):
+    async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(180):
         await network.settle()
         begun = epoch_of(nodes)
         while epoch_of(nodes) < begun + 2:
@@ -127,7 +127,7 @@ def look_inside(nodes: LiveNodes) -> None:
 def crash(nodes: LiveNodes) -> None:
     for node in everybody(nodes):
         node.process.tell(signal.SIGABRT)
-        assert node.process.wait(30)
+        assert node.process.wait(180)
 
 
 def secrets_in(notes: Path) -> dict[str, set[bytes]]:

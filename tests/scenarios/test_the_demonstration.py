@@ -178,7 +178,7 @@ def test_neither_the_broker_in_the_middle_nor_the_key_server_is_missed(tmp_path:
         nodes = starting.ready()
 
         async def played() -> None:
-            async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(60):
+            async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(180):
                 await network.settle()
                 for one in (nodes.brokers[CARRIER], nodes.key_server, nodes.brokers["PITO broker"]):
                     one.kill()
@@ -194,7 +194,7 @@ def test_a_network_that_is_kept_ends_with_all_of_its_processes(number: signal.Si
         try:
             processes = _processes_that_keep_running(demo)
             demo.send_signal(number)
-            assert demo.wait(60) == 130
+            assert demo.wait(180) == 130
         finally:
             demo.kill()
     assert len(processes) == 5

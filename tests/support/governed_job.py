@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
             .trigger(availableNow=True)
             .start(str(folder / "out"))
         )
-        query.awaitTermination(120)
+        query.awaitTermination(300)
         seen += [str(query.lastProgress), str(query.status), repr(query.exception())]
         shutil.copytree(scratch, folder / "scratch-copy", ignore_dangling_symlinks=True)
     (folder / "said.txt").write_text("\n".join(seen), encoding="utf-8")

@@ -120,7 +120,7 @@ async def broker_process(folder: Path, address: str = "127.0.0.1:0") -> AsyncIte
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             line = await process.stdout.readline()
         yield BrokerProcess(process, json.loads(line)["address"])
     finally:
@@ -153,7 +153,7 @@ class Stranger:
         """Return the next message, or None when the other side has closed."""
         while not self._messages:
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(180):
                     data = await self._reader.read(1 << 16)
             except (ConnectionError, ssl.SSLError):
                 return None

@@ -120,7 +120,7 @@ def test_a_batch_that_runs_again_after_a_restart_has_the_same_rows_though_its_fi
         table = governed(spark, is_stream=True, **known)
         started = table.writeStream.foreachBatch(take).trigger(availableNow=True)
         query = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
     log.record(2)
     go_on()
@@ -204,7 +204,7 @@ def run(table, folder):
         .trigger(availableNow=True)
         .start(str(folder / "out"))
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert query.exception() is None
 
 

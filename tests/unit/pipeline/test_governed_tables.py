@@ -271,5 +271,5 @@ def run(table, folder, spark):
         .trigger(availableNow=True)
         .start(str(folder / "out"))
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert query.exception() is None

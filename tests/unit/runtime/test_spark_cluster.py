@@ -88,6 +88,6 @@ def test_the_package_works_from_the_zip_alone(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     assert str(packed) in done.stdout
