@@ -138,7 +138,7 @@ from maia.credentials.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
-from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester, testers
+from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester
 from maia.credentials.statement_encoding import (
     STATEMENT_BYTES_MAX,
     check_statement,
@@ -274,7 +274,6 @@ __all__ = [
     "answer_question",
     "question_from_bytes",
     "question_to_bytes",
-    "testers",
     "ASSUMED_GOOD",
     "Heard",
     "Standing",

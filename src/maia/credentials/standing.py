@@ -51,7 +51,7 @@ from maia.credentials.statement_series import Hold, Numbered, Series, SeriesKind
 from maia.credentials.statements import OneTimeAnswer, SignedStatement
 from maia.events import AttributeUid, Instant, PresentValue
 
-__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester", "testers"]
+__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester"]
 
 SERIES_MAX: Final = 4096
 IDS_KEPT_MAX: Final = 1_000_000
@@ -89,11 +89,6 @@ class Tester(Protocol):
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None."""
-
-
-def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
-    """Return whose statements some of these certificates demand."""
-    return frozenset(test.by for signed in certificates for test in signed.certificate.validity.tests)
 
 
 class Standing:
@@ -233,7 +228,7 @@ class Standing:
     @staticmethod
     def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
         """Return whose statements some of these certificates demand."""
-        return testers(certificates)
+        return frozenset(test.by for signed in certificates for test in signed.certificate.validity.tests)
 
     def _failure(
         self, test: OnlineTest, signed: SignedCertificate, at: Instant, once: Collection[Once]

@@ -1,0 +1,83 @@
+"""Questions that a verifier asks about one certificate and one request, and their answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials import (
+    BadStatement,
+    NotTheIssuer,
+    OneTimeQuestion,
+    OpenQuestions,
+    StandingFull,
+    answer_question,
+    question_from_bytes,
+    question_to_bytes,
+)
+from maia.credentials.one_time import PATIENCE
+from support.statements import ISSUER, SECOND, TESTER, certificate, crl, moment
+
+QUESTION = OneTimeQuestion(TESTER.principal, b"c" * 32, b"r" * 32, b"n" * 32)
+
+
+def ask(questions, nonce=b"n" * 32, at=0):
+    return questions.ask(certificate().id, TESTER.principal, request=b"r" * 32, nonce=nonce, now=moment(at))
+
+
+def test_an_answer_becomes_a_proof_about_its_certificate_and_request():
+    questions = OpenQuestions()
+    question = ask(questions)
+    proof = questions.redeem(answer_question(question, TESTER), moment(1))
+    assert proof.spend(b"r" * 32) == (certificate().id, TESTER.principal)
+    assert len(questions) == 0
+
+
+def test_a_question_travels():
+    assert question_from_bytes(question_to_bytes(QUESTION)) == QUESTION
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"(7:version1:1)", b"(7:version1:2)"),
+        (b"(7:version1:1)", b""),
+        (b"32:" + b"n" * 32, b"31:" + b"n" * 31),
+        (b"32:" + b"c" * 32, b"0:"),
+        (b"5:nonce", b"5:nunce"),
+        (b"))", b")"),
+        (b"(17:one-time-question", b"(15:one-time-answer"),
+    ],
+)
+def test_anything_else_is_no_question(old, new):
+    data = question_to_bytes(QUESTION)
+    assert old in data
+    with pytest.raises(BadStatement):
+        question_from_bytes(data.replace(old, new))
+
+
+def test_only_the_one_who_was_asked_answers():
+    with pytest.raises(NotTheIssuer):
+        answer_question(QUESTION, ISSUER)
+
+
+def test_a_nonce_is_drawn_anew_for_every_question():
+    questions = OpenQuestions()
+    ask(questions)
+    with pytest.raises(BadStatement):
+        ask(questions)
+    with pytest.raises(BadStatement):
+        ask(questions, nonce=b"short")
+
+
+def test_only_so_many_questions_are_open_and_old_ones_make_room():
+    questions = OpenQuestions(limit=1)
+    ask(questions)
+    with pytest.raises(StandingFull):
+        ask(questions, nonce=b"m" * 32)
+    ask(questions, nonce=b"m" * 32, at=PATIENCE / SECOND + 0.000_001)
+    assert len(questions) == 1
+
+
+def test_a_list_answers_no_question():
+    with pytest.raises(BadStatement):
+        OpenQuestions().redeem(crl(1), moment(0))
