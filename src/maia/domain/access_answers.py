@@ -29,6 +29,7 @@ __all__ = [
     "Page",
     "Revoked",
     "Wallet",
+    "Withheld",
 ]
 
 _Row = TypeVar("_Row")
@@ -129,6 +130,14 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """A right that a rule grants and that the domain cannot pass on itself; the code says why."""
+
+    rule: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wallet:
     """What a principal carries away from a login; to be asked for again before `renew_before`."""
 
@@ -140,6 +149,7 @@ class Wallet:
     statements: tuple[SignedStatement, ...]
     """The present list of the domain, so that the first verifier need not wait for the next."""
     renew_before: Instant | None
+    withheld: tuple[Withheld, ...] = ()
 
 
 class EntryKind(Enum):
@@ -165,13 +175,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who can do what was asked about: by which chains, seeing what, until when."""
+    """Who can do what was asked about: by which chains, seeing what, until when.
+
+    With `is_conditional` a chain is there, under a condition that a broker
+    asks at the moment of use and that does not hold by the clock alone; there
+    is no view then.
+    """
 
     principal: Principal
-    view: View = field(repr=False)
+    view: View | None = field(repr=False)
     until: Instant | None
     chains: tuple[tuple[SignedCertificate, ...], ...]
     """Empty for the owner, who needs none."""
+    is_conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +202,5 @@ class Ability:
     view: View | None = field(repr=False)
     denial: str | None
     """The code of the kernel's refusal, where the domain itself cannot pass the right on."""
+    restriction: str | None = None
+    """The restriction as the policy writes it, where facts decide about values in it; no view then."""

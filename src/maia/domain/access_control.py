@@ -11,88 +11,118 @@ called one at a time. Whether the actor may do it is asked before, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-from maia.credentials import (
-    Action,
-    Principal,
-    SignedCertificate,
-    SigningKey,
-    TypeName,
-    Validity,
+from maia.credentials import Principal, SignedCertificate, TypeName, Validity
+from maia.credentials.appointments import (
+    AppointmentKind,
+    SignedAppointment,
+    VerifiedAppointment,
+    appointment_from_bytes,
 )
-from maia.credentials.appointments import SignedAppointment
-from maia.credentials.statements import AuditHead, SignedStatement
+from maia.credentials.arguments import Argument
+from maia.domain import facts_on_record, remembering
 from maia.domain.access_answers import (
-    Ability,
     Activated,
-    AdminAct,
     Entry,
-    Holder,
+    EntryKind,
     Issued,
     LoadedPolicy,
     Page,
     Revoked,
     Wallet,
+    Withheld,
 )
-from maia.domain.access_settings import AccessSettings
-from maia.domain.access_store import DomainStore
-from maia.domain.audit import AuditRecord
-from maia.events import Instant, PresentValue
-from maia.policy import Permit
+from maia.domain.access_questions import AccessQuestions
+from maia.domain.access_refusals import (
+    ActivationRefused,
+    NotTheirMembership,
+    ServiceFull,
+    UnknownCertificate,
+    UnknownMembership,
+)
+from maia.domain.access_statements import AccessStatements
+from maia.domain.access_store import Where
+from maia.domain.access_tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS
+from maia.domain.cascade import end_memberships, lose
+from maia.domain.issuing import held_certificates, row_of
+from maia.domain.membership_encoding import membership_from_bytes
+from maia.domain.pages import cursor_bytes, cursor_number, page_limit
+from maia.domain.policy_change import let_go_of_what_is_not_granted
+from maia.domain.policy_shelf import loaded_of, newest
+from maia.domain.revoking import revoke_ids
+from maia.domain.role_desk import active_row
+from maia.domain.store_world import StoreWorld
+from maia.domain.turn import Turn
+from maia.events import Instant
+from maia.roles import Membership, activate, rights
 from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["AccessControl"]
 
+_NO_PARENTS: Final[Mapping[str, str]] = {}
 
-class AccessControl:
+
+class AccessControl(AccessStatements, AccessQuestions):
     """The access control service of the domain that holds `key`."""
-
-    def __init__(self, key: SigningKey, store: DomainStore, settings: AccessSettings | None = None) -> None:
-        """Work on what the store holds; a policy that cannot be read any more grants nothing."""
-        raise NotImplementedError
-
-    # ------------------------------------------------------------ may this actor do this?
-
-    def authorised(
-        self, actor: Principal, pool: Sequence[SignedCertificate], act: AdminAct, now: Instant
-    ) -> Permit:
-        """Return the permit of the kernel for an administrative act; raise its refusal if there is none.
-
-        `pool` is what the actor showed. The domain key needs nothing.
-        """
-        raise NotImplementedError
 
     # ------------------------------------------------------------ what the policy stands on
 
     def register_type(self, signed: SignedDefinition, *, actor: Principal, now: Instant) -> VerifiedType:
         """Verify and keep a version of an event type, so that policies can speak of it."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            verified = self._registry.register(turn, signed)
+            turn.record("type.register", ("type", verified.name.name), ("id", verified.id.hex()))
+            return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
         """Return the versions of types that hold now."""
-        raise NotImplementedError
+        with self._looking() as tables:
+            return self._registry.holding(tables, now)
 
     def hold(self, certificates: Iterable[SignedCertificate], *, actor: Principal, now: Instant) -> int:
-        """Keep certificates that lead from owners to this domain; return how many were new."""
-        raise NotImplementedError
+        """Keep certificates that lead from owners to this domain; return how many were new.
+
+        What the domain's own key issued elsewhere is registered so, and can be revoked from then on.
+        """
+        with self._turn(actor, now) as turn:
+            new = [one for one in certificates if turn.tables.get(RIGHTS, one.id) is None]
+            for signed in new:
+                self._cache.check(signed)
+                own = signed.certificate.issuer == self.principal
+                turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+            if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
+                raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
+            turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
+            return len(new)
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that lead to this domain and have not expired."""
-        raise NotImplementedError
+        with self._looking() as tables:
+            return held_certificates(tables, now)
 
     def load_policy(
         self, text: str, *, actor: Principal, now: Instant, parents: Mapping[str, str] | None = None
     ) -> LoadedPolicy:
         """Put a policy in force, or refuse it with all its errors and keep the last good one.
 
-        `parents` are the texts of the role sets that the policy imports.
-        Memberships and rights that the new policy does not grant fall.
+        `parents` are the texts of the role sets that the policy imports, each
+        after those that it imports itself. Memberships and rights that the new
+        policy does not grant fall.
         """
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
+            let_go_of_what_is_not_granted(turn, policy)
+            turn.record(
+                "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)
+            )
+            return loaded_of(row, self._taken_away(turn))
 
     def policy(self) -> LoadedPolicy | None:
-        """Return the policy in force; None: there is none, and nothing is granted."""
-        raise NotImplementedError
+        """Return the policy in force; None: there is none that can be read, and nothing is granted."""
+        with self._looking() as tables:
+            row = newest(tables)
+            return None if row is None or self._shelf.in_force(tables) is None else loaded_of(row)
 
     # ------------------------------------------------------------ appointments and facts
 
@@ -100,55 +130,88 @@ class AccessControl:
         self,
         holder: Principal,
         name: str,
-        parameters: Sequence[PresentValue | Principal],
+        parameters: Sequence[Argument],
         validity: Validity,
         *,
         actor: Principal,
         now: Instant,
     ) -> SignedAppointment:
         """Sign an appointment certificate with the domain's key and register it."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            signed = self._desk.appoint(turn, holder, name, parameters, validity)
+            turn.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
+            return signed
 
     def revoke_appointment(
         self, appointment: bytes, reason: str, *, actor: Principal, now: Instant
     ) -> Revoked:
         """Take back an appointment of this domain, and everything that rests on it."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            if turn.tables.get(APPOINTMENTS, appointment) is None:
+                raise UnknownCertificate("no appointment has this id")
+            revoke_ids(turn, [appointment], self._reason(reason), self.principal)
+            turn.record("appointment.revoke", ("id", appointment.hex()), ("reason", reason), *_taken(turn))
+            return self._taken_away(turn)
 
     def appointments(
         self, *, holder: Principal | None = None, after: str | None = None, limit: int = 100
     ) -> Page[SignedAppointment]:
         """Return appointments that this domain gave and has not taken back."""
-        raise NotImplementedError
+        page_limit(limit, self._settings.limits)
+        where: Where = {
+            "kind": AppointmentKind.APPOINTMENT.value,
+            "issuer": self.principal.key,
+            "revoked_at": None,
+        }
+        if holder is not None:
+            where = {**where, "holder": holder.key}
+        with self._looking() as tables:
+            rows = tables.find(APPOINTMENTS, where, limit=limit, order="number", after=cursor_number(after))
+            found = tuple(appointment_from_bytes(row.certificate) for row in rows)
+            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
     def assert_fact(
-        self, name: str, arguments: Sequence[PresentValue | Principal], *, actor: Principal, now: Instant
+        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
     ) -> bool:
         """Say that a fact holds; return whether that is news."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            is_news = facts_on_record.assert_fact(turn.tables, name, arguments, self._settings.limits, now)
+            if is_news:
+                turn.record("fact.assert", ("fact", _called(name, arguments)))
+            return is_news
 
     def retract_fact(
-        self, name: str, arguments: Sequence[PresentValue | Principal], *, actor: Principal, now: Instant
+        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
     ) -> Revoked:
         """Say that a fact holds no more; whatever watched it falls."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            lost = facts_on_record.retract_fact(turn.tables, name, arguments)
+            if not lost:
+                return Revoked()
+            lose(turn, lost, f"{name} holds no more")
+            turn.record("fact.retract", ("fact", _called(name, arguments)), *_taken(turn))
+            return self._taken_away(turn)
 
     def replace_facts(
-        self,
-        name: str,
-        rows: Iterable[Sequence[PresentValue | Principal]],
-        *,
-        actor: Principal,
-        now: Instant,
+        self, name: str, rows: Iterable[Sequence[Argument]], *, actor: Principal, now: Instant
     ) -> Revoked:
         """Make exactly these rows hold, as a source says; whatever watched one that is gone falls."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            new, lost = facts_on_record.replace_facts(turn.tables, name, rows, self._settings.limits, now)
+            if not new and not lost:
+                return Revoked()
+            lose(turn, lost, f"{name} holds no more")
+            changed = ("new", str(new)), ("gone", str(len(lost)))
+            turn.record("facts.replace", ("fact", name), *changed, *_taken(turn))
+            return self._taken_away(turn)
 
-    def facts(
-        self, name: str, *, after: str | None = None, limit: int = 100
-    ) -> Page[tuple[PresentValue | Principal, ...]]:
+    def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
         """Return the rows of a fact."""
-        raise NotImplementedError
+        page_limit(limit, self._settings.limits)
+        with self._looking() as tables:
+            rows = tables.find(FACTS, {"name": name}, limit=limit, order="digest", after=cursor_bytes(after))
+            found = tuple(map(facts_on_record.arguments_of, rows))
+            return Page(found, rows[-1].digest.hex() if len(rows) == limit else None)
 
     # ------------------------------------------------------------ roles and rights
 
@@ -156,7 +219,7 @@ class AccessControl:
         self,
         principal: Principal,
         role: str,
-        arguments: Sequence[PresentValue | Principal] | None,
+        arguments: Sequence[Argument | None] | None,
         shown: Iterable[SignedAppointment],
         *,
         actor: Principal,
@@ -166,17 +229,39 @@ class AccessControl:
 
         Without arguments: for all arguments that some rule allows.
         """
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            verified = self._desk.verified(shown)
+            world = StoreWorld(turn.tables, self._tester(turn.tables), now, verified)
+            policy = self._policy_in_force(turn.tables)
+            found = activate(policy, world, principal, role, arguments, now)
+            if not found:
+                raise ActivationRefused(f"no rule makes you a member of `{role}` now")
+            taken = [self._desk.take_in(turn, one, verified) for one in found]
+            turn.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
+            return tuple(activated for activated, _ in taken)
 
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
         """End a membership, and everything that rests on it."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            if turn.tables.get(MEMBERSHIPS, membership) is None:
+                raise UnknownMembership("no membership has this id")
+            end_memberships(turn, [membership], self._reason(reason))
+            turn.record("deactivate", ("id", membership.hex()), ("reason", reason), *_taken(turn))
+            return self._taken_away(turn)
 
     def authorise(
         self, principal: Principal, membership: bytes, *, actor: Principal, now: Instant
     ) -> tuple[Issued, ...]:
         """Issue whatever the authorisation rules grant to this member, with the chains to the owners."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            row = active_row(turn.tables, membership, now)
+            if row is None or row.principal != principal.key:
+                raise NotTheirMembership("you are no member by this id now")
+            issued, withheld = self._issue(turn, membership_from_bytes(row.membership), ())
+            if withheld and not issued:
+                raise NotTheirMembership(f"the domain cannot pass on what it grants: {withheld[0].code}")
+            turn.record("authorise", ("membership", membership.hex()), _issued(issued))
+            return tuple(issued)
 
     def login(
         self,
@@ -187,88 +272,40 @@ class AccessControl:
         now: Instant,
     ) -> Wallet:
         """Activate every role that `principal` can have, and issue every right of them."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            verified = self._desk.verified(shown)
+            policy = self._policy_in_force(turn.tables)
+            world = StoreWorld(turn.tables, self._tester(turn.tables), now, verified)
+            taken: list[tuple[Activated, bool]] = []
+            # Each role is on record before the next one is looked at, so that none is activated twice.
+            for role in policy.roles_in_order:
+                for found in activate(policy, world, principal, role, None, now):
+                    taken.append(self._desk.take_in(turn, found, verified))
+            memberships = {one.membership.id: one for one, _ in taken}
+            issued: list[Issued] = []
+            withheld: list[Withheld] = []
+            for one in memberships.values():
+                some, others = self._issue(turn, one.membership, verified)
+                issued += some
+                withheld += others
+            turn.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
+            return self._wallet(turn, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(self, signed: SignedCertificate, *, actor: Principal, now: Instant) -> Entry:
         """Note that somebody passed on a right that leads through this domain; refuse one that does not."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            entry = self._register.register_delegation(turn, signed, self._tester(turn.tables))
+            turn.record("delegation.register", ("id", signed.id.hex()))
+            return entry
 
     def revoke(self, ids: Iterable[bytes], reason: str, *, actor: Principal, now: Instant) -> Revoked:
         """Take back certificates of this domain, whatever they are, and everything that rests on them."""
-        raise NotImplementedError
-
-    # ------------------------------------------------------------ statements
-
-    def hear_statement(self, signed: SignedStatement, *, actor: Principal, now: Instant) -> Revoked:
-        """Believe a statement of another issuer; whatever rested on what it takes back falls here too."""
-        raise NotImplementedError
-
-    def due(self, now: Instant) -> list[SignedStatement]:
-        """Return the statements to be published now: the next timed list, where it is time for it."""
-        raise NotImplementedError
-
-    def next_due(self, now: Instant) -> Instant:
-        """Return when `due` wants to be asked again; a moment that has passed means at once."""
-        raise NotImplementedError
-
-    def current_statements(self, now: Instant) -> tuple[SignedStatement, ...]:
-        """Return what tells a newcomer everything: the list that holds now, and the newest one."""
-        raise NotImplementedError
-
-    def statements(self, *, after: str | None = None, limit: int = 100) -> Page[SignedStatement]:
-        """Return the statements that this domain signed, the oldest that is kept first."""
-        raise NotImplementedError
-
-    def revalidate_once(
-        self, certificate: bytes, request: bytes, nonce: bytes, *, now: Instant
-    ) -> SignedStatement:
-        """Say that a certificate is valid for one request of one verifier; refuse if it is not."""
-        raise NotImplementedError
-
-    # ------------------------------------------------------------ questions
-
-    def who_can(
-        self,
-        action: Action,
-        event_type: TypeName,
-        attribute: str | None,
-        at: Instant,
-        *,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> Page[Holder]:
-        """Return who can do `action` with the type at that moment, reading `attribute` if one is named."""
-        raise NotImplementedError
-
-    def rights_of(self, principal: Principal, *, after: str | None = None, limit: int = 100) -> Page[Entry]:
-        """Return every certificate of the register that speaks to `principal`, revoked ones too."""
-        raise NotImplementedError
-
-    def register(
-        self, *, standing_at: Instant | None = None, after: str | None = None, limit: int = 100
-    ) -> Page[Entry]:
-        """Return the register in the order of its entries; only what stands at a moment, if one is given."""
-        raise NotImplementedError
-
-    def memberships_of(
-        self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
-    ) -> Page[Activated]:
-        """Return the roles that are active."""
-        raise NotImplementedError
-
-    def would_be_able(
-        self, role: str, arguments: Sequence[PresentValue | Principal], now: Instant
-    ) -> tuple[Ability, ...]:
-        """Return what a member of a role would be able to do, as the kernel would decide it."""
-        raise NotImplementedError
-
-    def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
-        """Return the audit records that follow number `after`."""
-        raise NotImplementedError
-
-    def audit_head(self) -> AuditHead:
-        """Return how long the audit is and what its last record makes of all of them."""
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            wanted = list(ids)
+            revoke_ids(turn, wanted, self._reason(reason), self.principal)
+            named = " ".join(one.hex()[:16] for one in wanted)
+            turn.record("revoke", ("ids", named), ("reason", reason), *_taken(turn))
+            return self._taken_away(turn)
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -280,8 +317,71 @@ class AccessControl:
         The same transaction keeps both. The same key with another `request`
         (a digest of it) is refused.
         """
-        raise NotImplementedError
+        with self._turn(actor, now) as turn:
+            return remembering.answered_once(
+                turn.tables, key, request, act, actor=actor, now=now, settings=self._settings
+            )
 
     def use_nonce(self, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
         """Remember the nonce of a request until then; refuse one that was used, also before a restart."""
-        raise NotImplementedError
+        with self._turn(principal, now) as turn:
+            remembering.use_nonce(turn.tables, principal, nonce, until=until, now=now)
+
+    # ------------------------------------------------------------ the parts
+
+    def _issue(
+        self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
+    ) -> tuple[list[Issued], list[Withheld]]:
+        policy = self._policy_in_force(turn.tables)
+        world = StoreWorld(turn.tables, self._tester(turn.tables), turn.now, shown)
+        granted = rights(policy, membership, world, turn.now)
+        for right in granted:
+            self._desk.keep_relied_on(turn, right.rests_on, shown)
+        return self._issuer.issue_all(turn, membership, granted)
+
+    def _wallet(
+        self,
+        turn: Turn,
+        principal: Principal,
+        memberships: tuple[Activated, ...],
+        issued: Sequence[Issued],
+        withheld: Sequence[Withheld],
+    ) -> Wallet:
+        chains = {one.id: one for right in issued for one in right.chain}
+        ends = [right.until for right in issued] + [one.membership.until for one in memberships]
+        first = min((end for end in ends if end is not None), default=None)
+        # Half of a right's time must be over before it is renewed, and some must be left to do it in.
+        renew = None if first is None else Instant(turn.now + (first - turn.now) * 2 // 3)
+        return Wallet(
+            principal,
+            memberships,
+            tuple(issued),
+            tuple(chains.values()),
+            self._publisher.current(turn.tables, turn.now),
+            renew,
+            tuple(withheld),
+        )
+
+    def _reason(self, reason: str) -> str:
+        return reason[: self._settings.limits.reason]
+
+
+def _taken(turn: Turn) -> tuple[tuple[str, str], ...]:
+    """Return, for the audit, what a turn took away: how much, and the first few ids."""
+    if not turn.ids:
+        return ()
+    some = " ".join(one.hex()[:16] for one in turn.ids[:16])
+    return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))), ("ids", some))
+
+
+def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
+    new = [one.membership.id.hex()[:16] for one, is_new in taken if is_new]
+    return ("memberships", " ".join(new))
+
+
+def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
+    return ("issued", " ".join(one.id.hex()[:16] for one in issued[:16]))
+
+
+def _called(name: str, arguments: Sequence[Argument]) -> str:
+    return f"{name}({', '.join(str(argument) for argument in arguments)})"

@@ -16,9 +16,9 @@ __all__ = [
     "ReplayedRequest",
     "RevocationListFull",
     "ServiceFull",
+    "TooManyShown",
     "UnknownCertificate",
     "UnknownMembership",
-    "UnknownRole",
     "UnknownType",
 ]
 
@@ -59,16 +59,16 @@ class UnknownCertificate(BadInput):
     code = "INPUT-UNKNOWN-CERTIFICATE"
 
 
-class UnknownRole(BadInput):
-    """The policy in force knows no such role, or other arguments for it."""
-
-    code = "INPUT-UNKNOWN-ROLE"
-
-
 class UnknownType(BadInput):
     """The domain knows no such event type, or attribute of it."""
 
     code = "INPUT-TYPE-NOT-REGISTERED"
+
+
+class TooManyShown(BadInput):
+    """A request shows more certificates than one request may."""
+
+    code = "INPUT-TOO-MANY-SHOWN"
 
 
 class BadPage(BadInput):

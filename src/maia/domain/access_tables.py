@@ -156,13 +156,18 @@ class FactArgumentRow:
 
 @dataclass(frozen=True, slots=True)
 class MembershipRow:
-    """A role that is, or was, active; ended ones are kept until they would have expired."""
+    """A role that is, or was, active; ended ones are kept until they would have expired.
+
+    `way` is a digest of everything but the time: two activations in one way
+    are one membership.
+    """
 
     id: bytes
     number: int
     principal: bytes
     role: str
     rule: str
+    way: bytes
     until: int
     membership: bytes
     certificate: bytes
@@ -270,14 +275,24 @@ APPOINTMENTS: Final = Table(
     "appointments",
     AppointmentRow,
     ("id",),
-    (("number",), ("holder", "number"), ("kind", "number"), ("name", "number"), ("membership",)),
+    (
+        ("number",),
+        ("holder", "number"),
+        ("kind", "number"),
+        ("name", "number"),
+        ("membership",),
+        ("not_after",),
+    ),
 )
 FACTS: Final = Table("facts", FactRow, ("name", "digest"))
 FACT_ARGUMENTS: Final = Table(
     "fact_arguments", FactArgumentRow, ("name", "position", "value", "digest"), (("name", "digest"),)
 )
 MEMBERSHIPS: Final = Table(
-    "memberships", MembershipRow, ("id",), (("number",), ("principal", "number"), ("role", "number"))
+    "memberships",
+    MembershipRow,
+    ("id",),
+    (("number",), ("principal", "number"), ("role", "number"), ("way", "until"), ("until",)),
 )
 SUPPORTS: Final = Table("supports", SupportRow, ("support", "dependent"), (("dependent",),))
 TESTERS: Final = Table("testers", TesterRow, ("tester", "certificate"))

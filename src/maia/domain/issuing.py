@@ -10,7 +10,7 @@ its register would claim what no broker grants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
@@ -44,7 +44,7 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.online_tests import OnlineTest, TestKind
-from maia.domain.access_answers import EntryKind, Issued
+from maia.domain.access_answers import EntryKind, Issued, Withheld
 from maia.domain.access_refusals import ServiceFull
 from maia.domain.access_settings import AccessSettings
 from maia.domain.access_store import From, Tables
@@ -55,21 +55,13 @@ from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.roles import GrantedRight, Membership
 
-__all__ = ["NAME", "Issuer", "Withheld", "about", "held_certificates", "row_of", "sample_resources"]
+__all__ = ["NAME", "Issuer", "about", "held_certificates", "row_of", "sample_resources"]
 
 _SECOND: Final = 1_000_000
 _REGISTER: Final = "register"
 
 NAME: Final = "name"
 """What stands in `about` for a certificate that says whom a name means."""
-
-
-@dataclass(frozen=True, slots=True)
-class Withheld:
-    """A right that the domain cannot pass on, and why."""
-
-    grant: str
-    problem: BrokenCredential
 
 
 class Issuer:
@@ -91,7 +83,7 @@ class Issuer:
             try:
                 issued.append(self._one(turn, membership, right, held, standing))
             except BrokenCredential as problem:
-                withheld.append(Withheld(right.grant, problem))
+                withheld.append(Withheld(right.grant, problem.code))
         return issued, withheld
 
     def chain_to(

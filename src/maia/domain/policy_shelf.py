@@ -30,14 +30,13 @@ from maia.types import VerifiedType
 __all__ = ["PolicyShelf", "loaded_of"]
 
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
-_POLICIES_KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A policy that was read, or None where it cannot be."""
 
-    version: int
+    digest: bytes
     policy: Policy | None
 
 
@@ -54,8 +53,9 @@ class PolicyShelf:
         row = newest(tables)
         if row is None:
             return None
-        if self._read is None or self._read.version != row.version:
-            self._read = _Read(row.version, self._read_again(tables, row))
+        # By digest, not by version: a version that was taken back may be given to another text.
+        if self._read is None or self._read.digest != row.digest:
+            self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
 
     def put_in_force(self, turn: Turn, text: str, parents: Mapping[str, str]) -> tuple[Policy, PolicyRow]:
@@ -74,10 +74,6 @@ class PolicyShelf:
         row = PolicyRow(version, text, read_with, digest, turn.actor.key, turn.now)
         turn.tables.put(POLICIES, [row])
         return policy, row
-
-    def forget(self) -> None:
-        """Read again what the store holds: what was read may have been taken back."""
-        self._read = None
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
         try:

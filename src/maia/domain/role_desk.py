@@ -8,8 +8,10 @@ certificate for each, which other domains can ask for (dissertation 6.1).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Final
 
+from maia.canonical import write_canonical
 from maia.credentials import Principal, SigningKey, Validity
 from maia.credentials.appointments import (
     Appointment,
@@ -21,12 +23,12 @@ from maia.credentials.appointments import (
     issue_appointment,
     verify_appointment,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Argument, argument_to_expression
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.domain.access_answers import Activated
-from maia.domain.access_refusals import BadPage, ServiceFull
+from maia.domain.access_refusals import ServiceFull, TooManyShown
 from maia.domain.access_settings import AccessSettings
-from maia.domain.access_store import From, Tables
+from maia.domain.access_store import From, Tables, Where
 from maia.domain.access_tables import (
     APPOINTMENTS,
     MEMBERSHIPS,
@@ -36,10 +38,10 @@ from maia.domain.access_tables import (
     TesterRow,
 )
 from maia.domain.cascade import MEMBERSHIP, rest_on
-from maia.domain.membership_encoding import membership_from_bytes, membership_to_bytes
+from maia.domain.membership_encoding import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.turn import Turn, end_of, next_number
 from maia.events import Instant
-from maia.roles import Membership, SupportKind
+from maia.roles import Ground, Membership, SupportKind
 
 __all__ = ["RoleDesk", "activated_of", "active_row", "is_active"]
 
@@ -59,25 +61,29 @@ class RoleDesk:
         """Check the signatures of what was shown; refuse too many."""
         given = list(shown)
         if len(given) > self._settings.limits.shown:
-            raise BadPage(f"a request shows at most {self._settings.limits.shown} certificates")
+            raise TooManyShown(f"a request shows at most {self._settings.limits.shown} certificates")
         return [verify_appointment(signed) for signed in given]
 
     def take_in(
         self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[Activated, bool]:
-        """Put a membership on record, or find it there; say whether it is new or was prolonged."""
-        row = turn.tables.get(MEMBERSHIPS, membership.id)
-        if row is not None and is_active(row, turn.now) and row.until >= end_of(membership.until):
-            return activated_of(turn.tables, row), False
+        """Put a membership on record and say True, or find the same way there and say False.
+
+        What half of its time is left of is not activated a second time.
+        """
+        way = _way(membership)
+        known = self._lasting(turn, way, membership)
+        if known is not None:
+            return activated_of(turn.tables, known), False
         self._check_room(turn, membership.principal)
         signed = self._certificate(turn, membership)
-        number = next_number(turn.tables, _NUMBERS)
         row = MembershipRow(
             id=membership.id,
-            number=number,
+            number=next_number(turn.tables, _NUMBERS),
             principal=membership.principal.key,
             role=membership.role,
             rule=membership.rule,
+            way=way,
             until=end_of(membership.until),
             membership=membership_to_bytes(membership),
             certificate=signed.id,
@@ -88,8 +94,18 @@ class RoleDesk:
         )
         turn.tables.put(MEMBERSHIPS, [row])
         rest_on(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
-        self._keep_relied_on(turn, membership, shown)
+        self.keep_relied_on(turn, membership.rests_on, shown)
         return Activated(membership, signed), True
+
+    def _lasting(self, turn: Turn, way: bytes, membership: Membership) -> MembershipRow | None:
+        """Return the membership by the same way that lasts as long, or long enough."""
+        where: Where = {"way": way, "ended_at": None, "until": From(turn.now)}
+        rows = turn.tables.find(MEMBERSHIPS, where, limit=1, order="until", descending=True)
+        if not rows:
+            return None
+        (row,) = rows
+        left, whole = row.until - turn.now, row.until - row.activated_at
+        return row if row.until >= end_of(membership.until) or 2 * left > whole else None
 
     def appoint(
         self,
@@ -139,13 +155,13 @@ class RoleDesk:
         turn.tables.put(APPOINTMENTS, [_row(signed, turn, number, membership)])
         return signed
 
-    def _keep_relied_on(
-        self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
+    def keep_relied_on(
+        self, turn: Turn, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
     ) -> None:
-        """Register the certificates of others that a membership rests on, and who must vouch for them."""
+        """Register the certificates of others that something rests on, and who must vouch for them."""
         watched = {
             ground.support.id: ground.is_watched
-            for ground in membership.rests_on
+            for ground in grounds
             if ground.support.kind is SupportKind.CERTIFICATE
         }
         for verified in shown:
@@ -170,6 +186,21 @@ class RoleDesk:
             raise ServiceFull(
                 f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
             )
+
+
+def _way(membership: Membership) -> bytes:
+    """Return a digest of a membership that leaves out when it began and how long it lasts."""
+    supports = sorted(
+        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.rests_on
+    )
+    expression = (
+        membership.principal.key,
+        membership.role.encode(),
+        tuple(map(argument_to_expression, membership.arguments)),
+        membership.rule.encode(),
+        tuple(supports),
+    )
+    return sha256(b"maia/1/way\x00" + write_canonical(expression)).digest()
 
 
 def is_active(row: MembershipRow, now: Instant) -> bool:

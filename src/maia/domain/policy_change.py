@@ -1,0 +1,84 @@
+"""What must go when another policy comes into force?
+
+Memberships whose rule is gone or rest on an issuer that counts no more, and
+rights whose grant is gone; with them whatever rests on them. Rules are
+compared by what they say: one that only moved takes nothing with it, and
+removing one of several keeps what the others gave (A41).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from maia.domain.access_store import From, OneOf, Where
+from maia.domain.access_tables import APPOINTMENTS, MEMBERSHIPS, RIGHTS, SUPPORTS
+from maia.domain.cascade import end_memberships, revoke_rights
+from maia.domain.membership_encoding import membership_from_bytes
+from maia.domain.turn import Turn
+from maia.roles import Grant, Policy, SupportKind, fallen
+from maia.roles.policy import CertificatePremise
+
+__all__ = ["let_go_of_what_is_not_granted"]
+
+_AT_ONCE: Final = 500
+_CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
+
+
+def let_go_of_what_is_not_granted(turn: Turn, policy: Policy) -> None:
+    """End memberships and take back rights that a new policy does not give."""
+    _end_memberships(turn, policy)
+    _take_back_grants(turn, policy)
+    for grants in policy.grants.values():
+        for grant in grants:
+            _take_back_issuers(turn, policy, grant)
+
+
+def _end_memberships(turn: Turn, policy: Policy) -> None:
+    where: Where = {"ended_at": None, "until": From(turn.now)}
+    after: int | None = None
+    while rows := turn.tables.find(MEMBERSHIPS, where, limit=_AT_ONCE, order="number", after=after):
+        after = rows[-1].number
+        found = fallen((membership_from_bytes(row.membership) for row in rows), policy=policy)
+        end_memberships(turn, [one.membership.id for one in found], "the policy changed")
+
+
+def _take_back_grants(turn: Turn, policy: Policy) -> None:
+    standing: Where = {"kind": "issued", "revoked_at": None, "not_after": From(turn.now)}
+    after: str = ""
+    while rules := turn.tables.distinct(RIGHTS, "rule", standing, limit=_AT_ONCE, after=after):
+        after = str(rules[-1])
+        for rule in rules:
+            if isinstance(rule, str) and policy.grant(rule) is None:
+                _revoke_where(turn, {**standing, "rule": rule})
+
+
+def _revoke_where(turn: Turn, where: Where) -> None:
+    after: int | None = None
+    while rows := turn.tables.find(RIGHTS, where, limit=_AT_ONCE, order="number", after=after):
+        after = rows[-1].number
+        revoke_rights(turn, [row.id for row in rows], "the policy changed")
+
+
+def _take_back_issuers(turn: Turn, policy: Policy, grant: Grant) -> None:
+    """Take back rights that rest on a certificate whose issuer the grant no longer accepts."""
+    premises = [one for one in grant.premises if isinstance(one, CertificatePremise) and one.is_watched]
+    if not premises:
+        return
+    accepted = {issuer.key for premise in premises for issuer in policy.issuers(premise.name)}
+    where: Where = {"rule": grant.id, "revoked_at": None, "not_after": From(turn.now)}
+    after: int | None = None
+    while rows := turn.tables.find(RIGHTS, where, limit=_AT_ONCE, order="number", after=after):
+        after = rows[-1].number
+        gone = [row.id for row in rows if not _issuers_of(turn, row.id) <= accepted]
+        revoke_rights(turn, gone, "the policy changed")
+
+
+def _issuers_of(turn: Turn, right: bytes) -> set[bytes]:
+    supports = turn.tables.find(SUPPORTS, {"dependent": right, "is_watched": 1}, limit=_AT_ONCE)
+    return set(_issuers(turn, (row.support for row in supports)))
+
+
+def _issuers(turn: Turn, supports: Iterable[bytes]) -> Iterable[bytes]:
+    ids = tuple(one.removeprefix(_CERTIFICATE) for one in supports if one.startswith(_CERTIFICATE))
+    return (row.issuer for row in turn.tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE))

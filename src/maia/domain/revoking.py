@@ -1,0 +1,52 @@
+"""How are certificates taken back by their ids, whatever they are?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from maia.credentials import Principal, certificate_from_bytes
+from maia.domain.access_refusals import NotOurs, TooManyShown, UnknownCertificate
+from maia.domain.access_tables import APPOINTMENTS, RIGHTS, AppointmentRow, RightRow
+from maia.domain.cascade import end_memberships, revoke_appointments, revoke_rights
+from maia.domain.turn import Turn
+
+__all__ = ["revoke_ids"]
+
+_IDS_MAX: Final = 10_000
+
+
+def revoke_ids(turn: Turn, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+    """Take back rights, appointments and role memberships of this domain; refuse what is not its own.
+
+    What is revoked already stays so, and is no error.
+    """
+    wanted = list(dict.fromkeys(ids))
+    if len(wanted) > _IDS_MAX:
+        raise TooManyShown(f"at most {_IDS_MAX} certificates are revoked at once")
+    rights: list[bytes] = []
+    appointments: list[AppointmentRow] = []
+    memberships: list[bytes] = []
+    for one in wanted:
+        right, appointment = turn.tables.get(RIGHTS, one), turn.tables.get(APPOINTMENTS, one)
+        if right is not None:
+            rights.append(_own_right(right, domain))
+        elif appointment is None:
+            raise UnknownCertificate(f"no certificate of the register has the id `{one.hex()[:64]}`")
+        elif appointment.issuer != domain.key:
+            raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+        elif appointment.membership:
+            memberships.append(appointment.membership)
+        else:
+            appointments.append(appointment)
+    revoke_rights(turn, rights, reason)
+    revoke_appointments(turn, appointments, reason)
+    end_memberships(turn, memberships, reason)
+
+
+def _own_right(row: RightRow, domain: Principal) -> bytes:
+    """Return the id of a right that this domain issued, or is named to vouch for."""
+    said = certificate_from_bytes(row.certificate).certificate
+    if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
+        raise NotOurs(f"`{row.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+    return row.id
