@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from maia.broker.last_said import book_key
+from maia.broker.last_said import book_keys
 from maia.broker.log_opening import Readable, read_logged
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed_publication import sealed_alone
@@ -28,6 +28,7 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
+from maia.routing.hops import Hop
 from maia.routing.ids import NodeId
 from maia.sealing import closed_frame
 from maia.sealing.content import LEVEL_NUMBERS
@@ -142,10 +143,13 @@ def _asked(
 def _towards_publishers(
     state: BrokerState, type_id: bytes, *, besides: Client | LinkId | None
 ) -> Iterator[LinkId]:
-    book, key = state.routes.book, book_key(state, type_id)
-    hops = dict.fromkeys(hop for hop in book.hops(key) if book.offers(hop, key))
-    parent = book.parent(key)
-    for hop in hops if parent is None else hops | {parent: None}:
+    book = state.routes.book
+    hops: dict[Hop, None] = {}
+    for key in book_keys(type_id):
+        parent = book.parent(key)
+        offering = [hop for hop in book.hops(key) if book.offers(hop, key)]
+        hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
+    for hop in hops:
         link = state.routes.link_to(hop)
         if link is not None and link != besides:
             yield link
@@ -285,9 +289,10 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
 def _for_neighbour(state: BrokerState, node: NodeId, said: Remembered, now: Instant) -> bytes | None:
     """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
     frame, book = said.frame, state.routes.book
-    key = book_key(state, frame.type_id)
+    plain, sealed = book_keys(frame.type_id)
     if isinstance(frame, Sealed):
-        return encode_known(frame) if book.wanted(node, key) else None
+        return encode_known(frame) if book.wanted(node, sealed) else None
+    key = plain if state.types.sealing(frame.type_id) is None else sealed
     rows = book.targets_of_frame(key, said.came_from, frame.frame).get(node)
     if not rows:
         return None

@@ -8,18 +8,22 @@ here and at every broker that it passed (A37).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import BrokerState
 from maia.broker.state_cache import Remembered
 from maia.broker.transit import Transit
 from maia.events import Instant
+from maia.policy import PolicyRefusal
 from maia.routing.hops import LOCAL, TypeId, book_key_of_sealed
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Sealed, StateGone
 
 __all__ = [
-    "book_key",
+    "book_keys",
+    "forget_last_said",
     "hear_state_gone",
     "publisher_lost_its_right",
     "remember_own",
@@ -47,6 +51,20 @@ def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[E
     return _tell_gone(state, StateGone(type_id, publisher, entry.stream), besides=None)
 
 
+def forget_last_said(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    """Forget what was said by publishers who could say it by one of these certificates alone."""
+    effects: list[Effect] = []
+    for type_id, publisher, stream, said in state.last_said.under_rights():
+        if said.right is None or said.right.watched.isdisjoint(certificates):
+            continue
+        try:
+            state.edge.decide(said.right.request, said.right.pool, now)
+        except PolicyRefusal:
+            state.last_said.forget(type_id, publisher, stream)
+            effects += _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)
+    return effects
+
+
 def hear_state_gone(state: BrokerState, link: Link, message: StateGone, _now: Instant) -> list[Effect]:
     """Forget what a publisher said last, if that came the same way, and have others forget it."""
     node = state.routes.node_of[link.id]
@@ -59,12 +77,16 @@ def hear_state_gone(state: BrokerState, link: Link, message: StateGone, _now: In
 
 
 def _tell_gone(state: BrokerState, message: StateGone, *, besides: LinkId | None) -> list[Effect]:
-    key, data = book_key(state, message.type_id), encode(message)
-    book = state.routes.book
-    links = (state.routes.link_to(hop) for hop in book.hops(key) if book.wanted(hop, key))
+    data, book = encode(message), state.routes.book
+    keys = book_keys(message.type_id)
+    hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
+    links = (state.routes.link_to(hop) for hop in hops)
     return [Send(link, data) for link in links if link is not None and link != besides]
 
 
-def book_key(state: BrokerState, type_id: bytes) -> TypeId:
-    """Return the name under which the routing book knows a type."""
-    return type_id if state.types.sealing(type_id) is None else book_key_of_sealed(type_id)
+def book_keys(type_id: bytes) -> tuple[TypeId, TypeId]:
+    """Return both names under which the routing book may know a type.
+
+    Whoever only carries a type has not seen its definition, and cannot say whether it is sealed.
+    """
+    return type_id, book_key_of_sealed(type_id)
