@@ -16,7 +16,9 @@ from maia.cli.grants import (
     certificate_lines,
     certificate_record,
     one_action,
-    shown_validity,
+    online_record,
+    online_tests,
+    validity_lines,
     validity_record,
 )
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal, write_new
@@ -25,9 +27,16 @@ from maia.cli.output import answer
 from maia.events import Instant
 
 if TYPE_CHECKING:
-    from maia.credentials import SignedCertificate, Subject, Validity, VerifiedChain
+    from maia.credentials import (
+        OnlineTest,
+        Principal,
+        SignedCertificate,
+        Subject,
+        Validity,
+        VerifiedChain,
+    )
 
-__all__ = ["app"]
+__all__ = ["app", "validity_from_options"]
 
 app = typer.Typer(
     help="Issue, show, verify, reduce and find certificates.", no_args_is_help=True, rich_markup_mode=None
@@ -41,6 +50,17 @@ Root: TypeAlias = Annotated[
 ]
 To: TypeAlias = Annotated[
     str, typer.Option("--subject", help="The principal at the end of the chain: key or .pub file.")
+]
+
+Online: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--online", help="Also demand this test: crl timed-crl revalidation one-time; repeatable."),
+]
+By: TypeAlias = Annotated[
+    str | None, typer.Option("--by", help="Who vouches in these tests: key or .pub file; default: you.")
+]
+StatementsAt: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
 ]
 
 _SECOND: Final = 1_000_000
@@ -67,6 +87,9 @@ def issue(
     type_name: Annotated[
         str | None, typer.Option("--type", help="A type's name or pattern, such as uk.gov.*.")
     ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="A topic's path or pattern, such as /admin/policy or '/admin/*'.")
+    ] = None,
     version: Annotated[str, typer.Option(help="One version of the type, or '*'.")] = "*",
     definition: Annotated[
         Path | None,
@@ -82,6 +105,9 @@ def issue(
     days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None,
     not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
     not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
+    online: Online = None,
+    by: By = None,
+    statements_at: StatementsAt = None,
     comment: Annotated[str, typer.Option(help="A line for people.")] = "",
     force: Force = False,
     as_json: AsJson = False,
@@ -92,15 +118,17 @@ def issue(
 
     signing_key = open_key(key)
     authority = authority_from_options(
-        owner=owner, network=network, type_name=type_name, version=version, definition=definition,
-        actions=action, attributes=attribute or (), where=where,
+        owner=owner, network=network, type_name=type_name, topic=topic, version=version,
+        definition=definition, actions=action, attributes=attribute or (), where=where,
     )  # fmt: skip
     certificate = AuthorisationCertificate(
         issuer=signing_key.principal,
         subject=_subject(subject),
         may_delegate=may_delegate,
         authority=authority,
-        validity=_validity(days=days, not_before=not_before, not_after=not_after),
+        validity=validity_from_options(days=days, not_before=not_before, not_after=not_after).with_tests(
+            *_tests(online, by, statements_at, signing_key.principal)
+        ),
         comment=comment,
     )
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
@@ -119,6 +147,9 @@ def name(
     days: Annotated[int | None, typer.Option(min=1)] = None,
     not_before: Annotated[str | None, typer.Option()] = None,
     not_after: Annotated[str | None, typer.Option()] = None,
+    online: Online = None,
+    by: By = None,
+    statements_at: StatementsAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +158,8 @@ def name(
     from maia.credentials import issue as sign
 
     signing_key = open_key(key)
-    validity = _validity(days=days, not_before=not_before, not_after=not_after)
+    validity = validity_from_options(days=days, not_before=not_before, not_after=not_after)
+    validity = validity.with_tests(*_tests(online, by, statements_at, signing_key.principal))
     certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
 
@@ -214,7 +246,7 @@ def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
         f"subject      {chain.subject}",
         f"may pass on  {'yes' if chain.may_delegate else 'no'}",
         *authority_lines(chain.authority),
-        f"valid        {shown_validity(chain.validity)}",
+        *validity_lines(chain.validity),
         *(
             f"by           {signed.id.hex()[:16]}  {signed.certificate.comment}".rstrip()
             for signed in chain.certificates
@@ -226,9 +258,18 @@ def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
         "may_delegate": chain.may_delegate,
         "grants": authority_record(chain.authority),
         "valid": validity_record(chain.validity),
+        **online_record(chain.validity),
         "certificates": [signed.id.hex() for signed in chain.certificates],
     }
     answer(lines, record, as_json=as_json)
+
+
+def _tests(
+    online: list[str] | None, by: str | None, places: list[str] | None, issuer: Principal
+) -> list[OnlineTest]:
+    if not online and (by is not None or places):
+        raise BadGrant("--by and --statements-at say something about --online, which is not given")
+    return online_tests(online or (), issuer if by is None else read_principal(by), places or ())
 
 
 def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:
@@ -249,7 +290,8 @@ def _subject(word: str) -> Subject:
     return read_principal(principal)
 
 
-def _validity(*, days: int | None, not_before: str | None, not_after: str | None) -> Validity:
+def validity_from_options(*, days: int | None, not_before: str | None, not_after: str | None) -> Validity:
+    """Return the period that the options state; neither end is left to a default."""
     from maia.credentials import Validity
 
     now = moment(None)

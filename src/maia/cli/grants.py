@@ -15,7 +15,16 @@ from maia.cli.inputs import read_definition, read_owner
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.credentials import Action, Authority, Certificate, ResourcePattern, Subject, Validity
+    from maia.credentials import (
+        Action,
+        Authority,
+        Certificate,
+        OnlineTest,
+        Principal,
+        ResourcePattern,
+        Subject,
+        Validity,
+    )
     from maia.events import AttributeUid, Vocabulary
 
 __all__ = [
@@ -24,7 +33,10 @@ __all__ = [
     "certificate_lines",
     "certificate_record",
     "one_action",
+    "online_record",
+    "online_tests",
     "shown_subject",
+    "validity_lines",
 ]
 
 
@@ -39,6 +51,7 @@ def authority_from_options(
     owner: str | None,
     network: str | None,
     type_name: str | None,
+    topic: str | None = None,
     version: str,
     definition: Path | None,
     actions: Iterable[str],
@@ -53,7 +66,7 @@ def authority_from_options(
     vocabulary = None if found is None else found.vocabulary
     if found is not None:
         owner, type_name = owner or str(found.name.owner), type_name or found.name.name
-    resources = _resources(owner=owner, network=network, type_name=type_name, version=version)
+    resources = _resources(owner=owner, network=network, type_name=type_name, topic=topic, version=version)
     chosen = [_uid(word, vocabulary) for word in attributes]
     return Authority(
         resources,
@@ -86,7 +99,7 @@ def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str
         body = [f"subject      {shown_subject(certificate.subject)}", f"may pass on  {passes}"]
         body += authority_lines(certificate.authority, names)
     comment = [f"comment      {certificate.comment}"] if certificate.comment else []
-    return [*head, *body, f"valid        {shown_validity(certificate.validity)}", *comment]
+    return [*head, *body, *validity_lines(certificate.validity), *comment]
 
 
 def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
@@ -131,6 +144,7 @@ def certificate_record(certificate: Certificate) -> dict[str, object]:
         "subject": shown_subject(certificate.subject),
         "valid": validity_record(certificate.validity),
         "comment": certificate.comment,
+        **online_record(certificate.validity),
     }
     if isinstance(certificate, NameCertificate):
         return record | {"name": certificate.name}
@@ -153,6 +167,12 @@ def shown_subject(subject: Subject) -> str:
             return str(principal)
 
 
+def validity_lines(validity: Validity) -> list[str]:
+    """Return a period, and who must vouch for the certificate meanwhile, one a line."""
+    tests = [f"tested       {_shown_test(test)}" for test in validity.tests]
+    return [f"valid        {shown_validity(validity)}", *tests]
+
+
 def shown_validity(validity: Validity) -> str:
     """Return a period as one line."""
     start, end = validity_record(validity).values()
@@ -168,14 +188,41 @@ def validity_record(validity: Validity) -> dict[str, str]:
     }
 
 
+def online_record(validity: Validity) -> dict[str, object]:
+    """Return the tests that are demanded, as a named field; nothing if there are none."""
+    tests = [
+        {"kind": test.kind.value, "by": str(test.by), "at": list(test.locations)} for test in validity.tests
+    ]
+    return {"online": tests} if tests else {}
+
+
+def online_tests(kinds: Iterable[str], by: Principal, locations: Iterable[str]) -> list[OnlineTest]:
+    """Read what `--online`, `--by` and `--statements-at` say."""
+    from maia.credentials import OnlineTest, TestKind
+
+    known = {kind.value: kind for kind in TestKind}
+    wanted = list(kinds)
+    for word in wanted:
+        if word not in known:
+            raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
+    return [OnlineTest(known[word], by, tuple(locations)) for word in wanted]
+
+
+def _shown_test(test: OnlineTest) -> str:
+    places = f", at {' '.join(test.locations)}" if test.locations else ""
+    return f"{test.kind.value} by {test.by}{places}"
+
+
 def _resources(
-    *, owner: str | None, network: str | None, type_name: str | None, version: str
+    *, owner: str | None, network: str | None, type_name: str | None, topic: str | None, version: str
 ) -> ResourcePattern:
-    from maia.credentials import AnyResource, NetworkPattern, TypePattern, parse_name_pattern
+    from maia.credentials import AnyResource, NetworkPattern, TopicPattern, TypePattern, parse_name_pattern
 
     whose = None if owner is None or owner == "*" else read_owner(owner)
-    if network is not None and type_name is not None:
-        raise BadGrant("a certificate speaks of a network or of types, not of both")
+    if sum(one is not None for one in (network, type_name, topic)) > 1:
+        raise BadGrant("a certificate speaks of a network, of types or of topics, and of one of them only")
+    if topic is not None:
+        return TopicPattern(whose, parse_name_pattern(topic))
     if network is not None:
         return NetworkPattern(whose, parse_name_pattern(network))
     if type_name is not None:
@@ -183,7 +230,7 @@ def _resources(
     if owner == "*":
         return AnyResource()
     raise BadGrant(
-        "say what is granted: --network NAME, --type NAME or --definition FILE, with --owner; "
+        "say what is granted: --network NAME, --type NAME, --topic PATH or --definition FILE, with --owner; "
         "`--owner '*'` alone means everything"
     )
 

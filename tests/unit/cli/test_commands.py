@@ -103,6 +103,41 @@ def test_a_passphrase_from_the_environment_opens_the_key(maia: Maia, monkeypatch
     assert "horse" not in refused.err
 
 
+def test_a_certificate_can_demand_to_be_tested(city: Maia) -> None:
+    issue = ("cert", "issue", "-d", "np.type", "-k", "ccs.key", "--days", "3", "--action", "subscribe")
+    demand = (
+        "--online",
+        "timed-crl",
+        "--online",
+        "crl",
+        "--by",
+        "pito.pub",
+        "--statements-at",
+        "https://x/y",
+    )
+    made = city(*issue, "--subject", "smith.pub", *demand, "-o", "certs/3.cert", "--json")
+    assert made.status == 0
+    pito = Path("pito.pub").read_text().strip()
+    assert made.record["online"] == [
+        {"kind": "crl", "by": pito, "at": ["https://x/y"]},
+        {"kind": "timed-crl", "by": pito, "at": ["https://x/y"]},
+    ]
+    shown = city("cert", "show", "certs/3.cert")
+    assert f"tested       timed-crl by {pito}, at https://x/y" in shown.out
+    ends = ("--root", "pito.pub", "--subject", "smith.pub")
+    verified = city("cert", "verify", "certs/1.cert", "certs/3.cert", *ends, "--json")
+    assert verified.record["online"] == made.record["online"]
+
+
+def test_a_name_is_tested_by_its_issuer_if_nobody_else_is_named(city: Maia) -> None:
+    name = ("cert", "name", "-k", "ccs.key", "--name", "Auditors", "--subject", "smith.pub", "--days", "3")
+    made = city(*name, "--online", "revalidation", "-o", "n.cert", "--json")
+    ccs = Path("ccs.pub").read_text().strip()
+    assert made.record["online"] == [{"kind": "revalidation", "by": ccs, "at": []}]
+    assert "INPUT-GRANT" in city(*name, "--online", "sometimes", "-o", "m.cert").err
+    assert "INPUT-GRANT" in city(*name, "--by", "pito.pub", "-o", "m.cert").err
+
+
 def test_a_chain_verifies_reduces_and_is_found_in_a_folder(city: Maia) -> None:
     ends = ("--root", "pito.pub", "--subject", "billing.pub")
     verified = city("cert", "verify", "certs/1.cert", "certs/2.cert", *ends, "--json")
