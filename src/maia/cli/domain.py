@@ -1,4 +1,4 @@
-"""`maia domain`: run the key groups of a domain's types, or look at those that run."""
+"""`maia domain`: run a domain's server, look at one that runs, and ask it things."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maia.cli import domain_audit, domain_people, domain_policy, domain_rights
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Run the key server of a domain, which hands out the keys of its sealed types.",
+    help="Run a domain's server: key groups, access control, register; and ask it things.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+app.add_typer(domain_policy.app, name="policy")
+domain_people.add_commands(app)
+domain_rights.add_commands(app)
+domain_audit.add_commands(app)
 
 
 @app.command(
@@ -68,7 +75,10 @@ def serve(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a key server until Ctrl-C or SIGTERM; one line says when it is ready."""
+    """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.
+
+    Without `[api]`, `[policy]` and the like in its configuration it is a key server and nothing else.
+    """
     from maia.runtime.clock import system_now
     from maia.runtime.domain_config import prepare_domain, read_domain_config
 

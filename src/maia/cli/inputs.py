@@ -15,6 +15,7 @@ import typer
 from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid
 from maia.runtime.input_files import (
     BadFile,
+    read_appointments,
     read_certificates,
     read_definition,
     read_owner,
@@ -28,6 +29,7 @@ __all__ = [
     "BadFile",
     "attribute_from_words",
     "moment",
+    "read_appointments",
     "read_certificates",
     "read_definition",
     "read_owner",

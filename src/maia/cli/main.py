@@ -25,6 +25,7 @@ from maia.cli import (
     filters,
     key,
     log,
+    login,
     pipeline,
     publish,
     status,
@@ -54,6 +55,7 @@ app.add_typer(filters.app, name="filter")
 app.add_typer(domain.app, name="domain")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(log.app, name="log")
+app.command(name="login", epilog=login.EXAMPLES)(login.login)
 app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
 app.command(name="publish", epilog=publish.EXAMPLES)(publish.publish)

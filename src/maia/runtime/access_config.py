@@ -111,7 +111,7 @@ def _parents(said: Said, name: str) -> tuple[tuple[str, Path], ...]:
         raise said.wrong(name, "must be a table of names and files, such as { home = 'home.policy' }")
     return tuple(
         (str(word), readers.path(Said(file, said.origin, said.folder), f"{name}.{word}"))
-        for word, file in sorted(said.value.items())
+        for word, file in said.value.items()  # each may import the ones before it
     )
 
 

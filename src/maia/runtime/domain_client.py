@@ -225,6 +225,12 @@ class _ToldByDomain(MaiaError):
         super().__init__(told.detail + incident)
         # On the object, where it hides the code of the class.
         self.__dict__["code"] = told.code
+        self._problems = told.problems
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, with each problem of a policy."""
+        record = super().as_record()
+        return record if self._problems is None else {**record, "problems": self._problems}
 
 
 class RefusedByDomain(_ToldByDomain, Refusal):

@@ -15,10 +15,12 @@ from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SignedCertificate
+    from maia.credentials.appointments import SignedAppointment
     from maia.types import SignedDefinition
 
 __all__ = [
     "BadFile",
+    "read_appointments",
     "read_certificates",
     "read_definition",
     "read_definitions",
@@ -87,6 +89,18 @@ def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
     if len(files) > FILES_MAX:
         raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
     return [_named(file, certificate_from_text) for file in files]
+
+
+def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:
+    """Read appointment and role membership certificates from files, and from `*.appointment` in folders."""
+    from maia.credentials.appointments import appointment_from_text
+
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(path.glob("*.appointment")) if path.is_dir() else [path])
+    if len(files) > FILES_MAX:
+        raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
+    return [_named(file, appointment_from_text) for file in files]
 
 
 def read_definition(path: Path) -> SignedDefinition:

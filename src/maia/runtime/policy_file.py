@@ -47,10 +47,6 @@ class PolicyFile:
         now, loaded = service.clock(), list[LoadedPolicy]()
 
         def work(access: AccessControl) -> Revoked:
-            before = access.policy()
-            if before is not None and before.text == text and not parents:
-                loaded.append(before)
-                return Revoked()
             found = access.load_policy(text, actor=service.principal, now=now, parents=parents)
             loaded.append(found)
             return found.revoked

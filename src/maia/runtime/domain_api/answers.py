@@ -223,6 +223,8 @@ class HolderAnswer(msgspec.Struct, frozen=True):
     attributes: list[str] | None
     """None: all of them."""
     chains: list[list[str]]
+    is_conditional: bool
+    """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
 
 
 class HolderPage(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ __all__ = ["PROBLEM_JSON", "BadCall", "NoSuchPage", "NotFound", "ApiProblem", "p
 
 PROBLEM_JSON: Final = "application/problem+json"
 
-_DETAIL_MAX: Final = 2000
+_DETAIL_MAX: Final = 8000
 _BY_CODE: Final[Mapping[str, int]] = {
     "REQUEST-TOO-LATE": 401,
     "REQUEST-TOO-EARLY": 401,
@@ -81,6 +81,8 @@ class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     incident: str | None = None
     """The number under which the log has more; only for errors that nobody foresaw."""
+    problems: list[dict[str, object]] | None = None
+    """Every mistake of a policy, with its line and rule."""
 
 
 def status_of(problem: MaiaError) -> int:
@@ -92,6 +94,8 @@ def status_of(problem: MaiaError) -> int:
 
 def problem_of(problem: MaiaError) -> ApiProblem:
     """Return what the caller is told."""
+    record = problem.as_record()
+    listed = record.get("problems")
     title = next((title for family, title in _TITLES if isinstance(problem, family)), "wrong")
     return ApiProblem(
         f"urn:maia:error:{problem.code}",
@@ -99,4 +103,5 @@ def problem_of(problem: MaiaError) -> ApiProblem:
         status_of(problem),
         problem.code,
         problem.message[:_DETAIL_MAX],
+        problems=listed if isinstance(listed, list) else None,
     )

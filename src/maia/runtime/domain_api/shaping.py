@@ -171,9 +171,10 @@ def entry_answer(entry: Entry) -> EntryAnswer:
 def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
     """Return somebody who can, with attributes by the names of the type."""
     names = {one.uid: one.name for one in event_type.attributes}
+    windows = () if holder.view is None else holder.view.windows
     shown: set[AttributeUid] = set()
     sees_all = False
-    for window in holder.view.windows:
+    for window in windows:
         if isinstance(window.attributes, AllAttributes):
             sees_all = True
         else:
@@ -181,9 +182,10 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
     return HolderAnswer(
         str(holder.principal),
         _moment(holder.until),
-        [format_predicate(window.admits, names) for window in holder.view.windows],
+        [format_predicate(window.admits, names) for window in windows],
         None if sees_all else sorted(names.get(uid, uid) for uid in shown),
         [[_id(one) for one in chain] for chain in holder.chains],
+        holder.is_conditional,
     )
 
 

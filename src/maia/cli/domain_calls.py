@@ -1,0 +1,166 @@
+"""Which domain is asked, by whom, with which certificates? The options that every such command shares.
+
+What is the same for every command of a day can be said once, in the
+environment: MAIA_SERVER, MAIA_DOMAIN and MAIA_KEY.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+
+import typer
+
+from maia.cli.inputs import read_certificates, read_principal
+from maia.cli.key import open_key
+from maia.errors import BadInput
+
+if TYPE_CHECKING:
+    from maia.runtime.domain_api.bodies import ApiArgument
+    from maia.runtime.domain_client import DomainClient
+
+__all__ = [
+    "BadArgumentWord",
+    "CallerKey",
+    "DomainKey",
+    "Server",
+    "Shown",
+    "arguments_from_words",
+    "calling",
+    "every_page",
+    "published_line",
+    "shown_argument",
+    "shown_call",
+]
+
+PAGES_MAX: Final = 10_000
+_INT: Final = re.compile(r"[+-]?\d{1,19}")
+_FLOAT: Final = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d{1,3})?")
+_Page = TypeVar("_Page")
+
+Server: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--server", envvar="MAIA_SERVER", metavar="ADDRESS", help="The domain's HTTP interface: HOST:PORT."
+    ),
+]
+DomainKey: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--domain", envvar="MAIA_DOMAIN", help="The domain that must answer there: key or .pub file."
+    ),
+]
+CallerKey: TypeAlias = Annotated[
+    Path, typer.Option("--key", "-k", envvar="MAIA_KEY", help="Your signing key: a file of `maia key new`.")
+]
+Shown: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--credentials", help="Certificates that let you: files, or folders of *.cert."),
+]
+
+
+class BadArgumentWord(BadInput):
+    """A word cannot be read as an argument of a role, an appointment or a fact."""
+
+    code = "INPUT-ARGUMENT-WORD"
+
+
+@contextmanager
+def calling(
+    *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
+) -> Iterator[DomainClient]:
+    """Talk to a domain while the body runs."""
+    from maia.runtime.domain_client import DomainClient
+
+    with DomainClient(
+        server,
+        domain=read_principal(domain),
+        key=open_key(key),
+        credentials=read_certificates(credentials or ()),
+    ) as client:
+        yield client
+
+
+def every_page(
+    client: DomainClient, path: str, kind: type[_Page], query: Mapping[str, object] | None = None
+) -> Iterator[_Page]:
+    """Ask for page after page until there are no more."""
+    after: object = (query or {}).get("after")
+    for _ in range(PAGES_MAX):
+        page = client.call("GET", path, answer=kind, query={**(query or {}), "after": after})
+        yield page
+        after = getattr(page, "next")  # noqa: B009 - every page has one; the type checker cannot know
+        if after is None:
+            return
+
+
+def published_line(client: DomainClient) -> list[str]:
+    """Say whether the network knows what was taken away."""
+    match client.last.is_published:
+        case True:
+            return ["published    the broker has acted on it"]
+        case False:
+            return ["published    no: no broker has taken it on yet; verifiers learn it with the next list"]
+        case _:
+            return []
+
+
+def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
+    """Read arguments as they are typed.
+
+    `ed25519:…` and `.pub` files are principals, `time:…` moments, digits
+    numbers, true and false truth values, everything else text; quotes make text of anything.
+    """
+    return [_argument(word) for word in words]
+
+
+def shown_argument(value: ApiArgument) -> str:
+    """Return an argument as it would be typed."""
+    from maia.runtime.domain_api.bodies import TypedArgument
+
+    match value:
+        case TypedArgument(timestamp=str(moment)):
+            return f"time:{moment}"
+        case TypedArgument(principal=principal):
+            return str(principal)
+        case str() if isinstance(_argument(value), str):
+            return value
+        case plain:
+            return json.dumps(plain, ensure_ascii=False)
+
+
+def shown_call(name: str, arguments: Sequence[ApiArgument]) -> str:
+    """Return `name(arguments)`."""
+    return f"{name}({', '.join(shown_argument(one) for one in arguments)})"
+
+
+def _argument(word: str) -> ApiArgument:
+    from maia.runtime.domain_api.bodies import TypedArgument
+
+    if word.startswith("ed25519:"):
+        return TypedArgument(principal=str(read_principal(word)))
+    if word.endswith(".pub") and Path(word).is_file():
+        return TypedArgument(principal=str(read_principal(word)))
+    if word.startswith("time:"):
+        return TypedArgument(timestamp=word.removeprefix("time:"))
+    if word in ("true", "false"):
+        return word == "true"
+    if _INT.fullmatch(word):
+        return int(word)
+    if _FLOAT.fullmatch(word):
+        return float(word)
+    return _quoted(word) if word.startswith('"') else word
+
+
+def _quoted(word: str) -> str:
+    try:
+        text = json.loads(word)
+    except ValueError:
+        text = None
+    if not isinstance(text, str):
+        raise BadArgumentWord(f"`{word[:64]}` begins with a quote and is not quoted text")
+    return text

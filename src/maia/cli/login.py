@@ -1,0 +1,138 @@
+"""`maia login`: get every role and right that a domain gives you, and keep them in a wallet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, calling, shown_call
+from maia.cli.domain_people import Shows
+from maia.cli.inputs import AsJson, moment, read_appointments
+from maia.cli.output import answer
+from maia.errors import MaiaError, Refusal, Unavailable
+
+if TYPE_CHECKING:
+    from maia.events import Instant
+    from maia.runtime.domain_api.answers import WalletAnswer
+    from maia.runtime.domain_client import DomainClient
+    from maia.runtime.wallet_folder import WalletFolder
+
+__all__ = ["EXAMPLES", "login"]
+
+EXAMPLES: Final = (
+    "Examples: maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
+    "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
+)
+
+_SECOND: Final = 1_000_000
+_AGAIN_S: Final = 5.0
+_AGAIN_MOST_S: Final = 60.0
+_LEAST_S: Final = 0.5
+
+
+def login(
+    server: Server,
+    domain: DomainKey,
+    key: CallerKey,
+    wallet: Annotated[Path, typer.Option("--wallet", "-w", help="A folder of yours alone; made if need be.")],
+    show: Shows = None,
+    credentials: Shown = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and renew before anything expires, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", min=0.5, help="With --watch: ask at least so often, in seconds."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show your appointments to a domain, and put what it gives you into a wallet."""
+    from maia.runtime.wallet_folder import WalletFolder
+
+    folder = WalletFolder(wallet)
+    if show:
+        folder.add(read_appointments(show))
+    with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        if not watch:
+            found, files = _once(client, folder)
+            _tell(found, files, folder, as_json=as_json)
+            return
+        _watch(client, folder, every, as_json=as_json)
+
+
+def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
+    """Log in; a domain that gives nothing any more leaves nothing of its own in the wallet."""
+    from maia.credentials.appointments import appointment_to_bytes
+    from maia.runtime.domain_api.answers import WalletAnswer
+    from maia.runtime.domain_api.bodies import LoginBody
+    from maia.runtime.wallet_folder import to_show
+
+    shown = [appointment_to_bytes(one) for one in to_show(folder.read(), domain=client.domain)]
+    try:
+        found = client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
+    except Refusal as problem:
+        if not problem.code.startswith("REQUEST-"):  # about you, and not about this one request
+            folder.empty(domain=client.domain)
+        raise
+    return found, folder.keep(found, domain=client.domain, address=client.address, now=moment(None))
+
+
+def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, as_json: bool) -> None:
+    import time
+
+    again_s = _AGAIN_S
+    while True:
+        try:
+            found, files = _once(client, folder)
+            _tell(found, files, folder, as_json=as_json)
+            again_s, wait_s = _AGAIN_S, _until_renewal(found, moment(None), every)
+        except (Refusal, Unavailable) as problem:
+            # What was given may come back, and a server too: both are asked again.
+            _complain(problem, as_json=as_json)
+            again_s = min(2 * again_s, _AGAIN_MOST_S)
+            wait_s = again_s if every is None else min(every, again_s)
+        time.sleep(wait_s)
+
+
+def _until_renewal(found: WalletAnswer, now: Instant, every: float | None) -> float:
+    """Return how long to wait: until the domain wants to be asked again, or less if the user wants."""
+    from maia.events import Instant
+
+    most = 3600.0 if every is None else every
+    if found.renew_before is None:
+        return most
+    left = (Instant.parse(found.renew_before) - now) / _SECOND
+    return min(max(left / 2, _LEAST_S), most)
+
+
+def _tell(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: bool) -> None:
+    lines = [
+        f"role         {shown_call(one.membership.role, one.membership.arguments)}"
+        for one in found.memberships
+    ]
+    lines += [f"right        {one.rule}, until {one.until or 'unbounded'}" for one in found.rights]
+    lines.append(
+        f"wallet       {folder.folder}: {files} files, to be renewed before {found.renew_before or 'never'}"
+    )
+    record = {
+        "principal": found.principal,
+        "roles": [shown_call(one.membership.role, one.membership.arguments) for one in found.memberships],
+        "rights": [{"id": one.id, "rule": one.rule, "until": one.until} for one in found.rights],
+        "wallet": str(folder.folder),
+        "files": files,
+        "renew_before": found.renew_before,
+    }
+    answer(lines, record, as_json=as_json)
+
+
+def _complain(problem: MaiaError, *, as_json: bool) -> None:
+    import json
+
+    text = (
+        json.dumps({"error": problem.as_record()}) if as_json else f"maia: {problem.message} [{problem.code}]"
+    )
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
