@@ -38,6 +38,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     was_ready = link.is_ready
     link.stage = Stage.CLOSING
     effects = link_gone(state, link.id, now)
+    state.statements.reliance.forget(link.id)
     for subscription in list(link.subscriptions.values()):
         effects += end_subscription(state, link, subscription, now)
     for advertisement in list(link.advertisements.values()):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from maia.broker.acknowledging import forget_durable, hear_seen
-from maia.broker.current_state import ask_state, hear_state_done, hear_state_frame, hear_state_query
+from maia.broker.current_state import ask_state, hear_state_done, hear_state_query
 from maia.broker.edge import refusal_effects
 from maia.broker.last_said import hear_state_gone
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
@@ -23,9 +23,11 @@ from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear
 from maia.broker.sealed_interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
 from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sessions import Link, Role
+from maia.broker.showing import hear_held, price_of_showing, show
 from maia.broker.shown_rights import hear_rights
 from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
+from maia.broker.vouching import hear_told_state
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.types import definition_to_bytes
@@ -59,6 +61,7 @@ from maia.wire.messages import (
     SealedRights,
     SealedWithPlaintext,
     Seen,
+    Show,
     StateDone,
     StateFrame,
     StateGone,
@@ -99,14 +102,31 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     """Answer a client; what is wrong with one request is said in the answer to it."""
     try:
         if type(message) not in _FREE:
-            price = price_of_renewal(link) if isinstance(message, RenewAll) else 1
-            state.quota.spend(link.peer, now, requests=price)
-        return _OF_CLIENTS[type(message)](state, link, message, now)
+            state.quota.spend(link.peer, now, requests=_price(link, message))
+        heard = _heard_before(state, link, message, now) if link.statements else []
+        return [*heard, *_OF_CLIENTS[type(message)](state, link, message, now)]
     except ProtocolViolation:
         raise
     except MaiaError as problem:
         told = _refused(state, link, message, problem, now)
         return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
+
+
+def _price(link: Link, message: Message) -> int:
+    match message:
+        case RenewAll():
+            return price_of_renewal(link)
+        case Show():
+            return price_of_showing(link, message)
+        case _:
+            return 1
+
+
+def _heard_before(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Hear the statements that were shown about the certificates of a request."""
+    if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
+        return []
+    return hear_held(state, link, state.edge.pool(message.credentials, link.shown), now)
 
 
 def _refused(
@@ -125,6 +145,7 @@ def _refused(
             | Unsubscribe()
             | ForgetDurable()
             | RenewAll()
+            | Show()
             | AskState()
         ):
             return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
@@ -161,6 +182,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Unadvertise: unadvertise,
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
+    Show: show,
     AskState: ask_state,
     Publish: publish,
 }
@@ -186,7 +208,7 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     SealedRights: hear_rights,
     SealedDoubted: hear_doubted,
     StateQuery: hear_state_query,
-    StateFrame: hear_state_frame,
+    StateFrame: hear_told_state,
     StateDone: hear_state_done,
     StateGone: hear_state_gone,
 }

@@ -3,23 +3,28 @@
 Everything at the edge is decided by the policy kernel, for the principal that
 proved its key on the link and for nobody else. A right is asked about again
 at each frame: usually that compares two moments, and when the period of the
-answer has passed, the kernel decides anew.
+answer has passed, the kernel decides anew. Certificates of which somebody
+entitled says that they do not count any more, or of whom nobody says that
+they still do although they demand it, speak for nobody.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from maia.broker.sessions import Right
 from maia.broker.settings import BrokerSettings
+from maia.broker.statement_desk import StatementDesk
 from maia.credentials import (
+    ASSUMED_GOOD,
     Action,
     Principal,
     ResourceName,
     SignedCertificate,
+    Tester,
     Validity,
     VerificationCache,
     certificate_from_bytes,
@@ -33,6 +38,8 @@ from maia.wire.effects import Count, Effect, Note
 __all__ = ["Edge", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
+_DOUBTED_MAX: Final = 64
+"""Certificates of one pool that do not count now, and are waited for."""
 
 
 @dataclass(slots=True)
@@ -47,6 +54,8 @@ class _Found:
     evidence: Evidence
     steady: Validity
     used: tuple[SignedCertificate, ...]
+    watched: frozenset[bytes]
+    """The certificates that it changes with: those that were used, and those that do not count now."""
     view: View | None = None
     stable: Validity | None = None
 
@@ -65,6 +74,7 @@ class _Found:
             view,
             stable,
             epoch,
+            self.watched,
         )
 
 
@@ -89,16 +99,21 @@ def _sharing(view: View, other: View | None) -> View:
 class Edge:
     """The kernel's decisions for one broker, and the certificates it has seen."""
 
-    __slots__ = ("_certificates", "_found", "_pools", "_settings", "epoch")
+    __slots__ = ("_certificates", "_found", "_pools", "_settings", "_statements", "decisions", "epoch")
 
-    def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
-        """Decide with the settings' bounds and constitutions."""
+    def __init__(
+        self, settings: BrokerSettings, certificates: VerificationCache, statements: StatementDesk
+    ) -> None:
+        """Decide with the settings' bounds and constitutions, and by what statements say."""
         self._settings = settings
         self._certificates = certificates
+        self._statements = statements
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
         self._found: OrderedDict[tuple[Principal, Action, ResourceName, int], _Found] = OrderedDict()
         self.epoch = 0
-        """Grows when evidence may have changed; a right of another epoch is decided anew."""
+        """Grows when all evidence may have changed; a right of another epoch is decided anew."""
+        self.decisions = 0
+        """How often the kernel was asked."""
 
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
         """Read certificates that were shown; the same ones shown again cost no reading and no memory."""
@@ -114,7 +129,21 @@ class Edge:
     def decide(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal."""
         found = self._evidence(request, pool, now)
+        self.decisions += 1
         decision = decide(request, found.evidence, NO_FACTS, now)
+        if not isinstance(decision, Permit):
+            raise decision.as_refusal()
+        return found.right(request, decision, self.epoch)
+
+    def decide_then(self, request: Request, pool: tuple[SignedCertificate, ...], then: Instant) -> Right:
+        """Return the right that certificates gave at an earlier moment.
+
+        A right that ended later does not take back what was said under it, and
+        what was recorded had been decided upon: nobody has to vouch for it again.
+        """
+        found = self._found_in(request, pool, then, ASSUMED_GOOD)
+        self.decisions += 1
+        decision = decide(request, found.evidence, NO_FACTS, then)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
         return found.right(request, decision, self.epoch)
@@ -127,19 +156,29 @@ class Edge:
         if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
             return known
-        evidence = gather_evidence(
-            request,
-            pool,
-            at=now,
-            bounds=self._settings.bounds,
-            cache=self._certificates,
-            constitutions=self._settings.constitutions,
-        )
-        steady = steady_period((signed.certificate.validity for signed in pool), now)
-        found = self._found[asked] = _Found(pool, evidence, steady, _used_in(evidence))
+        found = self._found[asked] = self._found_in(request, pool, now, self._statements.standing)
         if len(self._found) > _POOLS_MAX:
             self._found.popitem(last=False)
         return found
+
+    def _found_in(
+        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+    ) -> _Found:
+        evidence = gather_evidence(
+            request,
+            pool,
+            at=at,
+            bounds=self._settings.bounds,
+            cache=self._certificates,
+            constitutions=self._settings.constitutions,
+            standing=standing,
+        )
+        used = _used_in(evidence)
+        doubted = self._statements.doubted(pool, at)
+        watched = frozenset([*(one.id for one in used), *doubted[:_DOUBTED_MAX]])
+        self._statements.met(pool, watched)
+        steady = steady_period((signed.certificate.validity for signed in pool), at)
+        return _Found(pool, evidence, steady, used, watched)
 
     def decide_connect(
         self, principal: Principal, pool: tuple[SignedCertificate, ...], now: Instant
@@ -151,6 +190,12 @@ class Edge:
         """Begin a new epoch: every right is decided anew when it is next asked about."""
         self.epoch += 1
         self._found.clear()
+
+    def forget(self, certificates: Collection[bytes]) -> None:
+        """Look for chains anew where they were found with one of these certificates, or without it."""
+        touched = [asked for asked, one in self._found.items() if not one.watched.isdisjoint(certificates)]
+        for asked in touched:
+            del self._found[asked]
 
     def holds(self, right: Right, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""

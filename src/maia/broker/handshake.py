@@ -19,15 +19,24 @@ from typing import Final
 
 from maia.broker.closing import close_link
 from maia.broker.peers import broker_known, broker_ready, superseded
-from maia.broker.refusals import LinkNotNeeded, OutOfTurn, TooManyLinks, WrongNetwork, WrongProtocol
+from maia.broker.refusals import (
+    LinkNotNeeded,
+    OutOfTurn,
+    StatementAwaited,
+    TooManyLinks,
+    WrongNetwork,
+    WrongProtocol,
+)
 from maia.broker.sessions import Link, Role, Stage
+from maia.broker.showing import hear_held, hold_statements, show_own_statements
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, next_look_at_right_to_connect
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.policy import GrantStale
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkOpened, Note, Send
-from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Welcome
+from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show, Welcome
 
 __all__ = ["Step", "open_link", "step_of"]
 
@@ -47,7 +56,7 @@ def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> list[Effe
     if stage is Stage.AWAITING_GREETING:
         return []
     greeting = Greeting(PROTOCOL_VERSION, state.network, state.own_credentials, state.instance)
-    return [Send(link.id, encode(greeting))]
+    return [*show_own_statements(state, link.id, now), Send(link.id, encode(greeting))]
 
 
 def _check_room(state: BrokerState, link: Link) -> None:
@@ -72,36 +81,52 @@ def step_of(link: Link, message: Message) -> Step:
 
 def _greeted(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     assert isinstance(message, Greeting)  # noqa: S101 - by the table below
-    _verify(state, link, message, now)
+    heard = _verify(state, link, message, now)
     link.role, link.address = Role.BROKER, link.dialled
     link.stage = Stage.AWAITING_WELCOME
     hello = Hello(
         PROTOCOL_VERSION, state.network, state.own_credentials, state.instance, state.settings.address
     )
-    return [Send(link.id, encode(hello))]
+    return [*heard, *show_own_statements(state, link.id, now), Send(link.id, encode(hello))]
 
 
 def _said_hello(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     assert isinstance(message, Hello)  # noqa: S101 - by the table below
-    _verify(state, link, message, now)
+    heard = _verify(state, link, message, now)
     link.role = Role.CLIENT if message.address is None else Role.BROKER
     link.address = message.address
-    return [Send(link.id, encode(Welcome(state.settings.lease_s))), *_ready(state, link, now)]
+    welcome = Send(link.id, encode(Welcome(state.settings.lease_s)))
+    return [*heard, welcome, *_ready(state, link, now)]
+
+
+def _shown_statements(state: BrokerState, link: Link, message: Message, _now: Instant) -> list[Effect]:
+    assert isinstance(message, Show)  # noqa: S101 - by the table below
+    if message.certificates:
+        raise OutOfTurn("certificates are shown in the greeting or hello, and later")
+    hold_statements(state, link, message.statements)
+    return []
 
 
 def _welcomed(state: BrokerState, link: Link, _message: Message, now: Instant) -> list[Effect]:
     return _ready(state, link, now)
 
 
-def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instant) -> None:
+def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instant) -> list[Effect]:
     """Check version, network and right to connect, and remember what was shown."""
     if shown.version != PROTOCOL_VERSION:
         raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
     if shown.network != state.network:
         raise WrongNetwork(f"this is a broker of network `{state.settings.network.name}`, and of no other")
     link.shown = tuple(shown.credentials)
-    link.connect = state.edge.decide_connect(link.peer, state.edge.pool(link.shown), now)
+    pool = state.edge.pool(link.shown)
+    heard = hear_held(state, link, pool, now)
+    try:
+        link.connect = state.edge.decide_connect(link.peer, pool, now)
+    except GrantStale as problem:
+        raise StatementAwaited(problem.message) from problem
+    state.statements.reliance.note(link.id, link.connect.watched)
     link.instance = shown.instance
+    return heard
 
 
 def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
@@ -123,6 +148,8 @@ def _joined(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
 
 
 _STEPS: Final[Mapping[tuple[Stage, type[Message]], Step]] = {
+    (Stage.AWAITING_GREETING, Show): _shown_statements,
+    (Stage.AWAITING_HELLO, Show): _shown_statements,
     (Stage.AWAITING_GREETING, Greeting): _greeted,
     (Stage.AWAITING_HELLO, Hello): _said_hello,
     (Stage.AWAITING_WELCOME, Welcome): _welcomed,

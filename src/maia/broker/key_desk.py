@@ -13,7 +13,7 @@ from typing import Final
 
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Principal, SigningKey, VerificationCache
+from maia.credentials import Principal, SigningKey, Tester, VerificationCache
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member import KeyMember
@@ -29,7 +29,18 @@ _SECOND: Final = 1_000_000
 class KeyDesk:
     """The key member of one broker, and what it was asked to look after."""
 
-    __slots__ = ("_asked_at", "_cache", "_found", "_key", "_settings", "_types", "member", "refused")
+    __slots__ = (
+        "_asked_at",
+        "_cache",
+        "_found",
+        "_key",
+        "_settings",
+        "_tester",
+        "_types",
+        "is_touched",
+        "member",
+        "refused",
+    )
 
     def __init__(
         self,
@@ -40,9 +51,11 @@ class KeyDesk:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes],
         cache: VerificationCache,
+        standing: Tester,
     ) -> None:
-        """Begin with no type needed."""
+        """Begin with no type needed; `standing` says which certificates still count."""
         self._key, self._settings, self._types, self._cache = key, settings, types, cache
+        self._tester = standing
         told = MemberSettings(
             network=settings.network,
             credentials=settings.credentials,
@@ -50,9 +63,11 @@ class KeyDesk:
             bounds=settings.bounds,
             constitutions=settings.constitutions,
         )
-        self.member = KeyMember(key, told, random=random, kept=kept, cache=cache)
+        self.member = KeyMember(key, told, random=random, kept=kept, cache=cache, standing=standing)
         self.refused: set[bytes] = set()
         """Types whose manager has said no: nothing of them waits for a key."""
+        self.is_touched = False
+        """Whether a certificate of this broker counts no more, or again, and the keys do not know yet."""
         self._found: dict[bytes, tuple[Standing, int]] = {}
         self._asked_at: dict[bytes, Instant] = {}
 
@@ -72,8 +87,9 @@ class KeyDesk:
         ):
             return []
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
-        bounds, constitutions = self._settings.bounds, self._settings.constitutions
-        found = standing(claim, Grounds(sealing.level, bounds, constitutions, self._cache), now)
+        settings = self._settings
+        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester)
+        found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:
             return []
@@ -90,6 +106,13 @@ class KeyDesk:
     def evidence_changed(self) -> None:
         """Forget what was worked out: what speaks for or against somebody has changed."""
         self._found.clear()
+
+    def rights_changed(self, now: Instant) -> list[Effect]:
+        """Destroy keys to which this broker's certificates give no right any more, and ask for others."""
+        types, self.is_touched = list(self._found), False
+        self._found.clear()
+        lost = without_alarms(self.member.rights_changed(now))
+        return [*lost, *(effect for type_id in types for effect in self.look_for(type_id, now))]
 
     def next_look(self) -> Instant | None:
         """Return when there is something to do: for the member, or because a certificate begins."""

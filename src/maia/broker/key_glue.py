@@ -33,6 +33,7 @@ __all__ = [
     "look_at_keys",
     "look_for_keys",
     "next_look_at_keys",
+    "own_rights_changed",
 ]
 
 _LOOK_AGAIN_S: Final = 0.25
@@ -42,6 +43,13 @@ _LOOK_AGAIN_S: Final = 0.25
 def keys_handled(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
     """Let the key member take an input on, and do what follows from it."""
     effects = without_alarms(state.keys.member.handle(happened, now))
+    state.routes.is_stirred = True
+    return [*effects, *_noticed(state, now)]
+
+
+def own_rights_changed(state: BrokerState, now: Instant) -> list[Effect]:
+    """Let go of keys to which this broker has no right any more, and do what follows from that."""
+    effects = state.keys.rights_changed(now)
     state.routes.is_stirred = True
     return [*effects, *_noticed(state, now)]
 

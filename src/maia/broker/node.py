@@ -17,7 +17,7 @@ from maia.broker.closing import close_link, forget_link
 from maia.broker.dispatch import answer
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
-from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys
+from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.log_state import NO_LOG, LogAtStart
 from maia.broker.own_interests import look_at_own_interests
 from maia.broker.peers import dial_failed, leave, start
@@ -29,6 +29,7 @@ from maia.broker.signing_together import signed
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
+from maia.broker.vouching import meet_own_certificates, want_vouchers
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -86,6 +87,7 @@ class Broker:
         state, kept = self._state, self._kept
         log, self._kept, self._log = self._log, {}, NO_LOG
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
+        meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
         recorded = [*reload_recording(state, kept, log), *look_at_own_interests(state, now)]
         return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
@@ -183,6 +185,10 @@ class Broker:
     def _completed(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""
         state = self._state
+        if state.keys.is_touched:
+            effects += own_rights_changed(state, now)
+        if state.statements.new:
+            effects += want_vouchers(state, now)
         if state.routes.is_stirred:
             ask_to_look_at_broker(state, now)
         for effect in effects:

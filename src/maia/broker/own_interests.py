@@ -7,6 +7,8 @@ type for which it has no right is recorded as far as its frames pass by.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from maia.broker.audience import class_key
 from maia.broker.log_state import Recording
 from maia.broker.recording import OWN_LINK, is_recorded
@@ -21,7 +23,7 @@ from maia.types import VerifiedType
 from maia.wire.effects import Effect, Note
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
-__all__ = ["kept_class", "look_at_own_interests", "want_to_record"]
+__all__ = ["kept_class", "look_at_own_interests", "look_at_own_interests_again", "want_to_record"]
 
 
 def kept_class(view_class: bytes) -> bytes:
@@ -36,14 +38,27 @@ def look_at_own_interests(state: BrokerState, now: Instant) -> list[Effect]:
     return [effect for type_id in state.types.type_ids() for effect in want_to_record(state, type_id, now)]
 
 
-def want_to_record(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def look_at_own_interests_again(
+    state: BrokerState, certificates: Collection[bytes], now: Instant
+) -> list[Effect]:
+    """Decide again what this broker wants by one of these certificates, or would if it counted."""
+    own = {signed.id for signed in state.settings.credentials}
+    if state.recording is None or own.isdisjoint(certificates):
+        return []
+    types = state.types.type_ids()
+    return [effect for one in types for effect in want_to_record(state, one, now, is_touched=True)]
+
+
+def want_to_record(
+    state: BrokerState, type_id: bytes, now: Instant, *, is_touched: bool = False
+) -> list[Effect]:
     """Want all that this broker may see of a type, from now on, if it records the type."""
     log = state.recording
     versions = state.types.versions(type_id)
     if log is None or not versions or not is_recorded(state, type_id):
         return []
     before = _standing(log, type_id)
-    if before is not None and state.edge.holds(before.right, now):
+    if before is not None and not is_touched and state.edge.holds(before.right, now):
         return []
     try:
         right = _right(state, versions[-1], now)

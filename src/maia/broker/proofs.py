@@ -4,26 +4,36 @@ The edge has decided it. Any broker on the way may decide it again, always, at
 times, or never (C9): the signed request is from the principal it names, and a
 chain of certificates leads from the owner of the type to that principal. No
 definition is needed for that, so a broker can verify types it has never met.
+Certificates that are known here not to count any more are no proof.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.refusals import NotProved
 from maia.broker.state import BrokerState
 from maia.broker.tells import Proof
-from maia.credentials import Action, VerifiedChain, find_chains
+from maia.credentials import Action, Principal, SignedCertificate, TypeName, VerifiedChain, find_chains
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Predicate, covers
-from maia.types import type_id
+from maia.types import type_id, validity_type_name
 from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
-__all__ = ["is_to_be_verified", "proved_filter", "prove_offer"]
+__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter", "speaking_certificates"]
 
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
 """A proof says that somebody asked. That they still do is what leases are for, so its age hardly counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """The part of an interest that a proof entitles to, and the certificates that this rests on."""
+
+    filter: Predicate = field(repr=False)
+    watched: frozenset[bytes] = field(repr=False)
 
 
 def is_to_be_verified(state: BrokerState) -> bool:
@@ -32,28 +42,40 @@ def is_to_be_verified(state: BrokerState) -> bool:
     return share > 0 and (share >= 1 or int.from_bytes(state.random(4), "big") < share * (1 << 32))
 
 
-def proved_filter(
-    state: BrokerState, kind: bytes, proof: Proof, wanted: Predicate, now: Instant
-) -> Predicate:
+def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predicate, now: Instant) -> Proved:
     """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof."""
-    chains = _chains(state, kind, proof, Action.SUBSCRIBE, now)
+    name, signer = _asked(state, kind, proof, Action.SUBSCRIBE, now)
+    if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
+        return Proved(wanted, frozenset())  # what issuers say on validity is for everybody
+    chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now)
     granted = AnyOf(tuple(chain.authority.restriction for chain in chains))
     # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
     if covers(wide=granted, narrow=wanted):
-        return wanted
+        return Proved(wanted, _watched(chains))
     narrowed = AllOf((wanted, granted))
     filter_to_bytes(narrowed)  # refused if it could not be passed on
-    return narrowed
+    return Proved(narrowed, _watched(chains))
 
 
-def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> None:
-    """Return if the proof entitles somebody to publish this type, or raise what is wrong with it."""
-    _chains(state, kind, proof, Action.PUBLISH, now)
+def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
+    """Return what an offer rests on, if its proof entitles to publish; or raise what is wrong with it."""
+    name, signer = _asked(state, kind, proof, Action.PUBLISH, now)
+    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now))
 
 
-def _chains(
+def speaking_certificates(state: BrokerState, proof: Proof) -> frozenset[bytes]:
+    """Return the ids of all certificates in a proof, whatever they are worth."""
+    return frozenset(signed.id for signed in state.edge.pool(proof.credentials))
+
+
+def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:
+    return frozenset(signed.id for chain in chains for signed in chain.certificates)
+
+
+def _asked(
     state: BrokerState, kind: bytes, proof: Proof, action: Action, now: Instant
-) -> tuple[VerifiedChain, ...]:
+) -> tuple[TypeName, Principal]:
+    """Return what was asked for, and by whom, if that is what the interest or offer is about."""
     settings = state.settings
     if proof.request is None:
         raise NotProved("an interest or offer came without the request that caused it")
@@ -67,13 +89,30 @@ def _chains(
     name = verified.request.event_type
     if verified.request.action is not action or type_id(name.owner, name.name) != kind:
         raise NotProved("the request behind an interest or offer is about something else")
-    return find_chains(
-        state.edge.pool(proof.credentials),
+    return name, verified.signer
+
+
+def _chains(
+    state: BrokerState, proof: Proof, action: Action, name: TypeName, signer: Principal, now: Instant
+) -> tuple[VerifiedChain, ...]:
+    chains = find_chains(
+        _counting(state, state.edge.pool(proof.credentials), now),
         root=name.owner,
-        subject=verified.signer,
+        subject=signer,
         action=action,
         resource=name,
         at=now,
         cache=state.certificates,
-        constitutions=settings.constitutions,
+        constitutions=state.settings.constitutions,
     )
+    used = tuple([signed for chain in chains for signed in chain.certificates])
+    state.statements.met(used, frozenset([signed.id for signed in used]))
+    return chains
+
+
+def _counting(
+    state: BrokerState, pool: tuple[SignedCertificate, ...], now: Instant
+) -> tuple[SignedCertificate, ...]:
+    is_refused = state.statements.is_refused
+    refused = [signed.id for signed in pool if is_refused(signed, now)]
+    return tuple([one for one in pool if one.id not in refused]) if refused else pool

@@ -19,6 +19,7 @@ from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState
 from maia.broker.subscription import look_at_entry
 from maia.broker.transit import Transit, from_carried, written_as
+from maia.broker.vouching import hear_frame
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -76,10 +77,12 @@ def _sent(
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
+    # Before anybody gets it: what a statement takes away is gone when its publisher is answered (A35).
+    heard = hear_frame(state, unseen, now) if unseen.type_id in state.statements.streams else []
     recorded = [] if state.recording is None else record_plain(state, unseen, now)
     audience = state.audiences.get(unseen.type_id)
     here = [] if audience is None else _delivered(state, audience, unseen)
-    return [*recorded, *here, *forward(state, unseen, source=source)]
+    return [*heard, *recorded, *here, *forward(state, unseen, source=source)]
 
 
 def _delivered(state: BrokerState, audience: Audience, transit: Transit) -> list[Effect]:

@@ -40,6 +40,7 @@ __all__ = [
     "unseen_part",
 ]
 
+REFUSED_ON_MAX: Final = 65_536
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
 
@@ -54,6 +55,10 @@ class Neighbour:
     """What it told that was narrowed or refused here: by type and id, the marks before and after."""
     difference: Tally = field(default_factory=Tally)
     """By how much its count and digest of what it told exceed those of the book."""
+    offers: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
+    """The certificates behind each offer that was verified, by the book's name of the type."""
+    refused_on: set[bytes] = field(default_factory=set)
+    """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
 
     def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:
         """Take note that an entry was narrowed here, or refused."""
@@ -61,6 +66,11 @@ class Neighbour:
         self.difference.add(before)
         if after is not None:
             self.difference.subtract(after)
+
+    def remember_refusal(self, certificates: frozenset[bytes]) -> None:
+        """Take note of certificates that were no proof."""
+        if len(self.refused_on) < REFUSED_ON_MAX:
+            self.refused_on |= certificates
 
     def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
         """Forget what became of an entry here: it is told anew, or taken back."""

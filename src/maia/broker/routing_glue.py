@@ -8,12 +8,16 @@ configured to (C9).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
+
 from maia.broker.audience import ViewClass
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
+from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter, speaking_certificates
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.resealing import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.routes import Neighbour
+from maia.broker.sealed_state import HeardSealed
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
@@ -23,8 +27,8 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
-from maia.routing.hops import LOCAL, Entry
-from maia.wire.codec import encode_known
+from maia.routing.hops import LOCAL, Entry, type_of_book_key
+from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.filters import FilterTooLong, filter_to_bytes
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
@@ -38,6 +42,7 @@ __all__ = [
     "hear_offer",
     "hear_renew",
     "hear_resync",
+    "look_at_told_again",
     "unadvertised",
 ]
 
@@ -137,15 +142,17 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
     neighbour = _neighbour(state, link)
     state.routes.stir(now)
     neighbour.forget_change(message.type_id, _OFFER)
+    neighbour.offers.pop(message.type_id, None)
     proof = Proof(message.proof, tuple(message.credentials))
     if message.stands:
         try:
             _check_plain(state, message.type_id)
             if is_to_be_verified(state):
-                prove_offer(state, message.type_id, proof, now)
+                _rest_offer(
+                    state, neighbour, message.type_id, prove_offer(state, message.type_id, proof, now)
+                )
         except MaiaError as problem:
-            before = mark_of_offer(message.type_id)
-            neighbour.remember_change(message.type_id, _OFFER, before=before, after=None)
+            _refuse_offer(state, neighbour, message.type_id, proof)
             return refusal_effects(problem, link.peer, link=link.id, asked="Offer")
     tells = state.routes.book.heard_offer(
         neighbour.node, message.type_id, stands=message.stands, baggage=proof, now=now
@@ -187,12 +194,97 @@ def _checked(
         proved = proved_filter(state, type_id, proof, entry.predicate, now)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
+        _remember_refusal(state, neighbour, proof)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
-    if proved is entry.predicate:
-        return entry, []
-    after = mark_of_interest(type_id, entry.id, digest_of_filter(proved))
+    state.statements.reliance.note(link.id, proved.watched)
+    resting = Entry(entry.id, proved.filter, Proof(proof.request, proof.credentials, proved.watched))
+    if proved.filter is entry.predicate:
+        return resting, []
+    after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
     neighbour.remember_change(type_id, entry.id, before=before, after=after)
-    return Entry(entry.id, proved, proof), [Count("maia_interests_narrowed_total")]
+    return resting, [Count("maia_interests_narrowed_total")]
+
+
+# ------------------------------------------------------------ certificates that count no more
+
+
+def _rest_offer(state: BrokerState, neighbour: Neighbour, key: bytes, watched: frozenset[bytes]) -> None:
+    """Take note of what a neighbour's offer rests on."""
+    neighbour.offers[key] = watched
+    state.statements.reliance.note(neighbour.link, watched)
+
+
+def _refuse_offer(state: BrokerState, neighbour: Neighbour, key: bytes, proof: Proof) -> None:
+    """Leave an offer out of what is compared with a neighbour: it stands there, and not here."""
+    neighbour.forget_change(key, _OFFER)
+    neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
+    _remember_refusal(state, neighbour, proof)
+
+
+def _remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
+    with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
+        certificates = speaking_certificates(state, proof)
+        neighbour.remember_refusal(certificates)
+        state.statements.reliance.note(neighbour.link, certificates)
+
+
+def look_at_told_again(
+    state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
+) -> list[Effect]:
+    """Verify again what a neighbour told that rests on one of these certificates, and nothing else."""
+    neighbour = _neighbour(state, link)
+    book, node = state.routes.book, neighbour.node
+    effects: list[Effect] = []
+    for key, watched in list(neighbour.offers.items()):
+        if not watched.isdisjoint(certificates):
+            effects += _offer_fallen(state, neighbour, key, now)
+    for key in book.types():
+        for entry in book.entries(node, key):
+            baggage = entry.baggage
+            if isinstance(baggage, Proof) and not baggage.watched.isdisjoint(certificates):
+                effects += _looked_at_again(state, link, neighbour, key, entry, now)
+            elif isinstance(baggage, HeardSealed) and not baggage.watched.isdisjoint(certificates):
+                state.sealed.to_do[type_of_book_key(key), node, entry.id] = None
+                state.routes.look_at_sealed(now)
+    if not neighbour.refused_on.isdisjoint(certificates):
+        neighbour.refused_on.clear()
+        effects.append(Send(link.id, encode(Resync())))
+    return effects
+
+
+def _offer_fallen(state: BrokerState, neighbour: Neighbour, key: bytes, now: Instant) -> list[Effect]:
+    """Believe an offer no more whose proof does not hold; the neighbour offers again what it still may."""
+    neighbour.remember_refusal(neighbour.offers.pop(key))
+    neighbour.forget_change(key, _OFFER)
+    neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
+    tells = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+    return [Count("maia_offers_fallen_total"), *told(state, tells)]
+
+
+def _looked_at_again(
+    state: BrokerState, link: Link, neighbour: Neighbour, type_id: bytes, entry: Entry, now: Instant
+) -> list[Effect]:
+    assert isinstance(entry.baggage, Proof)  # noqa: S101 - asked before
+    proof = entry.baggage
+    change = neighbour.changed.get((type_id, entry.id))
+    # As it was told, which may be more than what was believed of it.
+    believed = mark_of_interest(type_id, entry.id, digest_of_filter(entry.predicate))
+    before = believed if change is None else change[0]
+    neighbour.forget_change(type_id, entry.id)
+    book = state.routes.book
+    try:
+        proved = proved_filter(state, type_id, proof, entry.predicate, now)
+    except MaiaError as problem:
+        neighbour.remember_change(type_id, entry.id, before=before, after=None)
+        _remember_refusal(state, neighbour, proof)
+        gone = told(state, book.understood_anew(neighbour.node, type_id, (), [entry.id]))
+        return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="Interest")]
+    after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
+    if after != before:
+        neighbour.remember_change(type_id, entry.id, before=before, after=after)
+    state.statements.reliance.note(link.id, proved.watched)
+    narrowed = Entry(entry.id, proved.filter, Proof(proof.request, proof.credentials, proved.watched))
+    return told(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
 
 
 def _check_plain(state: BrokerState, type_id: bytes) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
+from maia.broker.proofs import Proved, is_to_be_verified, prove_offer, proved_filter
 from maia.broker.refusals import SealOutdated, SealTooNew
 from maia.broker.routes import Neighbour
 from maia.broker.sealed_state import HeardOffer, HeardSealed
@@ -70,7 +70,9 @@ def hear_sealed_interest(
         heard = wanted_from_wire(message.type_id, wanted)
         neighbour.forget_change(key, wanted.id)
         try:
-            add.append(understood(state, wanted.id, heard, now))
+            entry = understood(state, wanted.id, heard, now)
+            add.append(entry)
+            _rests(state, link, entry)
         except MaiaError as problem:
             refused.append(wanted.id)
             refuse_entry(neighbour, key, wanted.id, heard)
@@ -83,20 +85,28 @@ def hear_sealed_interest(
     return [*effects, *told(state, tells)]
 
 
+def _rests(state: BrokerState, link: Link, entry: SealedEntry) -> None:
+    if isinstance(entry.baggage, HeardSealed):
+        state.statements.reliance.note(link.id, entry.baggage.watched)
+
+
 def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
     """Take note of whether a neighbour's side publishes a type, sealed."""
     neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
     state.routes.stir(now)
     neighbour.forget_change(key, _OFFER)
+    neighbour.offers.pop(key, None)
     heard, book = offer_from_wire(message), state.routes.book
     if heard is None:
         return told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
     try:
-        _check_offer(state, heard, now)
+        watched = _check_offer(state, heard, now)
     except MaiaError as problem:
         gone = told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
         neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
         return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer")]
+    neighbour.offers[key] = watched
+    state.statements.reliance.note(link.id, watched)
     tells = book.heard_offer(
         neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
     )
@@ -168,7 +178,10 @@ def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Ins
     if not is_checked:
         return _by_type_alone(entry_id, heard)
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
-    known = opened.opened if proof is None else _proved(state, sealed.type_id, proof, opened.opened, now)
+    known = opened.opened
+    if proof is not None and is_to_be_verified(state):
+        proved = _proved(state, sealed.type_id, proof, opened.opened, now)
+        known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
     return SealedEntry(entry_id, known, heard, opened.unopened | own, digest)
@@ -182,23 +195,22 @@ def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
 
 def _proved(
     state: BrokerState, type_id: bytes, proof: OpenedProof, wanted: Predicate, now: Instant
-) -> Predicate:
-    if not is_to_be_verified(state):
-        return wanted
+) -> Proved:
     return proved_filter(state, type_id, Proof(proof.request, proof.certificates), wanted, now)
 
 
-def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> None:
+def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> frozenset[bytes]:
+    """Return the certificates that an offer rests on, as far as that is known here."""
+    nothing: frozenset[bytes] = frozenset()
     ring = state.sealed.ring_of(heard.offer.type_id)
     if ring is None:
-        return
+        return nothing
     is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
     _check_epoch(state, ring, heard.offer.epoch, now)
-    if not is_checked:
-        return
-    proof = open_proof(heard.offer, heard.proof, ring)
-    if proof is not None and is_to_be_verified(state):
-        prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
+    proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
+    if proof is None or not is_to_be_verified(state):
+        return nothing
+    return prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
 
 
 def _check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:

@@ -37,6 +37,8 @@ class HeardSealed:
 
     filter: SealedFilter
     proof: SealedProof
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
+    """The certificates that it was found to rest on here, if its proof was opened and verified here."""
 
 
 @dataclass(frozen=True, slots=True)

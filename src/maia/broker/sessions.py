@@ -15,7 +15,14 @@ from maia.broker.cursors import Cursor
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.broker.shaping import Shaper
-from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
+from maia.credentials import (
+    Action,
+    Principal,
+    ResourceName,
+    SignedCertificate,
+    SignedStatement,
+    Validity,
+)
 from maia.events import Instant
 from maia.policy import Request, View
 from maia.predicates import Predicate
@@ -61,6 +68,8 @@ class Right:
     view: View = field(repr=False)
     stable: Validity
     epoch: int
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    """The ids of the certificates that it is decided again with: see `reliance.py`."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -142,6 +151,8 @@ class Link:
     address: str | None = None
     shown: tuple[bytes, ...] = field(default=(), repr=False)
     """The credentials that the peer showed in the handshake."""
+    statements: list[SignedStatement] = field(default_factory=list, repr=False)
+    """What the peer has shown of statements before it showed certificates that they are about."""
     connect: Right | None = None
     look_at: Instant | None = None
     silent_rounds: int = 0

@@ -58,6 +58,12 @@ class BrokerLimits:
     durable_frames_under_way: int = 256
     """Frames of one durable subscription that were delivered and not acknowledged."""
     durable_bytes_under_way: int = 4 << 20
+    vouchers: int = 1024
+    """Issuers whose statements are wanted here, because certificates demand their word."""
+    statements_shown: int = 64
+    """Statements of a peer that are held until it shows certificates that they are about."""
+    certificates_shown: int = 512
+    """Certificates that a peer may show within a session, beside those of its requests."""
     recorded_frames_reread: int = 100_000
     """Frames of the event log that are read at the start, to recognise what is published again."""
 

@@ -30,8 +30,14 @@ def share_of(
             link.peer, versions[-VERSIONS_MAX:], state.edge.pool(link.shown, link.rights.get(type_id, ()))
         )
         settings = state.settings
-        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, state.certificates)
+        told = state.statements
+        grounds = Grounds(
+            sealing.level, settings.bounds, settings.constitutions, state.certificates, told.standing
+        )
         found = standing(claim, grounds, now)
+        resting = frozenset(signed.id for signed in claim.pool)
+        told.met(claim.pool, resting)
+        told.reliance.note(link.id, resting)
         uids = frozenset(group.uid or "" for group in found.groups)
         known = Share(uids, found.since, found.until, state.edge.epoch, len(versions))
         link.shares[type_id] = known

@@ -27,6 +27,7 @@ from maia.broker.sessions import Link
 from maia.broker.settings import BrokerSettings
 from maia.broker.state_cache import StateCache
 from maia.broker.state_questions import Question
+from maia.broker.statement_desk import StatementDesk
 from maia.broker.writers import Writers
 from maia.credentials import (
     AuthorisationCertificate,
@@ -41,7 +42,16 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 
-__all__ = ["ENTRIES", "EVERY_LINK", "BrokerState", "Due", "just_after", "new_state", "seconds_after"]
+__all__ = [
+    "ENTRIES",
+    "EVERY_LINK",
+    "STATEMENTS",
+    "BrokerState",
+    "Due",
+    "just_after",
+    "new_state",
+    "seconds_after",
+]
 
 _SECOND = 1_000_000
 ENTRIES: Final = -1
@@ -81,6 +91,8 @@ class BrokerState:
     keys: KeyDesk
     seals: Seals
     writers: Writers
+    statements: StatementDesk
+    """What is known of certificates that count no more, and who rests on which."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
@@ -117,6 +129,8 @@ class BrokerState:
 
 EVERY_LINK: Final = LinkId(-1)
 """In place of a link: all of them."""
+STATEMENTS: Final = LinkId(-3)
+"""In place of a link: those whose word on certificates holds up to a moment."""
 
 
 def new_state(
@@ -129,8 +143,17 @@ def new_state(
 ) -> BrokerState:
     """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
-    edge, types = Edge(settings, certificates), KnownTypes(settings, certificates)
-    keys = KeyDesk(key, settings, types=types, random=random, kept=kept, cache=certificates)
+    statements = StatementDesk(kept, vouchers_max=settings.limits.vouchers)
+    edge, types = Edge(settings, certificates, statements), KnownTypes(settings, certificates)
+    keys = KeyDesk(
+        key,
+        settings,
+        types=types,
+        random=random,
+        kept=kept,
+        cache=certificates,
+        standing=statements.standing,
+    )
     seals = Seals(key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of)
     return BrokerState(
         key=key,
@@ -148,6 +171,7 @@ def new_state(
         keys=keys,
         seals=seals,
         writers=Writers(edge),
+        statements=statements,
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
 

@@ -90,6 +90,12 @@ class StateCache:
         for stream in list(self._of_type.get(type_id, ())):
             yield stream[1], stream[2], self._frames[stream]
 
+    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
+        """Yield type, publisher, stream and last frame of every publisher of this broker."""
+        for stream, said in list(self._frames.items()):
+            if said.right is not None:
+                yield *stream, said
+
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes) -> bool:
         """Forget what was said on a stream; say whether something was known."""
         key = (type_id, publisher, stream)

@@ -47,6 +47,8 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "requests_remembered": len(state.requests.memory),
         "keys": state.keys.member.status(),
         "frames_waiting": len(state.seals.carrying) + len(state.seals.publishing),
+        "statements": state.statements.status(now),
+        "decisions": state.edge.decisions,
         "log": None if state.recording is None else state.recording.status(),
         "counters": dict(state.counters),
     }

@@ -19,21 +19,22 @@ from maia.broker.edge import refusal_effects
 from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.last_said import publisher_lost_its_right
 from maia.broker.own_interests import kept_class, want_to_record
-from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken
+from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken, StatementAwaited
 from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
 from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
-from maia.credentials import Action
+from maia.credentials import Action, SignedCertificate
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import PolicyRefusal, Request
+from maia.policy import GrantStale, PolicyRefusal, Request
 from maia.types import VerifiedType
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import (
     Accepted,
     Advertise,
+    Changed,
     Ended,
     Subscribe,
     SubscribeDurable,
@@ -46,6 +47,7 @@ __all__ = [
     "advertise",
     "ask_to_look",
     "ask_to_look_at_entries",
+    "decide_again",
     "end_advertisement",
     "end_entry",
     "end_subscription",
@@ -60,6 +62,8 @@ __all__ = [
 _SECOND: Final = 1_000_000
 _MOMENTS_IN_A_LEASE: Final = 64
 _FILTER: Final = b"(6:filter"
+RIGHT_CHANGED: Final = "POLICY-RIGHT-CHANGED"
+"""How a client is told that what stands rests on other certificates than before."""
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
@@ -173,7 +177,14 @@ def _decided(
 ) -> Right:
     """Ask the kernel, for the principal of this link alone, with what it has shown."""
     request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
-    return state.edge.decide(request, state.edge.pool(message.credentials, link.shown), now)
+    pool = state.edge.pool(message.credentials, link.shown)
+    try:
+        return state.edge.decide(request, pool, now)
+    except GrantStale as problem:
+        if not state.statements.awaits(pool, now):
+            raise
+        # The word that is missing was asked for and may come at any moment: the client asks again.
+        raise StatementAwaited(problem.message) from problem
 
 
 def _met(
@@ -250,6 +261,7 @@ def _place_subscription(
 ) -> list[Effect]:
     type_id = entry.right.event_type.type_id
     link.subscriptions[entry.ref] = entry
+    state.statements.reliance.note(link.id, entry.right.watched)
     ask_to_look(state, link, entry)
     if before is not None and before.view_class == entry.view_class:
         return []
@@ -268,6 +280,7 @@ def _place_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
 ) -> list[Effect]:
     link.advertisements[entry.ref] = entry
+    state.statements.reliance.note(link.id, entry.right.watched)
     ask_to_look(state, link, entry)
     return advertised(state, entry, now)
 
@@ -331,6 +344,28 @@ def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
         ask_to_look(state, link, entry)
         return []
     return _place_again(state, link, entry, right, now)
+
+
+def decide_again(
+    state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    """Decide an entry from other evidence than before: it stands on what is left, or ends at once.
+
+    Its holder is told what became of it.
+    """
+    before = entry.right
+    try:
+        right = state.edge.decide(before.request, pool, now)
+    except PolicyRefusal as problem:
+        ended = end_entry(state, link, entry, now, problem)
+        return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]
+    placed = _place_again(state, link, entry, right, now)
+    if right.view == before.view:
+        return placed
+    until = right.view.until
+    why = "it rests on other certificates than before, and may show something else"
+    changed = Changed(entry.ref, None if until is None else int(until), RIGHT_CHANGED, why)
+    return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total")]
 
 
 def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:

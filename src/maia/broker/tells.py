@@ -30,6 +30,8 @@ class Proof:
 
     request: bytes | None = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    """The certificates that it was found to rest on here, if it was verified here."""
 
 
 NO_PROOF: Final = Proof(None)

@@ -17,8 +17,17 @@ from maia.broker.own_interests import look_at_own_interests
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
 from maia.broker.sessions import Link, Stage
-from maia.broker.state import ENTRIES, EVERY_LINK, BrokerState, Due, just_after, seconds_after
+from maia.broker.state import (
+    ENTRIES,
+    EVERY_LINK,
+    STATEMENTS,
+    BrokerState,
+    Due,
+    just_after,
+    seconds_after,
+)
 from maia.broker.subscription import look_at_entries, look_at_entry
+from maia.broker.vouching import give_up_vouchers, look_at_vouchers
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
@@ -107,6 +116,8 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
         return _look_at_broker(state, now) if state.routes.look_at == due.at else []
     if due.link == EVERY_LINK:
         return _look_at_every_link(state, now)
+    if due.link == STATEMENTS:
+        return [*look_at_vouchers(state, now), *overdue(state, now)]
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []
@@ -124,7 +135,7 @@ def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
     effects += look_at_own_interests(state, now)
     if state.keep_at is not None and state.keep_at <= now:
         state.keep_at = None
-        effects += keep_what_changed(state)
+        effects += [*keep_what_changed(state), *give_up_vouchers(state, now)]
     return effects
 
 
@@ -185,4 +196,5 @@ def _look_at_right_to_connect(state: BrokerState, link: Link, now: Instant) -> l
         link.connect = state.edge.still(link.connect, now)
     except PolicyRefusal as problem:
         return close_link(state, link, problem, now)
+    state.statements.reliance.note(link.id, link.connect.watched)
     return []

@@ -10,6 +10,7 @@ by the same kernel as every other, and made again when it may have changed.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,6 +66,12 @@ class Writers:
         if writer.pool is None or {one.id for one in writer.pool} != {one.id for one in pool}:
             writer.pool, writer.rights, writer.refused_until, writer.earlier = pool, [], 0, None
 
+    def forget(self, certificates: Collection[bytes]) -> None:
+        """Decide anew who may write with one of these certificates, when it is next asked."""
+        for writer in self._known.values():
+            if writer.pool is not None and any(one.id in certificates for one in writer.pool):
+                writer.rights, writer.wrote, writer.refused_until = [], None, 0
+
     def may_write(
         self,
         principal: Principal,
@@ -113,19 +120,26 @@ class Writers:
         then = known.earlier
         if then is None or not then.rights or not all(one.stable.contains(at) for one in then.rights):
             then = known.earlier = _Writer(known.pool)
-            self._decide(then, principal, versions, at)
+            self._decide(then, principal, versions, at, is_past=True)
         named = {uid for version in versions for uid in version.kinds}
         return bool(then.rights) and uids & named <= then.writes
 
     def _decide(
-        self, writer: _Writer, principal: Principal, versions: tuple[VerifiedType, ...], now: Instant
+        self,
+        writer: _Writer,
+        principal: Principal,
+        versions: tuple[VerifiedType, ...],
+        at: Instant,
+        *,
+        is_past: bool = False,
     ) -> None:
         """Ask the kernel for every version; what one of them lets the signer write, it may write."""
+        decide = self._edge.decide_then if is_past else self._edge.decide
         writer.rights, writer.wrote, writes = [], None, set[AttributeUid]()
         for version in versions:
             request = Request(principal, Action.PUBLISH, version.name, version)
             try:
-                right = self._edge.decide(request, writer.pool or (), now)
+                right = decide(request, writer.pool or (), at)
             except PolicyRefusal:
                 continue
             writer.rights.append(right)

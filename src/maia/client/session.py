@@ -40,6 +40,7 @@ from maia.credentials import (
     TypeName,
     certificate_from_bytes,
     certificate_to_bytes,
+    statement_from_bytes,
     statement_to_bytes,
 )
 from maia.errors import MaiaError, ProtocolViolation, Refusal
@@ -108,6 +109,8 @@ class ClientSession:
         self._failures = 0
         self._was_heard = False
         self._silent_looks = 0
+        self._shown: list[SignedStatement] = []
+        """By which statements the broker says that its certificates still count."""
 
     # -------------------------------------------------------- what the application asks for
 
@@ -242,7 +245,7 @@ class ClientSession:
     def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
         if self.stage is not SessionStage.DIALLING:
             return [Close(opened.link, WrongBroker.code)]
-        self._link, self._peer = opened.link, opened.peer
+        self._link, self._peer, self._shown = opened.link, opened.peer, []
         self.stage = SessionStage.AWAITING_GREETING
         self._alarms.ask(SESSION, later(now, self._settings.handshake_s))
         return []
@@ -266,8 +269,9 @@ class ClientSession:
                 return self._sent(self._book.told(message, now))
             case SessionStage.AWAITING_GREETING, Greeting():
                 return self._greeted(message, now)
-            case SessionStage.AWAITING_GREETING, Show():
-                return []  # for brokers, which ask what the greeting's certificates are worth by now
+            case SessionStage.AWAITING_GREETING, Show(statements=statements):
+                self._shown = [statement_from_bytes(data) for data in statements]
+                return []
             case SessionStage.AWAITING_WELCOME, Welcome(lease_s=lease_s):
                 return self._welcomed(lease_s, now)
         raise WrongBroker(f"the broker said `{type(message).__name__}` before its turn")
@@ -296,7 +300,8 @@ class ClientSession:
             raise BrokerNotTrusted(f"`{peer}` is not one of the brokers to talk to")
         try:
             shown = [certificate_from_bytes(data) for data in greeting.credentials]
-            self._wallet.check_shown(Request(peer, Action.CONNECT, settings.network), shown, now)
+            asked = Request(peer, Action.CONNECT, settings.network)
+            self._wallet.check_shown(asked, shown, self._shown, now)
         except MaiaError as problem:
             raise BrokerNotTrusted(
                 f"`{peer}` has not shown a right to connect to `{settings.network.name}`: {problem.message}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -21,6 +22,7 @@ from maia.credentials import (
     ResourceName,
     SignedCertificate,
     SignedStatement,
+    Standing,
     Tester,
     Validity,
     VerificationCache,
@@ -30,6 +32,7 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials.statements import OneTimeAnswer
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, Request, decide, gather_evidence
 
@@ -45,7 +48,7 @@ _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 class Wallet:
     """A client's certificates, and those it has found good."""
 
-    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions", "_statements")
+    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions", "_standing", "_statements")
 
     def __init__(
         self, certificates: Iterable[SignedCertificate], constitutions: tuple[VerifiedConstitution, ...] = ()
@@ -55,6 +58,7 @@ class Wallet:
         self._constitutions = constitutions
         self._cache = VerificationCache()
         self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes]]] = OrderedDict()
+        self._standing = Standing()
         self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
 
     def add(self, certificates: Iterable[SignedCertificate]) -> None:
@@ -116,16 +120,31 @@ class Wallet:
         shown = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
         return [certificate_to_bytes(signed) for signed in shown.values()]
 
-    def check_shown(self, request: Request, shown: Iterable[SignedCertificate], now: Instant) -> None:
-        """Raise the kernel's refusal unless what a peer has shown permits `request`."""
-        self._check(request, self._evidence(request, tuple(shown), now), now)
+    def check_shown(
+        self,
+        request: Request,
+        shown: Iterable[SignedCertificate],
+        statements: Iterable[SignedStatement],
+        now: Instant,
+    ) -> None:
+        """Raise the kernel's refusal unless what a peer has shown permits `request`.
+
+        Statements are heard that are by those who test, or issued, what was shown.
+        """
+        pool = tuple(shown)
+        concerned = {by for signed in pool for by in _vouching(signed)}
+        for said in (*self._statements.values(), *statements):
+            if said.statement.by in concerned:
+                with suppress(MaiaError):  # an old one, for instance: what is known counts
+                    self._standing.hear(said, now)
+        self._check(request, self._evidence(request, pool, now, self._standing), now)
 
     def _evidence(
         self,
         request: Request,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        standing: Tester | None = None,
+        standing: Tester,
     ) -> Evidence:
         return gather_evidence(
             request,

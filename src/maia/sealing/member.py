@@ -25,6 +25,7 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SigningKey,
+    Tester,
     VerificationCache,
     certificate_from_bytes,
     certificate_to_bytes,
@@ -117,9 +118,13 @@ class KeyMember:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] | None = None,
         cache: VerificationCache | None = None,
+        standing: Tester | None = None,
     ) -> None:
-        """Make a member that holds `key`; `kept` is what `Keep` stored before."""
-        self._key, self._settings = key, settings
+        """Make a member that holds `key`; `kept` is what `Keep` stored before.
+
+        `standing` says which of its certificates still count.
+        """
+        self._key, self._settings, self._tester = key, settings, standing
         self._cache = VerificationCache() if cache is None else cache
         self._pool = settings.credentials
         self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
@@ -238,6 +243,11 @@ class KeyMember:
         """Show other certificates from now on, as before old ones expire."""
         self._pool = credentials
         return self._finished([one for known in self._types.values() for one in self._ask(known, now)], now)
+
+    def rights_changed(self, now: Instant) -> list[Effect]:
+        """Look again at what our certificates open: one of them may count no more, or again."""
+        looked = [one for known in self._types.values() for one in self._look_at_rights(known, now)]
+        return self._finished(looked, now)
 
     def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask again: something was sealed in an epoch that is not known here."""
@@ -580,7 +590,9 @@ class KeyMember:
     def _standing(self, known: _Type, now: Instant) -> Standing:
         claim = Claim(self._key.principal, known.versions, self._pool)
         settings = self._settings
-        grounds = Grounds(known.sealing.level, settings.bounds, settings.constitutions, self._cache)
+        grounds = Grounds(
+            known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
         return standing(claim, grounds, now)
 
 

@@ -17,6 +17,7 @@ from maia.credentials import (
     Action,
     Principal,
     SignedCertificate,
+    Tester,
     Validity,
     VerificationCache,
     VerifiedConstitution,
@@ -75,6 +76,8 @@ class Grounds:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     cache: VerificationCache | None = field(default=None, repr=False)
+    standing: Tester | None = field(default=None, repr=False)
+    """Who knows which certificates are revoked, and whose statements hold; without one nothing was heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +174,5 @@ def _evidence(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> 
         bounds=grounds.bounds,
         cache=grounds.cache,
         constitutions=grounds.constitutions,
+        standing=grounds.standing,
     )

@@ -1,0 +1,76 @@
+"""What falls when a certificate counts no more, and what rises when it counts again?
+
+Exactly what was decided from it: subscriptions, advertisements, rights to
+connect, what a neighbour wants and offers on behalf of its clients, plaintext
+for neighbours, this broker's own interests and keys, and what publishers said
+last. Each is decided again from what is left. Whoever loses something is told
+at once, with the code; nobody else is looked at (P7, A35).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from maia.broker.closing import close_link
+from maia.broker.edge import refusal_effects
+from maia.broker.last_said import forget_last_said
+from maia.broker.own_interests import look_at_own_interests_again
+from maia.broker.recording import OWN_LINK
+from maia.broker.routing_glue import look_at_told_again
+from maia.broker.sessions import Link, Role, Stage
+from maia.broker.state import BrokerState
+from maia.broker.subscription import decide_again
+from maia.events import Instant
+from maia.policy import PolicyRefusal
+from maia.wire.effects import Count, Effect, Note
+
+__all__ = ["look_at_touched"]
+
+
+def look_at_touched(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    """Decide again whatever rests on one of these certificates, or would if it counted."""
+    links = state.statements.reliance.links_on(certificates)
+    state.edge.forget(certificates)
+    state.writers.forget(certificates)
+    effects: list[Effect] = []
+    for number in links:
+        link = state.links.get(number)
+        if link is not None and link.stage is not Stage.CLOSING:
+            effects += _look_at_link(state, link, certificates, now)
+    effects += forget_last_said(state, certificates, now)
+    if OWN_LINK in links:
+        effects += _look_at_own(state, certificates, now)
+    return effects
+
+
+def _look_at_link(
+    state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
+) -> list[Effect]:
+    connect = link.connect
+    if connect is not None and not connect.watched.isdisjoint(certificates):
+        try:
+            link.connect = state.edge.decide(connect.request, connect.pool, now)
+        except PolicyRefusal as problem:
+            refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
+            return [*close_link(state, link, problem, now), *refused]
+        state.statements.reliance.note(link.id, link.connect.watched)
+    effects: list[Effect] = []
+    for entry in link.entries:
+        if not entry.right.watched.isdisjoint(certificates):
+            effects += decide_again(state, link, entry, entry.right.pool, now)
+    link.shares.clear()
+    if link.role is Role.BROKER and state.routes.is_current(link.id):
+        effects += look_at_told_again(state, link, certificates, now)
+    return effects
+
+
+def _look_at_own(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    """Do without what this broker may not do any more."""
+    own = {signed.id for signed in state.settings.credentials}
+    effects = look_at_own_interests_again(state, certificates, now)
+    if own.isdisjoint(certificates):
+        return effects
+    state.keys.is_touched = True  # the keys go at the end of the turn
+    lost = len(state.statements.doubted(state.settings.credentials, now))
+    noted = Note("own-certificates", {"lost": lost, "held": len(state.settings.credentials)})
+    return [*effects, noted, Count("maia_own_certificates_changed_total")]

@@ -1,0 +1,259 @@
+"""Whose word does this broker need on the certificates that it was shown, and has it got it?
+
+A certificate may demand that somebody vouches for it (dissertation 6.2). The
+desk knows who these are for all rights that stand here, what they have said
+(`Standing`), up to when that holds, and who here rests on which certificate
+(`Reliance`). Statements come by as frames of each issuer's validity stream,
+or are shown by whoever has use for them. The desk says what a statement, or
+its end, has changed; what follows from that is in `falling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from maia.broker.reliance import Reliance
+from maia.credentials import (
+    CertificateStale,
+    CertificateTestedOnce,
+    OnlineTest,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    Standing,
+    TestKind,
+)
+from maia.credentials.statement_series import SeriesKind
+from maia.errors import BadInput, MaiaError
+from maia.events import Instant
+from maia.types import validity_type_id
+from maia.wire.effects import Effect, Keep
+
+__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "StatementDesk", "Voucher"]
+
+KEPT_STATEMENTS: Final = "statements/"
+"""How the names under which statements are kept begin."""
+
+_STREAMS_MAX: Final = 8192
+_RECORDS: Final = msgspec.msgpack.Decoder(list[bytes])
+_TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
+
+
+class BadKeptStatements(BadInput):
+    """What was kept of statements cannot be read: to go on without it would be to forget revocations."""
+
+    code = "INPUT-KEPT-STATEMENTS"
+
+
+@dataclass(slots=True)
+class Voucher:
+    """Somebody whose word certificates here demand."""
+
+    by: Principal
+    type_id: bytes
+    certificates: set[bytes] = field(default_factory=set)
+    """Those that demand it."""
+    kinds: set[TestKind] = field(default_factory=set)
+    met_at: Instant | None = None
+    """When a certificate that demands it was last decided upon; None until it is looked at."""
+    is_wanted: bool = False
+    """Whether this broker has said that it wants the stream."""
+    held: frozenset[TestKind] = frozenset()
+    """Which kinds of its word were at hand when it was last looked at."""
+    look_at: Instant | None = None
+    """When the first of them ends."""
+    asked_at: Instant | None = None
+    """When others were last asked what it said last."""
+
+    @property
+    def is_missed(self) -> bool:
+        """Say whether some word of it is demanded that is not at hand."""
+        return not self.kinds - {TestKind.ONE_TIME} <= self.held
+
+
+class StatementDesk:
+    """What one broker has heard on validity, and on whose behalf it listens."""
+
+    __slots__ = ("_limit", "certificates", "new", "reliance", "standing", "streams", "vouchers")
+
+    def __init__(self, kept: Mapping[str, bytes], *, vouchers_max: int) -> None:
+        """Go on with what was kept; a record that cannot be read is an error, and no start."""
+        self.standing = _reloaded(kept)
+        self.reliance = Reliance()
+        self.vouchers: dict[Principal, Voucher] = {}
+        self.streams: dict[bytes, Principal] = {}
+        """Streams that are listened to when they come by: by type, whose they are."""
+        self.certificates: dict[bytes, tuple[OnlineTest, ...]] = {}
+        """Certificates that demand somebody's word, by id."""
+        self.new: dict[Principal, Voucher] = {}
+        """Those whose streams have to be asked for, or asked for again."""
+        self._limit = vouchers_max
+        for by in self.standing:
+            self.listen(by)
+
+    # ------------------------------------------------------------ what is known of certificates
+
+    def doubted(self, pool: Iterable[SignedCertificate], now: Instant) -> list[bytes]:
+        """Return the certificates of a pool that something speaks against now."""
+        problem_with = self.standing.problem_with
+        return [signed.id for signed in pool if problem_with(signed, now) is not None]
+
+    def usable(self, pool: tuple[SignedCertificate, ...], now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return a pool without the certificates that something speaks against now."""
+        bad = self.doubted(pool, now)
+        return tuple([one for one in pool if one.id not in bad]) if bad else pool
+
+    def met(self, pool: Iterable[SignedCertificate], watched: frozenset[bytes]) -> None:
+        """Take note of certificates that something is decided from: of their issuers, and of their tests."""
+        for signed in pool:
+            if signed.id in watched:
+                self.listen(signed.certificate.issuer)
+                if signed.certificate.validity.tests:
+                    self._met(signed)
+
+    def _met(self, signed: SignedCertificate) -> None:
+        self.certificates[signed.id] = signed.certificate.validity.tests
+        for test in signed.certificate.validity.tests:
+            voucher = self.vouchers.get(test.by)
+            if voucher is None:
+                if len(self.vouchers) >= self._limit:
+                    continue  # nothing will be heard of it, and what demands it stays refused
+                voucher = self.vouchers[test.by] = Voucher(test.by, self.listen(test.by))
+            voucher.certificates.add(signed.id)
+            voucher.kinds.add(test.kind)
+            self.new[test.by] = voucher
+
+    def listen(self, by: Principal) -> bytes:
+        """Hear the statements of somebody when they come by; return their stream's type."""
+        type_id = validity_type_id(by)
+        if type_id not in self.streams:
+            if len(self.streams) >= _STREAMS_MAX:
+                self._make_room()
+            self.streams[type_id] = by
+        return type_id
+
+    def _make_room(self) -> None:
+        """Stop listening to whom nobody here has a reason to listen to, the ones met first."""
+        needed = {*self.vouchers, *self.standing}
+        spare = [type_id for type_id, by in self.streams.items() if by not in needed]
+        for type_id in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
+            del self.streams[type_id]
+
+    # ------------------------------------------------------------ what was said
+
+    def hear(self, signed: SignedStatement, now: Instant) -> tuple[frozenset[bytes], bool, MaiaError | None]:
+        """Take a statement in; return the certificates it concerns, whether it is news, and what is odd."""
+        heard = self.standing.hear(signed, now)
+        if not heard.is_news:
+            return frozenset(), False, None
+        voucher = self.vouchers.get(heard.by)
+        # The same moments as before, or later ones: nobody is asked about for that.
+        back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
+        return heard.revoked | heard.restored | back, True, heard.problem
+
+    def look_at(self, voucher: Voucher, now: Instant) -> frozenset[bytes]:
+        """Return the certificates for which somebody's word has come, or has ended, since the last look."""
+        return self._looked_at(voucher, now)
+
+    def _looked_at(self, voucher: Voucher, now: Instant) -> frozenset[bytes]:
+        before, voucher.held = voucher.held, self._held(voucher, now)
+        changed = before ^ voucher.held
+        if not changed:
+            return frozenset()
+        return frozenset(
+            [
+                certificate
+                for certificate in voucher.certificates
+                if any(
+                    test.by == voucher.by and test.kind in changed
+                    for test in self.certificates.get(certificate, ())
+                )
+            ]
+        )
+
+    def _held(self, voucher: Voucher, now: Instant) -> frozenset[TestKind]:
+        """Return which kinds of somebody's word hold now, and note when the first of them ends."""
+        held: set[TestKind] = set()
+        ends: list[Instant] = []
+        if self.standing.sequence_of(voucher.by):
+            held.add(TestKind.CRL)
+        for kind in _TIMED:
+            until = self.standing.fresh_until(voucher.by, now, kind) if kind in voucher.kinds else None
+            if until is not None:
+                held.add(kind)
+                ends.append(until)
+        voucher.look_at = min(ends, default=None)
+        return frozenset(held)
+
+    def refresh(self, voucher: Voucher, now: Instant) -> None:
+        """Look at what somebody's word is worth now; whoever was just decided upon knows it already."""
+        voucher.met_at, voucher.held = now, self._held(voucher, now)
+
+    def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
+        """Say whether a certificate of a pool waits for somebody's word that may come."""
+        problem_with = self.standing.problem_with
+        return any(isinstance(problem_with(signed, now), CertificateStale) for signed in pool)
+
+    def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:
+        """Say whether something speaks against a certificate, where others have decided upon it.
+
+        Of whom nothing was ever heard here, nothing is missed here: the edge has heard it.
+        """
+        problem = self.standing.problem_with(signed, now)
+        if not isinstance(problem, CertificateStale):
+            return problem is not None and not isinstance(problem, CertificateTestedOnce)
+        return any(
+            self.standing.sequence_of(test.by, kind)
+            for test in signed.certificate.validity.tests
+            for kind in SeriesKind
+        )
+
+    # ------------------------------------------------------------ what goes and what stays
+
+    def given_up(self, now: Instant, *, after_us: int) -> list[Voucher]:
+        """Forget certificates that nothing rests on, and return those whose word nobody needs any more."""
+        gone: list[Voucher] = []
+        for voucher in list(self.vouchers.values()):
+            is_recent = voucher.met_at is None or now < voucher.met_at + after_us
+            voucher.certificates = {one for one in voucher.certificates if one in self.reliance or is_recent}
+            if not voucher.certificates:
+                del self.vouchers[voucher.by]
+                self.new.pop(voucher.by, None)
+                gone.append(voucher)
+        needed = {one for voucher in self.vouchers.values() for one in voucher.certificates}
+        self.certificates = {one: tests for one, tests in self.certificates.items() if one in needed}
+        return gone
+
+    def kept(self, by: Principal) -> Effect:
+        """Return what keeps all that somebody has said."""
+        return Keep(KEPT_STATEMENTS + by.key.hex(), msgspec.msgpack.encode(list(self.standing.exported(by))))
+
+    def status(self, now: Instant) -> dict[str, object]:
+        """Return what an operator asks for: whose word is needed, and up to when it is at hand."""
+        return {
+            "certificates": len(self.reliance),
+            "streams": len(self.streams),
+            "vouchers": {
+                str(one.by): {
+                    "certificates": len(one.certificates),
+                    "sequence": self.standing.sequence_of(one.by),
+                    "fresh_until": str(self.standing.fresh_until(one.by, now) or "") or None,
+                }
+                for one in self.vouchers.values()
+            },
+        }
+
+
+def _reloaded(kept: Mapping[str, bytes]) -> Standing:
+    records: list[bytes] = []
+    for name, data in kept.items():
+        if name.startswith(KEPT_STATEMENTS):
+            try:
+                records += _RECORDS.decode(data)
+            except msgspec.MsgspecError as problem:
+                raise BadKeptStatements(f"`{name}` cannot be read") from problem
+    return Standing.reloaded(records)
