@@ -31,7 +31,7 @@ from maia.credentials.broken_chains import (
 )
 from maia.credentials.certificate import AuthorisationCertificate
 from maia.credentials.principals import Owner, Subject
-from maia.credentials.validity import Validity
+from maia.credentials.validity import Validity, new_validity
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate
 
 __all__ = [
@@ -115,7 +115,7 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
 
 def _both_periods(one: Validity, other: Validity) -> Validity:
     """Return the intersection; one of the two themselves where it lies inside the other."""
-    if one.tests != other.tests:
+    if one.tests is not other.tests:
         return one.intersection(other)
     start, end = one.not_before, one.not_after
     later, earlier = other.not_before, other.not_after
@@ -123,7 +123,7 @@ def _both_periods(one: Validity, other: Validity) -> Validity:
     ends_with_one = earlier is None or (end is not None and end <= earlier)
     if starts_with_one and ends_with_one:
         return one
-    return Validity(start if starts_with_one else later, end if ends_with_one else earlier, one.tests)
+    return new_validity(start if starts_with_one else later, end if ends_with_one else earlier, one.tests)
 
 
 # ---------------------------------------------------------------- what an owner can grant
