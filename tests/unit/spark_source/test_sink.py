@@ -10,9 +10,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    TypePattern,
+    issue,
+    parse_name_pattern,
+)
+from maia.predicates import TextMatch, TextTest
 from maia.runtime import spark_sink
 from maia.runtime.spark_options import SparkProblem, job_options, told_to_spark
 from maia.runtime.spark_sink import MaiaStreamWriter, MaiaWriter, Staged
+from maia.scenarios.numberplate import NUMBERPLATE
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
 BILLING = "billing office"
@@ -103,3 +115,31 @@ def test_a_writer_whose_right_is_missing_is_told_the_code(city: SparkCity) -> No
     sink = MaiaWriter(job_options(city.options(BILLING)), SCHEMA, overwrite=False)
     with pytest.raises(SparkProblem, match=r"\[POLICY-"):
         sink.commit([task(sink, "F1")])
+
+
+def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(city: SparkCity) -> None:
+    """What the right refuses is not sent on, nor passed over in silence; what it admits comes once."""
+    options = city.options("statistics office") | {"credentials": str(_right_to_publish(city, prefix="G"))}
+    sink = MaiaStreamWriter(job_options(options), SCHEMA, overwrite=False)
+    with city.connected(BILLING) as client:
+        received = client.subscribe(city.story.definition)
+        for _ in range(2):  # Spark runs a batch again, and it is refused again
+            with pytest.raises(SparkProblem, match=r"\[REFUSED-ROWS\] 2 events"):
+                sink.commit([task(sink, "H1", "G2"), task(sink, "H3")], 0)
+        sink.commit([task(sink, "G4")], 1)
+        came: list[object] = []
+        while len(came) < 2 and (some := received.some(9, timeout_s=10)):
+            came += [one["numberplate"] for one in some]
+        assert came == ["G2", "G4"]
+        assert received.some(9, timeout_s=1) == []
+
+
+def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
+    """Let PITO grant the statistics office to publish plates that begin so; return its certificates."""
+    name, key = city.story.definition.definition.name, city.story.keys["PITO"]
+    pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
+    begins = TextMatch(NUMBERPLATE, TextTest.PREFIX, prefix)
+    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES, begins)
+    subject = city.story.keys["statistics office"].principal
+    certificate = AuthorisationCertificate(key.principal, subject, False, authority, UNBOUNDED)
+    return city.add(*city.story.certificates, issue(certificate, key), folder="publishes")
