@@ -88,22 +88,19 @@ def _with_what_rests_on_them(
 
 def _place(found: Fallen, reasons: dict[bytes, Fallen], ordered: dict[bytes, Fallen]) -> None:
     """Put a fallen membership behind the fallen ones that it rests on. Iterative: chains may be long."""
-    pending = [found]
+    pending, entered = [found], set[bytes]()
     while pending:
-        top = pending[-1]
-        if top.membership.id in ordered:
-            pending.pop()
+        top = pending[-1].membership
+        if top.id in entered or top.id in ordered:
+            # Also where somebody hands in memberships that rest on each other, which the engine never makes.
+            ordered.setdefault(top.id, pending.pop())
             continue
-        below = [
+        entered.add(top.id)
+        pending += [
             reasons[ground.support.id]
-            for ground in top.membership.rests_on
-            if ground.support.id in reasons and ground.support.id not in ordered
+            for ground in top.rests_on
+            if ground.support.id in reasons and ground.support.id not in entered
         ]
-        if below:
-            pending += below
-        else:
-            ordered[top.membership.id] = top
-            pending.pop()
 
 
 def _ended(

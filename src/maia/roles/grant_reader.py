@@ -28,15 +28,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import (
+    ALL_ACTIONS,
     ALL_ATTRIBUTES,
     Action,
     AttributeSet,
     BadPattern,
+    NetworkPattern,
+    TopicPattern,
+    TypePattern,
     UnknownAction,
     actions_from_words,
     exact_name,
     parse_name_pattern,
 )
+from maia.credentials.authority_algebra import FITTING_ACTIONS
 from maia.credentials.online_tests import TestKind
 from maia.events import Kind, Vocabulary
 from maia.events.zones import UnknownZone
@@ -59,6 +64,11 @@ _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _EVENTS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
+_PATTERNS: Final = {
+    ResourceKind.TYPE: TypePattern,
+    ResourceKind.TOPIC: TopicPattern,
+    ResourceKind.NETWORK: NetworkPattern,
+}
 _TESTS: Final = {test.value: test for test in TestKind}
 
 
@@ -153,7 +163,18 @@ def _is_delegation(fragment: Fragment) -> bool:
 
 def _privileged(reader: TermReader) -> _May:
     scanner = reader.scanner
+    at = scanner.mark()
     actions = _actions(reader)
+    may = _about(reader, actions)
+    odd = actions - FITTING_ACTIONS[_PATTERNS[may.resource.kind]]
+    if odd and actions != ALL_ACTIONS:
+        named = ", ".join(sorted(action.value for action in odd))
+        raise Complaint(f"`{named}` means nothing for a {may.resource.kind.value}", at=at)
+    return may
+
+
+def _about(reader: TermReader, actions: frozenset[Action]) -> _May:
+    scanner = reader.scanner
     if not scanner.take_word("to"):
         scanner.take_word("on")
     for kind in ResourceKind:
@@ -192,6 +213,8 @@ def _by_pattern(reader: TermReader, kind: ResourceKind) -> Resource:
         pattern = parse_name_pattern(text)
     except BadPattern as problem:
         raise Complaint(problem.message, at=at) from problem
+    if kind is ResourceKind.TOPIC and text[:1] not in ("/", "*"):
+        raise Complaint("a topic begins with `/`", at=at, hint=f"write `/{shown(text)}`")
     reader.scanner.must_take_word("of")
     return Resource(kind, take_key(reader.scanner, reader.names), pattern)
 

@@ -128,11 +128,12 @@ class Search:
             yield Way(way.binding, way.grounds, earliest(way.clock_ends, ends))
 
     def _by_fact(self, premise: FactPremise, position: int, way: Way) -> Iterator[Way]:
+        parameters = self.policy.facts[premise.name].parameters
         wanted = [value_of(term, way.binding, self.holder) for term in premise.terms]
         for row in self.world.matching(premise.name, wanted):
             self._step()
             binding = bind(premise.terms, row, way.binding, self.holder)
-            if binding is not None:
+            if binding is not None and _kinds_fit(row, parameters):
                 support = fact_support(premise.name, row)
                 ground = Ground(position, support, premise.is_watched, name=premise.name)
                 yield Way(binding, (*way.grounds, ground), way.clock_ends)

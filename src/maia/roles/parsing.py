@@ -42,7 +42,7 @@ _Said = TypeVar("_Said", Rule, Grant)
 
 
 def parse_policy(
-    text: str,
+    text: str | bytes,
     *,
     origin: str,
     domain: Principal,
@@ -57,13 +57,25 @@ def parse_policy(
     """
     problems = Problems(origin)
     try:
-        policy = _Parser(text, origin, domain, parents, types, problems).whole()
+        policy = _Parser(_decoded(text, origin), origin, domain, parents, types, problems).whole()
     except TooManyProblems:
         policy = None
     problems.refuse_if_any()
     if policy is None:
         raise BadPolicy(origin, [PolicyProblem(1, 1, "", "the policy cannot be read")])
     return policy
+
+
+def _decoded(text: str | bytes, origin: str) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode()
+    except UnicodeDecodeError as problem:
+        line = text.count(b"\n", 0, problem.start) + 1
+        raise BadPolicy(
+            origin, [PolicyProblem(line, 1, "", "the policy is not a text in UTF-8")]
+        ) from problem
 
 
 class _Parser:
@@ -115,6 +127,9 @@ class _Parser:
             said = "the policy does not close with `end`: it may have been cut off"
             place = (last.head.line, 1)
             self._problems.add(PolicyProblem(*place, "", said, "write `end` on a line of its own"))
+        for statement in statements[:-1]:
+            if statement.word == "end":
+                self._problems.add(statement.head.problem("", "nothing follows `end`"))
 
     def _imports(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
         imported: list[str] = []
@@ -154,7 +169,9 @@ class _Parser:
             self._problems.add(statement.head.problem("", "a text holds one policy"))
         elif word not in _WORDS:
             said = f"a statement begins with one of {', '.join(_WORDS)}"
-            self._problems.add(statement.head.problem("", said, hint=did_you_mean(word, _WORDS)))
+            is_comment = statement.head.text.startswith("#")
+            hint = "a space behind `#` makes it a comment" if is_comment else did_you_mean(word, _WORDS)
+            self._problems.add(statement.head.problem("", said, hint=hint))
 
     def _rule_or_grant(self, statement: Statement, *, is_addition: bool) -> None:
         is_rule = statement.word == "rule"

@@ -27,6 +27,7 @@ from maia.roles.declaring import must_end
 from maia.roles.identity import rule_id
 from maia.roles.names import Names, take_name
 from maia.roles.policy import (
+    ANYTHING,
     CertificatePremise,
     Condition,
     Ends,
@@ -142,7 +143,10 @@ def read_head(
         if not isinstance(role, RoleDeclaration):
             _complain_of_role(reader.names, name, at)
         else:
-            found.append((role, reader.terms(role.parameters, of=name, binds=binds)))
+            terms = reader.terms(role.parameters, of=name, binds=binds)
+            if not binds and ANYTHING in terms:
+                raise Complaint("`_` cannot stand here: a rule says what its members are about", at=at)
+            found.append((role, terms))
 
     return found[0] if reading.attempt(head, read) and found else None
 
@@ -251,6 +255,9 @@ def read_conditions(reading: Reading) -> tuple[Condition, ...] | None:
     fine = True
     for _, fragment in reading.clauses("if"):
         vocabulary = vocabulary_for(reading.variables.kinds)
+        if not vocabulary:
+            reading.variables.check()  # which says what is wrong with the names
+            return None
         found = template(reading, fragment, vocabulary)
         if found is None:
             fine = False
@@ -269,6 +276,8 @@ def template(reading: Reading, fragment: Fragment, vocabulary: Vocabulary | None
     try:
         predicate = parse_predicate(fragment.text, vocabulary, samples)
     except BadPredicateText as refusal:
+        if ("if", fragment) in reading.statement.clauses:
+            refusal.sentence = refusal.sentence.replace("no attribute", "no variable", 1)
         reading.problems.add(fragment.problem_of(reading.label, refusal))
         return None
     except BadPredicate as refusal:
