@@ -77,6 +77,8 @@ def right(key: int, **changes: object) -> RightRow:
         "not_after": FOR_EVER,
         "membership": b"",
         "rule": "rule ‘a’",
+        "granted": b"",
+        "is_revalidated": 0,
         "certificate": b"\x00\xff",
         "registered_by": b"a" * 32,
         "registered_at": 1,

@@ -1,0 +1,184 @@
+"""The Metropolitan Police, its courts and its detectives, with their access control services."""
+
+from __future__ import annotations
+
+from maia.credentials import Action, Principal, SigningKey, Standing, Validity
+from maia.credentials.appointments import SignedAppointment
+from maia.credentials.statements import RevocationList, SignedStatement
+from maia.domain.access_control import AccessControl
+from maia.domain.access_settings import AccessSettings
+from maia.events import Instant
+from maia.policy import Decision, Facts, Request, decide, gather_evidence
+from maia.runtime.domain_store import memory_store
+from maia.types import VerifiedType
+from support.policy import MET, NOON, NUMBERPLATE, PITO, SMITH, granted, key
+
+COURT, JONES, BROWN = key(30), key(31), key(32)
+SECOND = 1_000_000
+DAY = 86_400
+
+POLICY = f"""
+policy "Metropolitan Police"
+key courts = {COURT.principal}
+type Numberplate = uk.gov.pito.Numberplate
+appointment court_order(case: string, plate: string) by courts
+fact detective(who: principal)
+fact case_assignment(who: principal, case: string)
+role detective_on_duty()
+role np_tracker(plate: string)
+role supervisor(plate: string)
+
+rule detective_on_duty()
+    while detective(holder)
+    for 8 hours
+
+rule np_tracker(plate)
+    while court_order(case, plate)
+    while detective(holder)
+    while case_assignment(holder, case)
+    until the court_order ends
+
+rule supervisor(plate)
+    while np_tracker(plate)
+    until np_tracker ends
+
+grant np_tracker(plate)
+    may subscribe to Numberplate(location, timestamp, numberplate)
+    where numberplate == $plate
+
+grant supervisor(plate)
+    may subscribe to Numberplate(timestamp, numberplate)
+    may delegate
+    where numberplate == $plate
+end
+"""
+
+
+def later(seconds: float) -> Instant:
+    """Return a moment after noon."""
+    return Instant(int(NOON + seconds * SECOND))
+
+
+def until(seconds: float) -> Validity:
+    """Return the period from noon on."""
+    return Validity(NOON, later(seconds))
+
+
+class Station:
+    """An access control service, the store that it works on, and short ways to speak to it."""
+
+    def __init__(self, signing_key: SigningKey, store=None, settings: AccessSettings | None = None):
+        self.key, self.store, self.settings = signing_key, store or memory_store(), settings
+        self.access = AccessControl(signing_key, self.store, settings)
+        self.now = NOON
+
+    def __getattr__(self, name: str):
+        """Ask the service, as the domain itself, at this station's time."""
+        found = getattr(self.access, name)
+        if name in WITH_ACTOR:
+            return lambda *words, **named: found(
+                *words, **{"actor": self.key.principal, "now": self.now, **named}
+            )
+        return found
+
+    def restarted(self, store=None) -> Station:
+        """Return the same service after its process has died, with nothing left but the store."""
+        again = Station(self.key, store or self.store, self.settings)
+        again.now = self.now
+        return again
+
+    def beat(self) -> list[SignedStatement]:
+        """Sign what is due."""
+        return self.access.due(self.now)
+
+
+WITH_ACTOR = frozenset(
+    (
+        *("register_type", "hold", "load_policy", "appoint", "revoke_appointment", "assert_fact"),
+        *("retract_fact", "replace_facts", "activate", "deactivate", "authorise", "login"),
+        *("register_delegation", "revoke", "hear_statement", "once"),
+    )
+)
+
+
+def court() -> Station:
+    """The courts, which give orders and take them back."""
+    return Station(COURT)
+
+
+def met(store=None, settings: AccessSettings | None = None, policy: str = POLICY) -> Station:
+    """The Met, which may pass on what PITO granted it, with a policy in force and Smith on case 42."""
+    station = Station(MET, store, settings)
+    station.register_type(NUMBERPLATE.signed)
+    station.hold([granted(PITO, MET, "subscribe", may_delegate=True)])
+    station.load_policy(policy)
+    for detective in (SMITH, JONES):
+        station.assert_fact("detective", [detective.principal])
+    station.assert_fact("case_assignment", [SMITH.principal, "42"])
+    return station
+
+
+def told(listener: Station, *speakers: Station) -> None:
+    """Let a station hear everything that others have to say now."""
+    for speaker in speakers:
+        speaker.now = listener.now
+        speaker.beat()
+        for statement in speaker.current_statements(speaker.now):
+            listener.hear_statement(statement)
+
+
+def order(courts: Station, holder: SigningKey, case: str, plate: str, days: float = 10) -> SignedAppointment:
+    """A court order for a plate."""
+    return courts.appoint(holder.principal, "court_order", [case, plate], until(days * DAY))
+
+
+def listed(statement: SignedStatement | None) -> frozenset[bytes]:
+    """What a list names."""
+    assert statement is not None
+    assert isinstance(statement.statement, RevocationList)
+    return statement.statement.revoked
+
+
+def verdict(
+    who: Principal, certificates, standing: Standing, now: Instant, event_type: VerifiedType = NUMBERPLATE
+) -> Decision:
+    """What a broker says to a subscription, from certificates and the statements it has heard."""
+    request = Request(who, Action.SUBSCRIBE, event_type.name, event_type)
+    evidence = gather_evidence(request, tuple(certificates), at=now, standing=standing)
+    return decide(request, evidence, Facts(), now)
+
+
+def broker(now: Instant, *stations: Station) -> Standing:
+    """A verifier that has heard everything that these domains say now."""
+    standing = Standing()
+    for station in stations:
+        station.access.due(now)
+        for statement in station.current_statements(now):
+            standing.hear(statement, now)
+    return standing
+
+
+__all__ = [
+    "BROWN",
+    "COURT",
+    "DAY",
+    "JONES",
+    "MET",
+    "NOON",
+    "NUMBERPLATE",
+    "PITO",
+    "POLICY",
+    "SECOND",
+    "SMITH",
+    "Station",
+    "broker",
+    "court",
+    "granted",
+    "later",
+    "listed",
+    "met",
+    "order",
+    "told",
+    "until",
+    "verdict",
+]

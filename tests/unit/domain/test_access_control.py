@@ -1,0 +1,549 @@
+"""One domain's access control service, act by act, around Detective Smith (dissertation 6.1.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import Action, BadSignature, Standing, TypePattern, exact_name
+from maia.credentials.broken_statements import CertificateRevoked
+from maia.credentials.online_tests import OnlineTest, TestKind
+from maia.domain.access_answers import AdminAct, Revoked
+from maia.domain.access_refusals import (
+    ActivationRefused,
+    AnswerBelongsToAnotherRequest,
+    BadPage,
+    NoPolicy,
+    NotOurs,
+    NotTheirMembership,
+    ReplayedRequest,
+    ServiceFull,
+    TooManyShown,
+    UnknownCertificate,
+    UnknownMembership,
+)
+from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.policy import Denial, Permit
+from maia.policy.refusals import PolicyRefusal
+from maia.roles import BadPolicy, UnknownRole
+from support.access_control import (
+    BROWN,
+    DAY,
+    JONES,
+    MET,
+    NUMBERPLATE,
+    PITO,
+    POLICY,
+    SMITH,
+    Station,
+    broker,
+    court,
+    granted,
+    later,
+    listed,
+    met,
+    order,
+    told,
+    until,
+    verdict,
+)
+from support.policy import topic_pattern
+
+PLATE = "AE05 XYZ"
+
+
+class Broke(Exception):
+    """Raised in the middle of an act."""
+
+
+@pytest.fixture
+def courts() -> Station:
+    return court()
+
+
+@pytest.fixture
+def station(courts: Station) -> Station:
+    """The Met, which has heard that the courts vouch for their orders."""
+    made = met()
+    told(made, courts)
+    return made
+
+
+def roles(memberships) -> list[str]:
+    return [one.membership.role for one in memberships]
+
+
+# ---------------------------------------------------------------- giving
+
+
+def test_a_detective_with_an_order_gets_roles_and_rights_that_a_broker_believes(station, courts):
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    assert roles(wallet.memberships) == ["detective_on_duty", "np_tracker", "supervisor"]
+    assert len(wallet.issued) == 2
+    assert wallet.withheld == ()
+    decision = verdict(SMITH.principal, wallet.chains, broker(station.now, station), station.now)
+    assert isinstance(decision, Permit)
+
+
+def test_the_wallet_brings_the_statements_that_its_first_verifier_needs(station, courts):
+    station.beat()
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    standing = Standing()
+    for statement in wallet.statements:
+        standing.hear(statement, station.now)
+    assert isinstance(verdict(SMITH.principal, wallet.chains, standing, station.now), Permit)
+
+
+def test_each_right_says_that_this_domain_must_vouch_for_it(station, courts):
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    for right in wallet.issued:
+        tests = right.certificate.certificate.validity.tests
+        assert OnlineTest(TestKind.TIMED_CRL, MET.principal) in tests
+    assert isinstance(verdict(SMITH.principal, wallet.chains, Standing(), station.now), Denial)
+
+
+def test_a_second_login_returns_the_same_roles_and_rights(station, courts):
+    shown = [order(courts, SMITH, "42", PLATE)]
+    first = station.login(SMITH.principal, shown)
+    second = station.login(SMITH.principal, shown)
+    assert {one.id for one in first.issued} == {one.id for one in second.issued}
+    assert [one.membership.id for one in first.memberships] == [
+        one.membership.id for one in second.memberships
+    ]
+
+
+def test_an_order_that_was_shown_once_need_not_be_shown_again(station, courts):
+    first = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    assert {one.id for one in station.login(SMITH.principal, []).issued} == {one.id for one in first.issued}
+
+
+def test_rights_are_renewed_when_half_of_their_time_is_over(station, courts):
+    shown = [order(courts, SMITH, "42", PLATE, days=30)]
+    first = {one.id for one in station.login(SMITH.principal, shown).issued}
+    station.now = later(0.4 * DAY)
+    told(station, courts)
+    assert {one.id for one in station.login(SMITH.principal, shown).issued} == first
+    station.now = later(0.6 * DAY)
+    told(station, courts)
+    renewed = station.login(SMITH.principal, shown)
+    assert first.isdisjoint(one.id for one in renewed.issued)
+    assert all(one.until == later(1.6 * DAY) for one in renewed.issued)
+    assert station.now < renewed.renew_before < min(one.until for one in renewed.issued)
+
+
+def test_a_right_never_outlives_the_order_behind_it(station, courts):
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE, days=0.25)])
+    assert {one.until for one in wallet.issued} == {later(0.25 * DAY)}
+
+
+def test_whoever_is_not_on_the_case_gets_no_role(station, courts):
+    shown = [order(courts, JONES, "42", PLATE)]
+    with pytest.raises(ActivationRefused):
+        station.activate(JONES.principal, "np_tracker", [PLATE], shown)
+    assert roles(station.login(JONES.principal, shown).memberships) == ["detective_on_duty"]
+
+
+def test_an_order_for_somebody_else_counts_for_nothing(station, courts):
+    with pytest.raises(ActivationRefused):
+        station.activate(SMITH.principal, "np_tracker", None, [order(courts, JONES, "42", PLATE)])
+
+
+def test_an_order_that_a_stranger_signed_counts_for_nothing(station):
+    forged = Station(BROWN).appoint(SMITH.principal, "court_order", ["42", PLATE], until(DAY))
+    with pytest.raises(ActivationRefused):
+        station.activate(SMITH.principal, "np_tracker", None, [forged])
+
+
+def test_an_order_whose_signature_does_not_hold_is_refused_as_such(station, courts):
+    signed = order(courts, SMITH, "42", PLATE)
+    with pytest.raises(BadSignature):
+        station.activate(SMITH.principal, "np_tracker", None, [replace(signed, signature=bytes(64))])
+
+
+def test_an_order_that_nobody_vouches_for_now_counts_for_nothing(courts):
+    deaf = met()
+    with pytest.raises(ActivationRefused):
+        deaf.activate(SMITH.principal, "np_tracker", None, [order(courts, SMITH, "42", PLATE)])
+
+
+def test_an_unknown_role_is_refused_as_such(station):
+    with pytest.raises(UnknownRole):
+        station.activate(SMITH.principal, "np_traker", None, [])
+
+
+def test_a_member_gets_its_rights_and_nobody_else_does(station, courts):
+    (active,) = station.activate(SMITH.principal, "np_tracker", [PLATE], [order(courts, SMITH, "42", PLATE)])
+    (right,) = station.authorise(SMITH.principal, active.membership.id)
+    assert right.certificate.certificate.subject == SMITH.principal
+    with pytest.raises(NotTheirMembership):
+        station.authorise(JONES.principal, active.membership.id)
+
+
+def test_what_the_domain_cannot_pass_on_is_withheld(courts):
+    poor = Station(MET)
+    poor.register_type(NUMBERPLATE.signed)
+    poor.hold([granted(PITO, MET, "subscribe", may_delegate=False)])
+    poor.load_policy(POLICY)
+    poor.assert_fact("detective", [SMITH.principal])
+    poor.assert_fact("case_assignment", [SMITH.principal, "42"])
+    told(poor, courts)
+    wallet = poor.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    assert wallet.issued == ()
+    assert len(wallet.withheld) == 2
+    assert poor.rights_of(SMITH.principal).rows == ()
+
+
+def test_an_appointment_of_the_domain_itself_need_not_be_shown():
+    text = """policy "Own"
+appointment officer(rank: int) by here
+role member(rank: int)
+rule member(rank)
+    while officer(rank)
+    until officer ends
+end
+"""
+    station = Station(MET)
+    station.load_policy(text)
+    appointed = station.appoint(SMITH.principal, "officer", [3], until(DAY))
+    (active,) = station.activate(SMITH.principal, "member", None, [])
+    assert active.membership.arguments == (3,)
+    assert station.appointments().rows == (appointed,)
+    gone = station.revoke_appointment(appointed.id, "left")
+    assert [one.role for one in gone.memberships] == ["member"]
+    assert listed(gone.statement) == {appointed.id, active.certificate.id}
+    assert station.appointments().rows == ()
+    with pytest.raises(ActivationRefused):
+        station.activate(SMITH.principal, "member", None, [])
+
+
+# ---------------------------------------------------------------- taking away
+
+
+def test_a_case_taken_away_takes_exactly_what_rested_on_it(station, courts):
+    station.assert_fact("case_assignment", [SMITH.principal, "43"])
+    shown = [order(courts, SMITH, "42", PLATE), order(courts, SMITH, "43", "OTHER 1")]
+    wallet = station.login(SMITH.principal, shown)
+    gone = station.retract_fact("case_assignment", [SMITH.principal, "42"])
+    assert [(one.role, one.arguments) for one in gone.memberships] == [
+        ("np_tracker", (PLATE,)),
+        ("supervisor", (PLATE,)),
+    ]
+    left = {one.membership.arguments for one in station.memberships_of(SMITH.principal, station.now).rows}
+    assert left == {(), ("OTHER 1",)}
+    standing = broker(station.now, station)
+    fallen = [one for one in wallet.issued if one.id in gone.ids]
+    assert len(fallen) == 2
+    for right in wallet.issued:
+        problem = standing.problem_with(right.certificate, station.now)
+        assert isinstance(problem, CertificateRevoked) == (right in fallen)
+
+
+def test_what_fell_comes_back_only_when_it_is_activated_again(station, courts):
+    shown = [order(courts, SMITH, "42", PLATE)]
+    before = {one.id for one in station.login(SMITH.principal, shown).issued}
+    station.retract_fact("detective", [SMITH.principal])
+    assert station.login(SMITH.principal, shown).issued == ()
+    station.assert_fact("detective", [SMITH.principal])
+    assert station.memberships_of(SMITH.principal, station.now).rows == ()
+    again = station.login(SMITH.principal, shown)
+    assert len(again.issued) == 2
+    assert before.isdisjoint(one.id for one in again.issued)
+    decision = verdict(SMITH.principal, again.chains, broker(station.now, station), station.now)
+    assert isinstance(decision, Permit)
+
+
+def test_a_source_that_replaces_its_rows_takes_only_what_is_gone(station, courts):
+    station.assert_fact("case_assignment", [JONES.principal, "44"])
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    station.login(JONES.principal, [order(courts, JONES, "44", "OTHER 1")])
+    rows = [(JONES.principal, "44"), (JONES.principal, "45")]
+    gone = station.replace_facts("case_assignment", rows)
+    assert {one.principal for one in gone.memberships} == {SMITH.principal}
+    assert station.replace_facts("case_assignment", rows) == Revoked()
+    assert sorted(row[1] for row in station.facts("case_assignment").rows) == ["44", "45"]
+
+
+def test_kinds_of_arguments_never_mix(station):
+    assert station.assert_fact("level", [1])
+    assert station.assert_fact("level", [True])
+    assert station.assert_fact("level", [1.0])
+    assert not station.assert_fact("level", [1])
+    assert station.retract_fact("level", ["1"]) == Revoked()
+    station.retract_fact("level", [True])
+    assert {(type(row[0]), row[0]) for row in station.facts("level").rows} == {(int, 1), (float, 1.0)}
+
+
+def test_ending_a_membership_ends_what_rests_on_it_and_not_what_it_rests_on(station, courts):
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    tracker = next(one for one in wallet.memberships if one.membership.role == "np_tracker")
+    gone = station.deactivate(tracker.membership.id, "holiday")
+    assert [one.role for one in gone.memberships] == ["np_tracker", "supervisor"]
+    assert roles(station.memberships_of(SMITH.principal, station.now).rows) == ["detective_on_duty"]
+    with pytest.raises(UnknownMembership):
+        station.deactivate(bytes(32), "none")
+
+
+def test_a_right_is_revoked_by_itself_and_a_role_with_all_its_rights(station, courts):
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    first, second = wallet.issued
+    gone = station.revoke([first.id], "mistake")
+    assert gone.ids == (first.id,)
+    assert gone.memberships == ()
+    assert station.revoke([first.id], "again") == Revoked()
+    role = next(one for one in wallet.memberships if one.membership.id == second.membership)
+    assert second.id in station.revoke([role.certificate.id], "role").ids
+
+
+def test_only_what_this_domain_vouches_for_is_revoked_here(station, courts):
+    shown = order(courts, SMITH, "42", PLATE)
+    station.login(SMITH.principal, [shown])
+    for other in (shown.id, station.held(station.now)[0].id):
+        with pytest.raises(NotOurs):
+            station.revoke([other], "not ours")
+    with pytest.raises(UnknownCertificate):
+        station.revoke([bytes(32)], "unknown")
+
+
+def test_a_certificate_that_the_domain_key_signed_elsewhere_can_be_registered_and_revoked(station):
+    signed = granted(MET, BROWN, "publish", topic_pattern("/admin/policy", MET.principal))
+    station.hold([signed])
+    assert station.revoke([signed.id], "lost").ids == (signed.id,)
+
+
+# ---------------------------------------------------------------- policies
+
+
+def test_a_policy_that_drops_a_rule_takes_what_it_gave_and_leaves_the_rest(station, courts):
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    start, end = POLICY.index("rule supervisor"), POLICY.index("grant np_tracker")
+    gone = station.load_policy(POLICY[:start] + POLICY[end:]).revoked
+    assert [one.role for one in gone.memberships] == ["supervisor"]
+    assert len(gone.ids) == 2
+    assert listed(gone.statement) == set(gone.ids)
+    left = station.memberships_of(SMITH.principal, station.now).rows
+    assert sorted(roles(left)) == ["detective_on_duty", "np_tracker"]
+
+
+def test_a_policy_that_drops_a_grant_takes_the_rights_and_leaves_the_role(station, courts):
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    start = POLICY.index("grant np_tracker")
+    end = POLICY.index("grant supervisor")
+    gone = station.load_policy(POLICY[:start] + POLICY[end:]).revoked
+    assert gone.memberships == ()
+    assert len(gone.ids) == 1
+
+
+def test_a_policy_that_only_moves_its_rules_takes_nothing(station, courts):
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    loaded = station.load_policy("# a remark\n" + POLICY.replace("\nrule ", "\n\n\nrule "))
+    assert loaded.version == 2
+    assert loaded.revoked == Revoked()
+
+
+def test_a_policy_that_accepts_other_courts_takes_what_rested_on_the_old_ones(station, courts):
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    gone = station.load_policy(POLICY.replace(str(courts.key.principal), str(BROWN.principal))).revoked
+    assert [one.role for one in gone.memberships] == ["np_tracker", "supervisor"]
+
+
+def test_a_policy_imports_the_roles_of_a_parent():
+    parent = """policy "Nation"
+fact sworn(who: principal)
+role officer()
+rule officer()
+    while sworn(holder)
+    for 1 hour
+end
+"""
+    child = """policy "Met"
+import nation
+role sergeant()
+rule sergeant()
+    while officer()
+    until officer ends
+end
+"""
+    station = Station(MET)
+    station.load_policy(child, parents={"nation": parent})
+    station.assert_fact("sworn", [SMITH.principal])
+    again = station.restarted()
+    assert roles(again.login(SMITH.principal, []).memberships) == ["officer", "sergeant"]
+
+
+# ---------------------------------------------------------------- administration
+
+
+def test_an_administrator_is_whoever_holds_the_certificate_for_the_topic(station):
+    right = granted(MET, BROWN, "publish", topic_pattern("/admin/policy", MET.principal))
+    assert isinstance(
+        station.authorised(BROWN.principal, [right], AdminAct.CHANGE_POLICY, station.now), Permit
+    )
+    for act in (AdminAct.READ_POLICY, AdminAct.CHANGE_FACTS, AdminAct.READ_AUDIT):
+        with pytest.raises(PolicyRefusal):
+            station.authorised(BROWN.principal, [right], act, station.now)
+    with pytest.raises(PolicyRefusal):
+        station.authorised(JONES.principal, [right], AdminAct.CHANGE_POLICY, station.now)
+
+
+@pytest.mark.parametrize("act", AdminAct)
+def test_the_domain_key_needs_no_certificate_and_everybody_else_does(station, act):
+    assert isinstance(station.authorised(MET.principal, [], act, station.now), Permit)
+    with pytest.raises(PolicyRefusal):
+        station.authorised(BROWN.principal, [], act, station.now)
+
+
+def test_an_administrator_whose_certificate_was_revoked_is_none(station):
+    right = granted(MET, BROWN, "subscribe", topic_pattern("/admin/audit", MET.principal))
+    station.hold([right])
+    station.authorised(BROWN.principal, [right], AdminAct.READ_AUDIT, station.now)
+    station.revoke([right.id], "left")
+    with pytest.raises(PolicyRefusal):
+        station.authorised(BROWN.principal, [right], AdminAct.READ_AUDIT, station.now)
+
+
+def test_the_policy_itself_can_make_administrators():
+    text = """policy "Offices"
+fact clerk(who: principal)
+role clerk_of_facts()
+rule clerk_of_facts()
+    while clerk(holder)
+    for 8 hours
+grant clerk_of_facts()
+    may publish topic "/admin/facts" of here
+end
+"""
+    station = Station(MET)
+    station.load_policy(text)
+    station.assert_fact("clerk", [BROWN.principal])
+    wallet = station.login(BROWN.principal, [])
+    station.authorised(BROWN.principal, wallet.chains, AdminAct.CHANGE_FACTS, station.now)
+    station.retract_fact("clerk", [BROWN.principal])
+    with pytest.raises(PolicyRefusal):
+        station.authorised(BROWN.principal, wallet.chains, AdminAct.CHANGE_FACTS, station.now)
+
+
+def test_another_domains_administrator_is_a_stranger_here(station):
+    right = granted(PITO, BROWN, "publish", topic_pattern("/admin/policy", PITO.principal))
+    blanket = granted(BROWN, BROWN, "publish", TypePattern(None, exact_name("x"), None))
+    with pytest.raises(PolicyRefusal):
+        station.authorised(BROWN.principal, [right, blanket], AdminAct.CHANGE_POLICY, station.now)
+
+
+# ---------------------------------------------------------------- once, and once only
+
+
+def test_a_request_with_a_key_is_done_once(station):
+    calls = []
+
+    def act() -> bytes:
+        calls.append(station.appoint(SMITH.principal, "medal", [], until(DAY)).id)
+        return calls[-1]
+
+    first = station.once("k1", b"digest", act)
+    assert station.once("k1", b"digest", act) == first
+    assert station.restarted().once("k1", b"digest", act) == first
+    assert len(calls) == 1
+    with pytest.raises(AnswerBelongsToAnotherRequest):
+        station.once("k1", b"another", act)
+    assert station.once("k2", b"digest", act) != first
+
+
+def test_a_request_that_failed_is_not_remembered_and_leaves_nothing(station):
+    head = station.audit_head()
+
+    def broken() -> bytes:
+        station.appoint(SMITH.principal, "medal", [], until(DAY))
+        raise Broke
+
+    with pytest.raises(Broke):
+        station.once("k1", b"digest", broken)
+    assert station.audit_head() == head
+    assert station.appointments().rows == ()
+    assert station.once("k1", b"other", lambda: b"fine") == b"fine"
+
+
+def test_the_same_key_of_another_actor_is_another_key(station):
+    station.once("k", b"d", lambda: b"mine")
+    assert station.once("k", b"d", lambda: b"yours", actor=BROWN.principal) == b"yours"
+
+
+def test_an_answer_is_forgotten_in_time(station):
+    station.once("k", b"d", lambda: b"old")
+    station.now = later(2 * DAY)
+    assert station.once("k", b"e", lambda: b"new") == b"new"
+
+
+def test_a_nonce_is_used_once_also_over_a_restart(station):
+    station.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=station.now)
+    for again in (station, station.restarted()):
+        with pytest.raises(ReplayedRequest):
+            again.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=later(30))
+    station.use_nonce(JONES.principal, b"n" * 16, until=later(60), now=station.now)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_numbers_have_limits(courts):
+    limits = AccessLimits(page=5, shown=2, memberships_each=1, facts=3, fact_rows=2, held=1, types=1)
+    station = met(settings=AccessSettings(limits=limits))
+    told(station, courts)
+    with pytest.raises(ServiceFull):
+        station.assert_fact("detective", [BROWN.principal])
+    with pytest.raises(ServiceFull):
+        station.replace_facts("detective", [[one.principal] for one in (SMITH, JONES, BROWN)])
+    with pytest.raises(ServiceFull):
+        station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    with pytest.raises(TooManyShown):
+        station.login(SMITH.principal, [order(courts, SMITH, str(case), PLATE) for case in range(3)])
+    with pytest.raises(ServiceFull):
+        station.hold([granted(PITO, MET, "publish")])
+    for limit in (0, 6):
+        with pytest.raises(BadPage):
+            station.register(limit=limit)
+    with pytest.raises(BadPage):
+        station.register(after="x")
+
+
+def test_without_a_policy_nothing_is_granted():
+    station = Station(MET)
+    assert station.policy() is None
+    with pytest.raises(NoPolicy):
+        station.login(SMITH.principal, [])
+    with pytest.raises(BadPolicy):
+        station.load_policy("")
+    assert station.policy() is None
+
+
+def test_every_act_leaves_one_record(station, courts):
+    before = station.audit_head().length
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    station.retract_fact("case_assignment", [SMITH.principal, "42"])
+    records = station.audit(after=before).rows
+    assert [record.act for record in records] == ["login", "fact.retract"]
+    assert records[0].actor == MET.principal
+    assert dict(records[1].details)["revoked"] == "4"
+
+
+def test_the_audit_and_the_register_come_in_pages(station, courts):
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    records, page = [], station.audit(limit=2)
+    while page.after is not None:
+        records += page.rows
+        page = station.audit(after=int(page.after), limit=2)
+    records += page.rows
+    assert [one.number for one in records] == list(range(1, station.audit_head().length + 1))
+    entries, page = [], station.register(limit=1)
+    while page.after is not None:
+        entries += page.rows
+        page = station.register(after=page.after, limit=1)
+    assert entries == list(station.register().rows)
+    assert len(entries) == 3
+
+
+def test_the_owner_of_a_type_can_do_everything_with_it(station):
+    assert (
+        station.who_can(Action.PUBLISH, NUMBERPLATE.name, None, station.now).rows[0].principal
+        == PITO.principal
+    )
