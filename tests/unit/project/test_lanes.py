@@ -62,7 +62,12 @@ def test_two_lanes_share_one_session_part_no_file_and_add_up_their_cases(tmp_pat
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *lanes, str(tmp_path)],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(TESTS), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": str(TESTS),
+            "HOME": str(tmp_path),
+            "PATH": "/usr/bin:/bin",
+            "MAIA_LAWS_AT_LEAST": "42",  # promised of both lanes together
+        },
         capture_output=True,
         text=True,
         check=False,
