@@ -83,7 +83,8 @@ class Register:
         found: list[Holder] = []
         looked_at = 0
         while looked_at < self._limits.looked_at:
-            candidates = self._candidates(tables, question, last, limit=min(limit, _AT_ONCE))
+            most = min(limit, _AT_ONCE, self._limits.looked_at - looked_at)
+            candidates = self._candidates(tables, question, last, limit=most)
             for candidate in candidates:
                 last, looked_at = candidate, looked_at + 1
                 holder = self.holder(tables, question, principal_from_bytes(candidate), held, tester)

@@ -1,0 +1,266 @@
+"""The register says who can do what, by which chain and until when; the kernel decides, not the register."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import Action, BadSignature, TypeName
+from maia.credentials.arguments import BadArgument
+from maia.domain.access_answers import EntryKind
+from maia.domain.access_refusals import BadPage, BadRegistration, NoPolicy, UnknownType
+from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.policy import Permit
+from maia.predicates.text import parse_predicate
+from maia.roles import UnknownRole
+from support.access_control import (
+    BROWN,
+    DAY,
+    JONES,
+    MET,
+    NOON,
+    NUMBERPLATE,
+    PITO,
+    POLICY,
+    SMITH,
+    Station,
+    broker,
+    court,
+    granted,
+    later,
+    met,
+    order,
+    told,
+    until,
+    verdict,
+)
+from support.policy import MALLORY, group, key, named
+
+PLATE = "AE05 XYZ"
+READ = Action.SUBSCRIBE
+
+
+@pytest.fixture
+def courts() -> Station:
+    return court()
+
+
+@pytest.fixture
+def station(courts) -> Station:
+    """The Met, where Smith and Jones track a plate each."""
+    made = met()
+    told(made, courts)
+    made.assert_fact("case_assignment", [JONES.principal, "43"])
+    made.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    made.login(JONES.principal, [order(courts, JONES, "43", "OTHER 1", days=0.5)])
+    return made
+
+
+def who_can(station: Station, attribute: str | None = "location", at=NOON, action=READ):
+    """The people of a whole answer, from pages of one."""
+    people, after = [], None
+    while True:
+        page = station.who_can(action, NUMBERPLATE.name, attribute, at, now=station.now, after=after, limit=1)
+        people += page.rows
+        after = page.after
+        if after is None:
+            return {one.principal: one for one in people}
+
+
+def test_who_can_read_location_of_numberplate_today(station):
+    people = who_can(station)
+    assert set(people) == {PITO.principal, MET.principal, SMITH.principal, JONES.principal}
+    assert people[PITO.principal].chains == ()
+    smith = people[SMITH.principal]
+    assert {len(chain) for chain in smith.chains} == {2}
+    assert smith.chains[0][0].certificate.issuer == PITO.principal
+    assert smith.until == later(DAY)
+
+
+def test_the_answer_is_about_the_moment_that_was_asked_about(station):
+    assert JONES.principal in who_can(station, at=later(0.4 * DAY))
+    assert JONES.principal not in who_can(station, at=later(0.6 * DAY))
+    assert SMITH.principal not in who_can(station, at=later(2 * DAY))
+
+
+def test_asking_about_the_future_changes_nothing(station, courts):
+    who_can(station, at=later(300 * DAY))
+    assert station.login(SMITH.principal, []).issued != ()
+
+
+def test_an_attribute_that_a_right_hides_cannot_be_read(station):
+    wallet = station.login(SMITH.principal, [])
+    tracker = next(one for one in wallet.issued if not one.certificate.certificate.may_delegate)
+    station.revoke([tracker.id], "no more locations")
+    assert SMITH.principal not in who_can(station, "location")
+    assert SMITH.principal in who_can(station, "timestamp")
+    assert SMITH.principal in who_can(station, None)
+
+
+def test_what_was_revoked_is_gone_from_the_answer_and_stays_in_the_register(station):
+    station.retract_fact("detective", [SMITH.principal])
+    assert SMITH.principal not in who_can(station)
+    entries = station.rights_of(SMITH.principal).rows
+    assert len(entries) == 2
+    assert all(entry.revoked_at == NOON and entry.reason for entry in entries)
+    assert {entry.kind for entry in station.register(standing_at=NOON).rows} == {
+        EntryKind.HELD,
+        EntryKind.ISSUED,
+    }
+    assert len(station.register(standing_at=NOON).rows) == 3
+
+
+def test_nobody_publishes_but_the_owner(station):
+    assert set(who_can(station, None, action=Action.PUBLISH)) == {PITO.principal}
+
+
+def test_the_register_agrees_with_a_broker(station):
+    for person in (SMITH, JONES, BROWN):
+        wallet = station.login(person.principal, [])
+        decision = verdict(person.principal, wallet.chains, broker(station.now, station), station.now)
+        assert isinstance(decision, Permit) == (person.principal in who_can(station, None))
+
+
+def test_what_was_passed_on_is_registered_and_falls_with_what_it_came_from(station):
+    passed_on = granted(SMITH, BROWN, "subscribe", attributes="timestamp", validity=until(3600))
+    entry = station.register_delegation(passed_on)
+    assert entry.kind is EntryKind.DELEGATED
+    assert station.register_delegation(passed_on) == entry
+    assert BROWN.principal in who_can(station, "timestamp")
+    assert BROWN.principal not in who_can(station, "location")
+    assert {len(chain) for chain in who_can(station, "timestamp")[BROWN.principal].chains} == {3}
+    station.retract_fact("case_assignment", [SMITH.principal, "42"])
+    assert BROWN.principal not in who_can(station, "timestamp")
+
+
+def test_a_delegation_of_a_delegation_is_followed_to_the_owner(station):
+    first = granted(
+        SMITH, BROWN, "subscribe", attributes="timestamp", may_delegate=True, validity=until(3600)
+    )
+    second = granted(BROWN, key(40), "subscribe", attributes="timestamp", validity=until(3600))
+    with pytest.raises(BadRegistration):
+        station.register_delegation(second)
+    station.register_delegation(first)
+    station.register_delegation(second)
+    assert {len(chain) for chain in who_can(station, "timestamp")[key(40).principal].chains} == {4}
+
+
+def test_a_right_passed_on_to_a_group_reaches_whoever_is_named_in_it(station):
+    team = granted(SMITH, group(SMITH, "team"), "subscribe", attributes="timestamp", validity=until(3600))
+    station.register_delegation(team)
+    assert BROWN.principal not in who_can(station, "timestamp")
+    station.hold([named(SMITH, "team", BROWN)])
+    assert BROWN.principal in who_can(station, "timestamp")
+
+
+@pytest.mark.parametrize(
+    ("signed", "refusal"),
+    [
+        (granted(MALLORY, BROWN, "subscribe"), BadRegistration),
+        (granted(JONES, BROWN, "publish"), BadRegistration),
+        (granted(PITO, BROWN, "subscribe"), BadRegistration),
+        (named(SMITH, "team", BROWN), BadRegistration),
+    ],
+    ids=["of a stranger", "of another action", "around the domain", "of a name"],
+)
+def test_a_certificate_that_does_not_pass_on_a_right_of_this_domain_is_not_registered(
+    station, signed, refusal
+):
+    with pytest.raises(refusal):
+        station.register_delegation(signed)
+
+
+def test_a_delegation_whose_signature_does_not_hold_is_not_registered(station):
+    signed = granted(SMITH, BROWN, "subscribe", attributes="timestamp")
+    with pytest.raises(BadSignature):
+        station.register_delegation(replace(signed, signature=bytes(64)))
+
+
+def test_somebody_whose_right_hangs_on_a_condition_is_shown_as_such(courts):
+    text = POLICY.replace(
+        "    where numberplate == $plate\nend",
+        "    where numberplate == $plate\n    provided on-duty == true\nend",
+    )
+    assert text != POLICY
+    station = met(policy=text)
+    told(station, courts)
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    tracker = next(
+        one
+        for one in station.login(SMITH.principal, []).issued
+        if not one.certificate.certificate.may_delegate
+    )
+    assert not who_can(station, "timestamp")[SMITH.principal].is_conditional
+    station.revoke([tracker.id], "")
+    assert who_can(station, "timestamp")[SMITH.principal].is_conditional
+    assert who_can(station, "timestamp")[SMITH.principal].view is None
+
+
+def test_pages_end_also_where_hardly_anybody_can(courts):
+    limits = AccessLimits(page=10, looked_at=2)
+    station = met(settings=AccessSettings(limits=limits))
+    told(station, courts)
+    for number in range(5):
+        detective = key(50 + number)
+        station.assert_fact("detective", [detective.principal])
+        station.assert_fact("case_assignment", [detective.principal, "42"])
+        station.login(detective.principal, [order(courts, detective, "42", PLATE)])
+    assert len(who_can(station)) == 7
+    first = station.who_can(READ, NUMBERPLATE.name, "location", NOON, limit=10)
+    assert len(first.rows) < 7
+    assert first.after is not None
+
+
+def test_a_question_about_what_is_not_known_is_refused(station):
+    with pytest.raises(UnknownType):
+        station.who_can(READ, TypeName(PITO.principal, "Nothing", "0"), None, NOON)
+    with pytest.raises(UnknownType):
+        station.who_can(READ, NUMBERPLATE.name, "colour", NOON)
+    for cursor in ("zz", "-1"):
+        with pytest.raises(BadPage):
+            station.who_can(READ, NUMBERPLATE.name, None, NOON, after=cursor)
+
+
+# ---------------------------------------------------------------- what would be
+
+
+def test_what_a_role_would_be_able_to_do_is_what_its_member_can(station):
+    (ability,) = station.would_be_able("np_tracker", [PLATE], NOON)
+    wallet = station.login(SMITH.principal, [])
+    tracker = next(one for one in wallet.issued if not one.certificate.certificate.may_delegate)
+    decision = verdict(SMITH.principal, tracker.chain, broker(NOON, station), NOON)
+    assert ability.denial is None
+    assert ability.view.windows == decision.view.windows
+    assert ability.action is READ
+    assert ability.resource == NUMBERPLATE.name.name
+
+
+def test_a_question_leaves_no_trace(station):
+    head, entries = station.audit_head(), station.register().rows
+    station.would_be_able("np_tracker", [PLATE], NOON)
+    assert (station.audit_head(), station.register().rows) == (head, entries)
+
+
+def test_a_role_would_be_able_to_do_nothing_that_the_domain_cannot_pass_on():
+    poor = Station(MET)
+    poor.register_type(NUMBERPLATE.signed)
+    poor.load_policy(POLICY)
+    (ability,) = poor.would_be_able("np_tracker", [PLATE], NOON)
+    assert ability.view is None
+    assert ability.denial == "POLICY-NO-CHAIN"
+
+
+def test_the_values_of_a_role_are_in_what_it_would_see(station):
+    (ability,) = station.would_be_able("np_tracker", ["X 1"], NOON)
+    wanted = parse_predicate('numberplate == "X 1"', NUMBERPLATE.vocabulary)
+    assert [window.admits for window in ability.view.windows] == [wanted]
+
+
+def test_a_role_that_does_not_exist_or_other_arguments_are_refused(station):
+    with pytest.raises(UnknownRole):
+        station.would_be_able("np_traker", [PLATE], NOON)
+    with pytest.raises(BadArgument):
+        station.would_be_able("np_tracker", [7], NOON)
+    with pytest.raises(NoPolicy):
+        Station(MET).would_be_able("np_tracker", [PLATE], NOON)
