@@ -179,6 +179,30 @@ def test_a_sealed_log_is_run_explained_and_verified_by_command(home: Path, spark
     assert "[UNAVAILABLE-HISTORY-KEYS]" in gone.stderr
 
 
+def taken(home: Path, address: str, *, count: int | None = None, seconds: float = 60.0) -> list[str]:
+    """Let the office go on with its durable subscription, and return the plates that it is shown."""
+    limit = ("--count", count) if count else ()
+    got = maia(
+        "subscribe", "-d", "np.type", "-k", "office.key", "--credentials", "office-certs",
+        "--network", NETWORK, "--coordinator", "pito.pub", "--broker", address, "--wait", 30,
+        "--durable", "nightly", *limit, "--for", seconds, cwd=home,
+    )  # fmt: skip
+    assert got.returncode == 0, got.stderr
+    return [json.loads(line)["numberplate"] for line in got.stdout.splitlines()]
+
+
+def test_a_durable_office_that_was_away_while_keys_changed_gets_what_it_missed(home: Path) -> None:
+    """B8: the keys of its time are not held any more; the broker is handed them again."""
+    with running(home, "domain", "domain", "serve") as (_, keys), broker(home, keys) as address:
+        assert taken(home, address, seconds=0.5) == []
+        publish(home, address, "A1", "B2")
+        before = epoch(home)
+        wait_for_epoch(home, before + 2)
+        publish(home, address, "C3")
+        wait_for_epoch(home, before + 4)
+        assert taken(home, address, count=3) == ["A1", "B2", "C3"]
+
+
 def refused(home: Path, keys: str) -> None:
     """Neither a stranger nor somebody whose certificates name no network gets anything."""
     stranger = maia("pipeline", "run", "billing", *wallet("stranger", keys), cwd=home)

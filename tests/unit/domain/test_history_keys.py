@@ -12,6 +12,7 @@ from maia.sealing.history import BadPast, unpack_past
 from maia.sealing.history_asker import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
 from maia.sealing.key_ring import content_key
 from maia.sealing.member_settings import MemberSettings
+from maia.sealing.past_writers import CERTIFICATES_MAX, PastWriters
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Dial, LinkClosed, LinkId, LinkOpened, Received, Send
@@ -194,6 +195,42 @@ def test_an_answer_is_for_one_session_and_one_reader(net):
         return encode(HistoryKeysReply(found.id, found.type_id, found.terms, sealed, found.after))
 
     assert isinstance(ask(net, "reader", grant(key_of("reader")), change=flipped).problem, BadDelivery)
+
+
+def test_a_reader_is_told_who_published_and_with_what(net):
+    """Also of a broker that is gone, after a restart, and of certificates that were renewed since."""
+    gone = key_of("gone")
+    first, renewed = (grant(gone, actions=WRITE, until=until) for until in (4000, 9000))
+    member = net.member("gone", first)
+    net.run_to(at(500))
+    net.show(member, first, renewed)
+    net.run_to(at(1500))
+    net.leave(member)
+    net.run_to(at(9500))
+    net.restart_server()
+    asker = ask(net, "reader", grant(key_of("reader")))
+    assert set(asker.writers) == {key_of("broker").principal, gone.principal}
+    assert {one.id for one in asker.writers[gone.principal]} == {first.id, renewed.id}
+    assert ask(net, "stranger").writers == {}
+    net.serve(net.server.revoke([first.id], net.now))
+    told = ask(net, "reader", grant(key_of("reader"))).writers
+    assert {one.id for one in told[gone.principal]} == {renewed.id}
+    net.serve(net.server.evict(gone.principal, net.now))
+    assert set(ask(net, "reader", grant(key_of("reader"))).writers) == {key_of("broker").principal}
+
+
+def test_who_published_is_forgotten_where_no_history_is_kept():
+    plain = KeyNet()
+    plain.member("broker", grant(key_of("broker"), actions=WRITE))
+    assert not any("/writer/" in name for name in plain.kept)
+
+
+def test_certificates_that_ended_first_are_forgotten_first():
+    writers, who = PastWriters(), key_of("broker")
+    shown = [grant(who, actions=WRITE, until=1000 + number) for number in range(CERTIFICATES_MAX + 3)]
+    assert writers.note(who.principal, shown)
+    assert not writers.note(who.principal, shown[-1:])
+    assert [one.id for one in writers.of(who.principal)] == [one.id for one in shown[3:]]
 
 
 def test_bytes_that_are_no_past_keys_are_refused():
