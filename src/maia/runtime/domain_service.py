@@ -58,6 +58,7 @@ class DomainService:
         self._on_revoked = on_revoked
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maia-access")
         self._order = asyncio.Lock()
+        self._told: frozenset[bytes] = frozenset()
         self.principal: Principal = key.principal
         self.clock = clock
         self.carrier: Carrier = NoCarrier()
@@ -79,8 +80,7 @@ class DomainService:
         """Tell everybody what was taken away; say whether the network knows."""
         is_carried = True
         for one in revoked:
-            if one.ids:
-                self._on_revoked(one.ids)
+            self._tell_key_groups(one.ids)
             if one.statement is not None:
                 # Statements leave in the order of their numbers, or the later one would be all that is heard.
                 async with self._order:
@@ -88,6 +88,12 @@ class DomainService:
             elif one.ids or one.is_silent:
                 is_carried = False
         return is_carried
+
+    def _tell_key_groups(self, ids: Iterable[bytes]) -> None:
+        new = frozenset(ids) - self._told
+        if new:
+            self._told |= new
+            self._on_revoked(new)
 
     async def take_away(self, work: Callable[[AccessControl], Revoked]) -> tuple[Revoked, bool]:
         """Do an act that takes something away, and tell everybody; say whether the network knows."""
@@ -109,6 +115,7 @@ class DomainService:
         """Publish what is due, and return when to be called again."""
         now = self.clock()
         for statement in await self.ask(lambda access: access.due(now)):
+            self._tell_key_groups(getattr(statement.statement, "revoked", ()))
             async with self._order:
                 await self.carrier.carry(statement)
         return await self.ask(lambda access: access.next_due(self.clock()))

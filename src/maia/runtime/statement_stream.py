@@ -38,6 +38,7 @@ _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 _CONNECT_S: Final = 10.0
 _LOOK_S: Final = 0.5
+_ISSUERS_S: Final = 2.0
 _HEARD_MAX: Final = 256
 
 
@@ -131,7 +132,7 @@ class StatementStream:
             await self._tell_everything(publisher)
             await self._set(publisher)
             async with asyncio.TaskGroup() as tasks:
-                hearing = [tasks.create_task(self._hear(client, one)) for one in self._issuers()]
+                hearing = [tasks.create_task(self._hear_all(client))]
                 hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
                 hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
                 await self._is_broken.wait()
@@ -170,24 +171,39 @@ class StatementStream:
 
     # ------------------------------------------------------------ hearing
 
-    def _issuers(self) -> list[Principal]:
-        others = dict.fromkeys(one for one in self._settings.hear if one != self._key.principal)
-        return list(others)[:_HEARD_MAX]
+    async def _hear_all(self, client: Client) -> None:
+        """Listen to every issuer that something here depends on, and to new ones as soon as they matter."""
+        heard: set[Principal] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for issuer in sorted(await self._issuers() - heard)[: _HEARD_MAX - len(heard)]:
+                    heard.add(issuer)
+                    tasks.create_task(self._hear(client, issuer))
+                await asyncio.sleep(_ISSUERS_S)
+
+    async def _issuers(self) -> set[Principal]:
+        now = self._service.clock()
+        wanted = set(self._settings.hear)
+        with suppress(MaiaError):  # the store is not there now; those that are known are heard meanwhile
+            wanted |= await self._service.ask(lambda access: access.issuers_wanted(now))
+        return wanted - {self._key.principal}
 
     async def _hear(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
-        wait_s = _AGAIN_S
+        wait_s, complained = _AGAIN_S, False
         while True:
             try:
                 subscription = await client.subscribe(
                     validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
                 )
-                wait_s = _AGAIN_S
+                wait_s, complained = _AGAIN_S, False
                 async for event in subscription:
                     await self._take(event.get("statement"), issuer)
                 return  # the client was closed
             except MaiaError as problem:
-                self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+                if not complained:  # not every issuer has a stream, and one line says so
+                    self._records.note("unheard", {"issuer": str(issuer), "code": problem.code})
+                complained = True
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _AGAIN_MOST_S)
 

@@ -81,7 +81,7 @@ class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     incident: str | None = None
     """The number under which the log has more; only for errors that nobody foresaw."""
-    problems: list[dict[str, object]] | None = None
+    problems: list[dict[str, str | int]] | None = None
     """Every mistake of a policy, with its line and rule."""
 
 
