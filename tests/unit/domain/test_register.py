@@ -180,7 +180,7 @@ def test_a_delegation_whose_signature_does_not_hold_is_not_registered(station):
 def test_somebody_whose_right_hangs_on_a_condition_is_shown_as_such(courts):
     text = POLICY.replace(
         "    where numberplate == $plate\nend",
-        "    where numberplate == $plate\n    provided on-duty == true\nend",
+        "    where numberplate == $plate\n    provided duty == true\nend",
     )
     assert text != POLICY
     station = met(policy=text)
