@@ -63,6 +63,7 @@ __all__ = ["read_grant"]
 _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`
 _EVENTS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 _PATTERNS: Final = {
     ResourceKind.TYPE: TypePattern,
@@ -274,7 +275,7 @@ def _provided(reading: Reading) -> tuple[str | None, TimeWindow | None, bool]:
     """Read `provided`: a time window, or a condition over facts; and say whether all was well."""
     for _, fragment in reading.clauses("provided"):
         windows: list[TimeWindow | None] = []
-        opens_window = re.match(r"\s*(?:between|on)\b", fragment.text) is not None
+        opens_window = _WINDOW.match(fragment.text) is not None
 
         def read(reader: TermReader, windows: list[TimeWindow | None] = windows) -> None:
             windows.append(take_window(reader.scanner))

@@ -108,12 +108,15 @@ class TermReader:
                 if kind not in (None, ParameterKind.PRINCIPAL):
                     raise Complaint(f"a key is given, and a {_named(kind)} is asked for here", at=at)
                 return Literal(principal_from_text(text), ParameterKind.PRINCIPAL)
-            if kind is None or kind.value_kind is None:
+            if kind is ParameterKind.PRINCIPAL:
                 raise self.scanner.expected("`holder`, a key or a variable")
-            value = checked_argument(read_literal(self.scanner, kind.value_kind), kind)
+            value = read_literal(self.scanner, None if kind is None else kind.value_kind)
+            if kind is None:
+                return ANYTHING
+            checked = checked_argument(value, kind)
         except (BadKey, BadArgument) as problem:
             raise Complaint(problem.message, at=at) from problem
-        return Literal(value, kind)
+        return Literal(checked, kind)
 
 
 def read_premise(reader: TermReader, *, is_watched: bool) -> Premise:

@@ -30,7 +30,7 @@ CLAUSE_WORDS: Final = frozenset(
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|#(?=[\s#]|$)')
 _STRANGE: Final = re.compile(
-    r"[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+    r"[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
 )
 
 
