@@ -8,6 +8,8 @@ SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
 MINUTES ?= 10
 LANES := -n 2
+# The suite starts hundreds of processes, and each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
@@ -17,7 +19,7 @@ help: ## Show this list
 environment:
 	@tools/bootstrap
 
-demo: environment ## Sealed events over real brokers, one of which dies: who sees what, and who is refused
+demo: environment ## Sealed events over real brokers, one of which dies, then Spark on their log: who sees what
 	@$(BIN)/maia demo $(ARGS)
 
 # A few chosen tests are done before a second lane has started.

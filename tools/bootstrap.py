@@ -91,6 +91,7 @@ def install(wanted: str) -> None:
             raise CannotInstall("the locked packages could not be installed; the messages above say why")
         say("going on with pip, which is slower")
         install_with_pip(pip)
+    compile_packages()
     STAMP.write_text(wanted, encoding="ascii")
     say("ready")
 
@@ -206,6 +207,16 @@ def install_with_pip(pip: list[str]) -> None:
 
 
 # ---------------------------------------------------------------- small steps
+
+
+def compile_packages() -> None:
+    """Compile what was installed, once and for all.
+
+    uv leaves that to the processes that import it, and where the environment
+    tells those not to write (PYTHONDONTWRITEBYTECODE), each would compile
+    pandas again. What does not compile is nothing that we import.
+    """
+    run([str(PYTHON), "-m", "compileall", "-qq", "-j", "0", str(VENV / "lib")])
 
 
 def has(module: str) -> bool:
