@@ -17,6 +17,7 @@ from maia.cli.serving import run_server
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from maia.runtime.access_config import AccessConfig
     from maia.runtime.domain_config import PreparedDomain
 
 __all__ = ["app"]
@@ -139,6 +140,7 @@ def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
         f"refresh      every {config.refresh_s} s; old keys open for {config.drift_s} s",
         f"history      kept for {len(prepared.history)} types",
         f"data         {config.data}",
+        *_access_lines(config.access),
         "checked      the key server can run with this configuration",
     ]
     record = {
@@ -150,8 +152,21 @@ def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
     answer(lines, record, as_json=as_json)
 
 
+def _access_lines(access: AccessConfig | None) -> list[str]:
+    if access is None:
+        return []
+    database = "SQLite" if access.database_url is None else access.database_url.partition(":")[0]
+    return [
+        f"interface    {access.api_listen}, database {database}",
+        f"policy       {access.policy_file or 'by the interface'}",
+        f"broker       {' '.join(access.broker_addresses) or 'none: statements are fetched, not carried'}",
+        f"facts        {' '.join(one.name for one in access.facts) or 'by the interface'}",
+    ]
+
+
 def _lines(found: Mapping[str, object]) -> list[str]:
-    named = ("principal", "network", "address", "members", "links_waiting", "types", "versions", "evicted",
+    named = ("principal", "network", "address", "interface", "statements_carried", "members",
+             "links_waiting", "types", "versions", "evicted",
              "revoked")  # fmt: skip
     lines = [f"{name.replace('_', ' '):<20} {found[name]}" for name in named if name in found]
     groups = found.get("groups")

@@ -113,7 +113,11 @@ def _tell(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: boo
         f"role         {shown_call(one.membership.role, one.membership.arguments)}"
         for one in found.memberships
     ]
-    lines += [f"right        {one.rule}, until {one.until or 'unbounded'}" for one in found.rights]
+    lines += [
+        f"right        {_shown_right(one.certificate)}, until {one.until or 'unbounded'}"
+        for one in found.rights
+    ]
+    lines += [f"withheld     the domain itself cannot pass a right on: {one.code}" for one in found.withheld]
     lines.append(
         f"wallet       {folder.folder}: {files} files, to be renewed before {found.renew_before or 'never'}"
     )
@@ -126,6 +130,18 @@ def _tell(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: boo
         "renew_before": found.renew_before,
     }
     answer(lines, record, as_json=as_json)
+
+
+def _shown_right(certificate: bytes) -> str:
+    from maia.cli.grants import authority_record
+    from maia.credentials import AuthorisationCertificate, certificate_from_bytes
+
+    said = certificate_from_bytes(certificate).certificate
+    if not isinstance(said, AuthorisationCertificate):
+        return "a name"
+    record = authority_record(said.authority)
+    actions = record["actions"]
+    return f"{' '.join(map(str, actions)) if isinstance(actions, list) else actions} {record['resource']}"
 
 
 def _complain(problem: MaiaError, *, as_json: bool) -> None:

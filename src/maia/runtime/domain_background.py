@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -61,6 +62,8 @@ async def end_when_over(service: DomainService) -> None:
 async def reloading_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
     """Read the policy again at every SIGHUP; without a file, a hang-up means nothing."""
     told, loop = asyncio.Event(), asyncio.get_running_loop()
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals are heard by the main thread alone; a guest in another's process has none
     loop.add_signal_handler(signal.SIGHUP, told.set)
     try:
         while True:

@@ -41,6 +41,7 @@ __all__ = [
     "TypeAnswer",
     "TypePage",
     "WalletAnswer",
+    "WithheldAnswer",
 ]
 
 _Moment: TypeAlias = str | None
@@ -144,6 +145,13 @@ class RightsAnswer(msgspec.Struct, frozen=True):
     items: list[RightAnswer]
 
 
+class WithheldAnswer(msgspec.Struct, frozen=True):
+    """A right that a rule grants and that the domain cannot pass on itself; the code says why."""
+
+    rule: str
+    code: str
+
+
 class WalletAnswer(msgspec.Struct, frozen=True):
     """What a login gives."""
 
@@ -153,6 +161,7 @@ class WalletAnswer(msgspec.Struct, frozen=True):
     chains: list[bytes]
     statements: list[bytes]
     renew_before: _Moment
+    withheld: list[WithheldAnswer] = []
 
 
 class RevokedAnswer(msgspec.Struct, frozen=True):

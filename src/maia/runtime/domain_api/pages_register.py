@@ -67,12 +67,14 @@ class RegisterPages(PageWork):
         """Say what a member of a role would be able to do."""
         body: bodies.WouldBody = call.body
         wanted = bodies.arguments(body.arguments)
-        return await self.ask(
-            call,
-            lambda access: answers.AbilitiesAnswer(
-                [shaping.ability_answer(one) for one in access.would_be_able(body.role, wanted, call.now)]
-            ),
-        )
+
+        def work(access: AccessControl) -> answers.AbilitiesAnswer:
+            known = access.types(call.now).values()
+            names = {one.uid: one.name for event_type in known for one in event_type.attributes}
+            found = access.would_be_able(body.role, wanted, call.now)
+            return answers.AbilitiesAnswer([shaping.ability_answer(one, names) for one in found])
+
+        return await self.ask(call, work)
 
     async def audit(self, call: Call) -> Answer:
         """List audit records."""

@@ -33,9 +33,12 @@ _BY_CODE: Final[Mapping[str, int]] = {
     "INPUT-API-TOO-LARGE": 413,
     "INPUT-API-NO-SUCH-PAGE": 404,
     "INPUT-NOT-FOUND": 404,
+    "INPUT-UNKNOWN-MEMBERSHIP": 404,
+    "INPUT-UNKNOWN-CERTIFICATE": 404,
+    "INPUT-UNKNOWN-ROLE": 404,
+    "INPUT-TYPE-NOT-REGISTERED": 404,
     "INPUT-API-METHOD": 405,
     "INPUT-IDEMPOTENCY-KEY": 409,
-    "UNAVAILABLE-OUTCOME-UNKNOWN": 409,
 }
 _BY_FAMILY: Final[tuple[tuple[type[MaiaError], int], ...]] = (
     (Refusal, 403),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from maia.credentials import (
     AllAttributes,
     LocalName,
@@ -43,6 +45,7 @@ from maia.runtime.domain_api.answers import (
     StatementAnswer,
     TypeAnswer,
     WalletAnswer,
+    WithheldAnswer,
 )
 from maia.runtime.domain_api.bodies import Period, written
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes
@@ -124,6 +127,7 @@ def wallet_answer(wallet: Wallet) -> WalletAnswer:
         [certificate_to_bytes(one) for one in wallet.chains],
         [statement_to_bytes(one) for one in wallet.statements],
         _moment(wallet.renew_before),
+        [WithheldAnswer(one.rule, one.code) for one in wallet.withheld],
     )
 
 
@@ -189,14 +193,18 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
     )
 
 
-def ability_answer(ability: Ability) -> AbilityAnswer:
-    """Return something that a member of a role would be able to do."""
-    windows = None if ability.view is None else [format_predicate(one.admits) for one in ability.view.windows]
+def ability_answer(ability: Ability, names: Mapping[AttributeUid, str]) -> AbilityAnswer:
+    """Return something that a member of a role would be able to do, with attributes by their names."""
+    windows = (
+        None
+        if ability.view is None
+        else [format_predicate(one.admits, names) for one in ability.view.windows]
+    )
     return AbilityAnswer(
         ability.rule,
         ability.action.value,
         ability.resource,
-        None if ability.attributes is None else sorted(ability.attributes),
+        None if ability.attributes is None else sorted(names.get(one, one) for one in ability.attributes),
         windows,
         ability.denial,
     )
