@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from maia.errors import MaiaError
@@ -35,6 +35,8 @@ __all__ = ["FORMAT", "LogStreamReader", "LogStreamSource", "Wanted", "register_l
 FORMAT: Final = "maia-log"
 PARTITION_BYTES: Final = 8 << 20
 """About what one task reads. A segment is divided by positions, and small ones are read together."""
+BYTES_AT_ONCE: Final = 1 << 30
+"""About what one batch of a stream reads, so that one that begins late has something to go back to."""
 _BATCH_BYTES: Final = 8 << 20
 _PARTS_MAX: Final = 1024
 
@@ -136,8 +138,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._offset(0, self._found().forgotten)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Read whatever there is."""
-        return ReadAllAvailable()
+        """Return how much a batch reads."""
+        return ReadMaxBytes(BYTES_AT_ONCE)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take note of what there is now: the run ends there."""
@@ -149,7 +151,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_spark():
             found = self._found()
             position, _ = self._checked(start, found)
-            newest = found.newest if self._upto is None else min(found.newest, self._upto)
+            bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+            newest = _reached(found, position, bytes_max)
+            newest = newest if self._upto is None else min(newest, self._upto)
             return start if newest <= position else self._offset(newest, found.forgotten)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -271,6 +275,16 @@ def _batches(table: Any) -> Iterator[Any]:
 
 
 # ------------------------------------------------------------ ranges for tasks
+
+
+def _reached(found: TypeInLog, position: int, bytes_max: int | None) -> int:
+    """Return how far so many bytes of segments behind a position go, and one segment at least."""
+    taken = 0
+    for one in found.between(position + 1, found.newest):
+        taken += one.size
+        if bytes_max is not None and taken >= bytes_max:
+            return one.last
+    return found.newest
 
 
 def _cut(one: Stretch, first: int, last: int) -> Stretch:

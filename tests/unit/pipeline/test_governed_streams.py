@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log import Keep, LogDamaged, Retention
@@ -333,6 +333,21 @@ def test_a_large_segment_is_divided_and_small_ones_are_read_together(tmp_path, m
     (first, *_) = one.partitions(start, end)
     assert {batch.num_rows for batch in one.read(first)} == {1}
     assert len(whole) == 20
+
+
+def test_a_stream_that_begins_late_takes_some_at_a_time(tmp_path):
+    log = Growing(tmp_path)
+    for hours in (0, 24.5, 0, 24.5):
+        log.record(2, hours=hours)
+    one = log.reader()
+    start = offset = one.initialOffset()
+    limit, seen, batches = ReadMaxBytes(log.files[0].stat().st_size + 1), [], 0
+    while (end := one.latestOffset(offset, limit)) != offset:
+        seen += read(one, offset, end)
+        offset, batches = end, batches + 1
+    assert 2 <= batches <= 3
+    assert seen == read(one, start, one.latestOffset(start, EVERYTHING))
+    assert len(seen) == 8
 
 
 def test_segments_published_outside_of_the_period_are_not_opened(tmp_path):
