@@ -116,6 +116,7 @@ class Client:
     closed: bool = False
     says_hello: bool = True
     address: str | None = None
+    remote: str | None = None
     random: Callable[[int], bytes] = field(default_factory=lambda: random_from(b"client"))
     stream: bytes = b"s" * 16
     next_sequence: int = 0
@@ -340,7 +341,7 @@ class Net:
         running.next_link += 1
         client.link, client.closed = link, False
         self.clients[at, link] = client
-        self._input(running, LinkOpened(link, client.principal, None))
+        self._input(running, LinkOpened(link, client.principal, None, client.remote))
 
     # ---- what happens
 

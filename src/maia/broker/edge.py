@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from maia.broker.sessions import Right
+from maia.broker.rates import RATE_FACTS, Rates
+from maia.broker.sessions import NOTHING_KNOWN, Known, Right
 from maia.broker.settings import BrokerSettings
 from maia.broker.statement_desk import StatementDesk
 from maia.credentials import (
@@ -31,8 +32,9 @@ from maia.credentials import (
     steady_period,
 )
 from maia.errors import MaiaError
-from maia.events import Instant
-from maia.policy import NO_FACTS, Evidence, Permit, Request, View, decide, gather_evidence
+from maia.events import AttributeUid, Instant
+from maia.policy import NO_FACTS, Evidence, Facts, Permit, Request, View, decide, gather_evidence
+from maia.predicates import attributes_of
 from maia.wire.effects import Count, Effect, Note
 
 __all__ = ["Edge", "refusal_effects"]
@@ -56,10 +58,12 @@ class _Found:
     used: tuple[SignedCertificate, ...]
     watched: frozenset[bytes]
     """The certificates that it changes with: those that were used, and those that do not count now."""
+    asks: frozenset[AttributeUid]
+    """The facts that conditions of the certificates ask for."""
     view: View | None = None
     stable: Validity | None = None
 
-    def right(self, request: Request, decision: Permit, epoch: int) -> Right:
+    def right(self, request: Request, decision: Permit, epoch: int, known: Known = NOTHING_KNOWN) -> Right:
         """Return what was decided as a right, made of parts of the ones before."""
         view = self.view = _sharing(decision.view, self.view)
         stable = self.stable = self.stable if self.stable == decision.stable else decision.stable
@@ -75,6 +79,8 @@ class _Found:
             stable,
             epoch,
             self.watched,
+            known,
+            not RATE_FACTS.isdisjoint(self.asks),
         )
 
 
@@ -99,7 +105,16 @@ def _sharing(view: View, other: View | None) -> View:
 class Edge:
     """The kernel's decisions for one broker, and the certificates it has seen."""
 
-    __slots__ = ("_certificates", "_found", "_pools", "_settings", "_statements", "decisions", "epoch")
+    __slots__ = (
+        "_certificates",
+        "_found",
+        "_pools",
+        "_rates",
+        "_settings",
+        "_statements",
+        "decisions",
+        "epoch",
+    )
 
     def __init__(
         self, settings: BrokerSettings, certificates: VerificationCache, statements: StatementDesk
@@ -108,6 +123,7 @@ class Edge:
         self._settings = settings
         self._certificates = certificates
         self._statements = statements
+        self._rates = Rates()
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
         self._found: OrderedDict[tuple[Principal, Action, ResourceName, int], _Found] = OrderedDict()
         self.epoch = 0
@@ -126,14 +142,50 @@ class Edge:
         self._pools.move_to_end(given)
         return known
 
-    def decide(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
-        """Return the right that the certificates in `pool` give, or raise the kernel's refusal."""
+    def decide(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
+    ) -> Right:
+        """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
+
+        `known` are facts about the requester's connection.
+        """
         found = self._evidence(request, pool, now)
         self.decisions += 1
-        decision = decide(request, found.evidence, NO_FACTS, now)
+        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        return found.right(request, decision, self.epoch)
+        decision = self._while_facts_hold(decision, request, found, now)
+        return found.right(request, decision, self.epoch, known)
+
+    def _facts(self, request: Request, found: _Found, now: Instant, known: Known) -> Facts:
+        """Return what conditions ask for; a publisher that is quiet is within every rate."""
+        if not found.asks:
+            return NO_FACTS
+        asserted = self._statements.standing.facts_about(request.principal, now)
+        return Facts({**known.facts, **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
+
+    def _while_facts_hold(self, decision: Permit, request: Request, found: _Found, now: Instant) -> Permit:
+        """Return a permit that is asked about again when what was said of its holder holds no more."""
+        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
+        if until is None:
+            return decision
+        return replace(decision, stable=decision.stable.intersection(Validity(None, until)))
+
+    def is_within_its_rate(self, right: Right, events: int, now: Instant) -> bool:
+        """Say whether a publisher's conditions hold with so many events more, and count them if so."""
+        request, type_id = right.request, right.event_type.type_id
+        found = self._evidence(request, right.pool, now)
+        rates = self._rates.facts(right.principal, type_id, now, more=events)
+        asserted = self._statements.standing.facts_about(right.principal, now)
+        facts = Facts({**right.known.facts, **rates}, asserted=asserted)
+        if not isinstance(decide(request, found.evidence, facts, now), Permit):
+            return False
+        self._rates.count(right.principal, type_id, now, events)
+        return True
 
     def decide_then(self, request: Request, pool: tuple[SignedCertificate, ...], then: Instant) -> Right:
         """Return the right that certificates gave at an earlier moment.
@@ -178,13 +230,19 @@ class Edge:
         watched = frozenset([*(one.id for one in used), *doubted[:_DOUBTED_MAX]])
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
-        return _Found(pool, evidence, steady, used, watched)
+        conditions = (chain.authority.condition for chain in evidence.chains)
+        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
+        return _Found(pool, evidence, steady, used, watched, asks)
 
     def decide_connect(
-        self, principal: Principal, pool: tuple[SignedCertificate, ...], now: Instant
+        self,
+        principal: Principal,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
     ) -> Right:
         """Return the principal's right to be part of this network."""
-        return self.decide(Request(principal, Action.CONNECT, self._settings.network), pool, now)
+        return self.decide(Request(principal, Action.CONNECT, self._settings.network), pool, now, known)
 
     def evidence_changed(self) -> None:
         """Begin a new epoch: every right is decided anew when it is next asked about."""
@@ -203,7 +261,7 @@ class Edge:
 
     def still(self, right: Right, now: Instant) -> Right:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
-        return right if self.holds(right, now) else self.decide(right.request, right.pool, now)
+        return right if self.holds(right, now) else self.decide(right.request, right.pool, now, right.known)
 
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:

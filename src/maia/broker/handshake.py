@@ -27,7 +27,7 @@ from maia.broker.refusals import (
     WrongNetwork,
     WrongProtocol,
 )
-from maia.broker.sessions import Link, Role, Stage
+from maia.broker.sessions import Known, Link, Role, Stage
 from maia.broker.showing import hear_held, hold_statements, show_own_statements
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, next_look_at_right_to_connect
@@ -47,6 +47,7 @@ def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> list[Effe
     """Take on a connection whose key is proved; refuse one too many, and one to ourselves."""
     stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
     link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
+    link.known = Known(opened.remote)
     state.links[link.id] = link
     try:
         _check_room(state, link)
@@ -121,7 +122,7 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
     pool = state.edge.pool(link.shown)
     heard = hear_held(state, link, pool, now)
     try:
-        link.connect = state.edge.decide_connect(link.peer, pool, now)
+        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known)
     except GrantStale as problem:
         raise StatementAwaited(problem.message) from problem
     state.statements.reliance.note(link.id, link.connect.watched)

@@ -58,7 +58,7 @@ def forget_last_said(state: BrokerState, certificates: Collection[bytes], now: I
         if said.right is None or said.right.watched.isdisjoint(certificates):
             continue
         try:
-            state.edge.decide(said.right.request, said.right.pool, now)
+            state.edge.decide(said.right.request, said.right.pool, now, said.right.known)
         except PolicyRefusal:
             state.last_said.forget(type_id, publisher, stream)
             effects += _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)

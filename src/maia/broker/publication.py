@@ -10,7 +10,7 @@ from __future__ import annotations
 from maia.broker.audience import Audience
 from maia.broker.last_said import remember_own, remember_passing
 from maia.broker.recording import once_recorded, record_plain
-from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooLongAgo
+from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
 from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
@@ -45,6 +45,11 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
         return _published(state, link, message, refused=shaped.refused)
+    if advertisement.right.is_rated and not state.edge.is_within_its_rate(
+        advertisement.right, shaped.frame.rows, now
+    ):
+        fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
+        return [fast, *_published(state, link, message, refused=message.rows)]
     transit = _as_transit(link, message, advertisement, shaped)
     try:
         sent = _sent(state, transit, now) if sealing is None else send_sealed(state, transit, sealing, now)

@@ -46,6 +46,7 @@ __all__ = [
     "WrongNetwork",
     "WrongProtocol",
     "StateOfDurable",
+    "PublishedTooFast",
 ]
 
 
@@ -269,3 +270,9 @@ class StateOfDurable(BadInput):
     """The state was asked for on a durable subscription, which goes on where it was."""
 
     code = "INPUT-STATE-DURABLE"
+
+
+class PublishedTooFast(Refusal):
+    """A frame would take its publisher beyond the rate up to which its certificates hold."""
+
+    code = "REFUSED-RATE"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from maia.broker.cursors import Cursor
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
@@ -23,14 +24,25 @@ from maia.credentials import (
     SignedStatement,
     Validity,
 )
-from maia.events import Instant
+from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Request, View
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
 from maia.wire.messages import SealedRights
 
-__all__ = ["Advertisement", "Entry", "Link", "Right", "Role", "Share", "Stage", "Subscription"]
+__all__ = [
+    "NOTHING_KNOWN",
+    "Advertisement",
+    "Entry",
+    "Known",
+    "Link",
+    "Right",
+    "Role",
+    "Share",
+    "Stage",
+    "Subscription",
+]
 
 
 class Stage(Enum):
@@ -49,6 +61,25 @@ class Role(Enum):
     UNKNOWN = "unknown"
     CLIENT = "client"
     BROKER = "broker"
+
+
+_CLIENT_ADDRESS: Final = AttributeUid("client-address")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a broker knows of a connection by itself."""
+
+    address: str | None = None
+    """Where the peer has dialled from, without the port."""
+
+    @property
+    def facts(self) -> dict[AttributeUid, PresentValue]:
+        """Return it as conditions ask for it."""
+        return {} if self.address is None else {_CLIENT_ADDRESS: self.address}
+
+
+NOTHING_KNOWN: Final = Known()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +101,10 @@ class Right:
     epoch: int
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The ids of the certificates that it is decided again with: see `reliance.py`."""
+    known: Known = field(default=NOTHING_KNOWN, repr=False)
+    """What is known of its holder's connection, for conditions that ask for it."""
+    is_rated: bool = False
+    """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -154,6 +189,8 @@ class Link:
     statements: list[SignedStatement] = field(default_factory=list, repr=False)
     """What the peer has shown of statements before it showed certificates that they are about."""
     connect: Right | None = None
+    known: Known = NOTHING_KNOWN
+    """What conditions may ask about the connection."""
     look_at: Instant | None = None
     silent_rounds: int = 0
     """How often all links were looked at since something was heard on this one."""

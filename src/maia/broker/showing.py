@@ -74,7 +74,7 @@ def _decided_again(
 
     if link.connect is not None:
         try:
-            link.connect = state.edge.decide(link.connect.request, joined(link.connect.pool), now)
+            link.connect = state.edge.decide(link.connect.request, joined(link.connect.pool), now, link.known)
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:

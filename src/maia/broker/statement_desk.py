@@ -18,6 +18,7 @@ import msgspec
 
 from maia.broker.reliance import Reliance
 from maia.credentials import (
+    AuthorisationCertificate,
     CertificateStale,
     CertificateTestedOnce,
     OnlineTest,
@@ -30,6 +31,7 @@ from maia.credentials import (
 from maia.credentials.statement_series import SeriesKind
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
+from maia.predicates import ALWAYS
 from maia.types import validity_type_id
 from maia.wire.effects import Effect, Keep
 
@@ -78,7 +80,16 @@ class Voucher:
 class StatementDesk:
     """What one broker has heard on validity, and on whose behalf it listens."""
 
-    __slots__ = ("_limit", "certificates", "new", "reliance", "standing", "streams", "vouchers")
+    __slots__ = (
+        "_limit",
+        "certificates",
+        "conditional",
+        "new",
+        "reliance",
+        "standing",
+        "streams",
+        "vouchers",
+    )
 
     def __init__(self, kept: Mapping[str, bytes], *, vouchers_max: int) -> None:
         """Go on with what was kept; a record that cannot be read is an error, and no start."""
@@ -89,6 +100,8 @@ class StatementDesk:
         """Streams that are listened to when they come by: by type, whose they are."""
         self.certificates: dict[bytes, tuple[OnlineTest, ...]] = {}
         """Certificates that demand somebody's word, by id."""
+        self.conditional: dict[bytes, Principal] = {}
+        """Certificates that hold under a condition, and who has set it."""
         self.new: dict[Principal, Voucher] = {}
         """Those whose streams have to be asked for, or asked for again."""
         self._limit = vouchers_max
@@ -114,6 +127,8 @@ class StatementDesk:
                 self.listen(signed.certificate.issuer)
                 if signed.certificate.validity.tests:
                     self._met(signed)
+                if _is_conditional(signed):
+                    self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
         self.certificates[signed.id] = signed.certificate.validity.tests
@@ -153,7 +168,12 @@ class StatementDesk:
         voucher = self.vouchers.get(heard.by)
         # The same moments as before, or later ones: nobody is asked about for that.
         back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
-        return heard.revoked | heard.restored | back, True, heard.problem
+        touched = heard.revoked | heard.restored | back
+        return touched | (self._conditional_on(heard.by) if heard.about else frozenset()), True, heard.problem
+
+    def _conditional_on(self, by: Principal) -> frozenset[bytes]:
+        """Return the certificates whose conditions ask for what somebody says."""
+        return frozenset([one for one, issuer in self.conditional.items() if issuer == by])
 
     def look_at(self, voucher: Voucher, now: Instant) -> frozenset[bytes]:
         """Return the certificates for which somebody's word has come, or has ended, since the last look."""
@@ -226,6 +246,7 @@ class StatementDesk:
                 gone.append(voucher)
         needed = {one for voucher in self.vouchers.values() for one in voucher.certificates}
         self.certificates = {one: tests for one, tests in self.certificates.items() if one in needed}
+        self.conditional = {one: by for one, by in self.conditional.items() if one in self.reliance}
         return gone
 
     def kept(self, by: Principal) -> Effect:
@@ -246,6 +267,11 @@ class StatementDesk:
                 for one in self.vouchers.values()
             },
         }
+
+
+def _is_conditional(signed: SignedCertificate) -> bool:
+    certificate = signed.certificate
+    return isinstance(certificate, AuthorisationCertificate) and certificate.authority.condition != ALWAYS
 
 
 def _reloaded(kept: Mapping[str, bytes]) -> Standing:

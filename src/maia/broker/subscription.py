@@ -179,7 +179,7 @@ def _decided(
     request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
     pool = state.edge.pool(message.credentials, link.shown)
     try:
-        return state.edge.decide(request, pool, now)
+        return state.edge.decide(request, pool, now, link.known)
     except GrantStale as problem:
         if not state.statements.awaits(pool, now):
             raise
@@ -355,7 +355,7 @@ def decide_again(
     """
     before = entry.right
     try:
-        right = state.edge.decide(before.request, pool, now)
+        right = state.edge.decide(before.request, pool, now, before.known)
     except PolicyRefusal as problem:
         ended = end_entry(state, link, entry, now, problem)
         return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]

@@ -212,6 +212,12 @@ class Standing:
                 }
         return {by: facts for by, facts in found.items() if facts}
 
+    def facts_until(self, whom: Principal, at: Instant) -> Instant | None:
+        """Return the last moment up to which all that is said of `whom` at `at` is said without a gap."""
+        sayers = self.facts_about(whom, at)
+        ends = (self._series[by, SeriesKind.FACTS].fresh_until(at) for by in sayers)
+        return min((end for end in ends if end is not None), default=None)
+
     def revoked_by(self, by: Principal) -> frozenset[bytes]:
         """Return what `by` lists as revoked, by its newest word."""
         return revoked_in(self._series.get((by, SeriesKind.LISTS), _EMPTY))

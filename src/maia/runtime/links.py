@@ -82,6 +82,7 @@ class Link:
         self.id = number
         self.dialled = dialled
         self.peer: Principal | None = None
+        self.remote: str | None = None
         self._owner = owner
         self._limits = limits
         self._splitter = Splitter()
@@ -102,7 +103,7 @@ class Link:
         self._stream = stream
         stream.start(self)
         try:
-            self.peer = proved_principal(stream.tls)
+            self.peer, self.remote = proved_principal(stream.tls), stream.remote
         except MaiaError as problem:
             self.fail(problem)
             return

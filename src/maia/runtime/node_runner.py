@@ -338,7 +338,9 @@ class NodeRunner:
     def opened(self, link: Link) -> None:
         """Tell the node who is there."""
         assert link.peer is not None  # noqa: S101 - an open link has proved its key
-        self.give(LinkOpened(link.id, link.peer, link.dialled))
+        # What a node dialled says where the peer is; where it dialled from is known of the others alone.
+        remote = link.remote if link.dialled is None else None
+        self.give(LinkOpened(link.id, link.peer, link.dialled, remote))
 
     def received(self, link: Link, messages: list[bytes]) -> None:
         """Tell the node what was said."""

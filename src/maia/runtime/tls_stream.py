@@ -107,6 +107,15 @@ class TlsStream:
         self._is_closing = False
         self._is_lost = False
 
+    @property
+    def remote(self) -> str | None:
+        """Return the host at the other end, without its port; None if the connection is gone already."""
+        try:
+            found = self._socket.getpeername()
+        except OSError:
+            return None
+        return str(found[0]) if isinstance(found, tuple) else None
+
     async def shake_hands(self) -> None:
         """Let TLS end its handshake; whoever waits sets the time that it may take."""
         while True:

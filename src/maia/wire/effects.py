@@ -57,11 +57,13 @@ class LinkOpened(msgspec.Struct, frozen=True):
     """A connection stands, and `peer` has proved its key in the handshake of the transport.
 
     `dialled` is the address that this node dialled, or None if the peer dialled us.
+    `remote` is the host that the peer dialled from, where the transport knows it.
     """
 
     link: LinkId
     peer: Principal
     dialled: str | None
+    remote: str | None = None
 
 
 class LinkClosed(msgspec.Struct, frozen=True):

@@ -288,7 +288,7 @@ async def test_two_nodes_find_each_other_and_know_each_others_keys():
         one.listen(listening)
         two.perform([Dial(address), Dial(address)])  # one at a time for each address
         await until(lambda: accepting.inputs and dialling.inputs, "both to be told")
-        assert accepting.inputs == [LinkOpened(accepting.inputs[0].link, other.principal, None)]
+        assert accepting.inputs == [LinkOpened(accepting.inputs[0].link, other.principal, None, "127.0.0.1")]
         assert dialling.inputs == [LinkOpened(dialling.inputs[0].link, KEY.principal, address)]
 
 
