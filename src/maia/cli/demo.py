@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -42,7 +42,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of the generated sightings.")] = 2003,
     plot: Annotated[
         Path, typer.Option(help="Where Spark draws the traffic: a .png, .svg or .pdf file.")
-    ] = Path("maia-demo-traffic.png"),
+    ] = Path("demo-output/traffic.png"),
     keep: Annotated[
         bool,
         typer.Option("--keep", help="Leave the network running, with a sighting a second, until Ctrl-C."),
@@ -66,6 +66,8 @@ def _check_picture(plot: Path) -> None:
     """Refuse before the work begins what could not be drawn after it."""
     if plot.suffix not in _FORMS:
         raise BadPicture(f"`{plot}` does not end in {', '.join(_FORMS)}")
+    with suppress(OSError):
+        plot.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(plot.parent, os.W_OK) or plot.is_dir():
         raise BadPicture(f"`{plot}` cannot be written; name another file with --plot")
 
@@ -83,7 +85,7 @@ def _prepared(options: Options) -> Iterator[Demonstration]:
         spark_in_background(
             story_seed=seed, now=now, rows=options.rows, seed=options.seed, folder=folder
         ) as spark,
-        starting_network(options, seed=seed, now=now, folder=folder) as starting,
+        starting_network(seed=seed, now=now, folder=folder) as starting,
     ):
         from maia.cli.demo_acts import Demonstration
 

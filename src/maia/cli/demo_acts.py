@@ -160,6 +160,20 @@ def who_tried_for_more(demo: Demonstration) -> Outcome:
     return Outcome({"attempts": [asdict(one) for one in tried]}, succeeded)
 
 
+def the_same_over_a_million(demo: Demonstration) -> Outcome:
+    """Show that Spark and the kernel agree about each office, row by row."""
+    if demo.spark is None:
+        return Outcome({"spark": [], "spark_result_s": None})
+    from maia.cli.demo_tables import show_comparisons
+
+    with _progress(demo) as step:
+        done = demo.spark.million(step)
+    show_comparisons(demo.screen, done.comparisons, rows=demo.options.rows)
+    seconds = round(done.finished_at - demo.started_at, 3)
+    record = {"spark": [asdict(one) for one in done.comparisons], "spark_result_s": seconds}
+    return Outcome(record, tuple(_disagreements(done.comparisons)))
+
+
 def what_the_offices_made_of_the_log(demo: Demonstration) -> Outcome:
     """Show the bill, the traffic, and that no place reached the bill: all made by Spark from the log."""
     if demo.spark is None:
@@ -177,20 +191,6 @@ def what_the_offices_made_of_the_log(demo: Demonstration) -> Outcome:
     return Outcome({"lake": asdict(found), "lake_result_s": seconds}, tuple(found.broken_claims()))
 
 
-def the_same_over_a_million(demo: Demonstration) -> Outcome:
-    """Show that Spark and the kernel agree about each office, row by row."""
-    if demo.spark is None:
-        return Outcome({"spark": [], "spark_result_s": None})
-    from maia.cli.demo_tables import show_comparisons
-
-    with _progress(demo) as step:
-        done = demo.spark.million(step)
-    show_comparisons(demo.screen, done.comparisons, rows=demo.options.rows)
-    seconds = round(done.finished_at - demo.started_at, 3)
-    record = {"spark": [asdict(one) for one in done.comparisons], "spark_result_s": seconds}
-    return Outcome(record, tuple(_disagreements(done.comparisons)))
-
-
 ACTS: Final[tuple[Act, ...]] = (
     the_network_plays,
     the_log_goes_to_spark,
@@ -198,8 +198,8 @@ ACTS: Final[tuple[Act, ...]] = (
     who_saw_what,
     what_the_broker_in_the_middle_saw,
     who_tried_for_more,
-    what_the_offices_made_of_the_log,
     the_same_over_a_million,
+    what_the_offices_made_of_the_log,
 )
 
 

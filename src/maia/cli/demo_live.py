@@ -22,7 +22,7 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.cli.demo_acts import Demonstration, Options
+    from maia.cli.demo_acts import Demonstration
     from maia.scenarios.carriage import Carriage
     from maia.scenarios.live import LiveNetwork
     from maia.scenarios.live_brokers import LiveNodes, StartingNodes
@@ -44,7 +44,7 @@ _WHILE_THEY_START: Final = ("maia.runtime.client_api", "maia.scenarios.acts")
 
 
 @contextmanager
-def starting_network(options: Options, *, seed: bytes, now: Instant, folder: Path) -> Iterator[StartingNodes]:
+def starting_network(*, seed: bytes, now: Instant, folder: Path) -> Iterator[StartingNodes]:
     """Start the first nodes, and end all of them when the body has ended."""
     from maia.scenarios.numberplate import tell_numberplate_story
     from maia.scenarios.traffic import add_control_room
@@ -55,7 +55,7 @@ def starting_network(options: Options, *, seed: bytes, now: Instant, folder: Pat
     from maia.scenarios.live_brokers import starting_nodes
     from maia.scenarios.recording import recording_settings
 
-    settings = recording_settings(story, folder, keys_change_soon=options.rows > 0)
+    settings = recording_settings(story, folder)
     with starting_nodes(story, add_carrier(story, seed), folder, settings=settings) as starting:
         _load(_WHILE_THEY_START)
         yield starting

@@ -3,8 +3,8 @@
 In a process of its own, behind everything else, from the moment the
 demonstration starts (`demo_spark_process.py`). It is given two orders: what
 to make at once, and where the log lies when the network has played. It
-answers one line of JSON for each step, one for the log, and one for the
-million sightings.
+answers one line of JSON for each step, one for the million sightings, and one
+for the log.
 """
 
 from __future__ import annotations

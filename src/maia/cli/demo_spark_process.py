@@ -1,9 +1,10 @@
 """What does Spark's own process of the demonstration do, and in which order?
 
 While Java starts, Python makes a million sightings, and each office fetches
-its keys when the log is there. Then each office reads the log; then the same
-Views run over the million, while the kernel goes through them event by event.
-It tells the same story from the same seed, so no key is handed over.
+its keys when the log is there. Then each office's View runs over the million,
+while the kernel goes through them event by event; and then each office reads
+the log, under its rights and with its keys. It tells the same story from the
+same seed, so no key is handed over.
 """
 
 from __future__ import annotations
@@ -100,29 +101,8 @@ def _work(order: _Order, tell: Tell) -> None:
         given = beside.submit(_given_log, order)
         with spark_session("maia-demo") as spark:
             kernel = beside.submit(lambda: _through_the_kernel(made))
-            _lake(spark, given, tell)
             _million(spark, made, kernel, folder, tell)
-
-
-# ------------------------------------------------------------ the log
-
-
-def _given_log(order: _Order) -> tuple[LakeOrder, Lake]:
-    """Wait for the second order, and let the offices fetch their keys."""
-    from maia.scenarios.lake_jobs import LakeOrder, opened
-
-    story, cast = order.story()
-    lake_order = LakeOrder(**json.loads(sys.stdin.readline()))
-    return lake_order, opened(lake_order, story, cast, now=order.now)
-
-
-def _lake(spark: SparkSession, given: Future[tuple[LakeOrder, Lake]], tell: Tell) -> None:
-    from maia.scenarios.lake_jobs import worked
-
-    tell(step="the offices fetch their keys")
-    lake_order, lake = given.result()
-    works, no_plot = worked(spark, lake, lake_order, lambda title: tell(step=title))
-    tell(lake=[asdict(one) for one in works], no_plot=no_plot, finished_at=time.time())
+            _lake(spark, given, tell)
 
 
 # ------------------------------------------------------------ a million sightings
@@ -154,7 +134,7 @@ def _million(
     views, sightings = made.result()
     seconds: dict[str, float] = {}
     for office, view in views.items():
-        tell(step=f"the View of the {office} over a million sightings")
+        tell(step=f"the View of the {office} over the generated sightings")
         seconds[office] = seen_in_spark(spark, view, sightings, folder / office)
     tell(step="the same Views in the kernel, event by event")
     by_kernel = kernel.result()
@@ -164,6 +144,27 @@ def _million(
     ]
     # Said before Java ends, which takes its time and is nothing to wait for.
     tell(million=[asdict(one) for one in found], finished_at=time.time())
+
+
+# ------------------------------------------------------------ the log
+
+
+def _given_log(order: _Order) -> tuple[LakeOrder, Lake]:
+    """Wait for the second order, and let the offices fetch their keys."""
+    from maia.scenarios.lake_jobs import LakeOrder, opened
+
+    story, cast = order.story()
+    lake_order = LakeOrder(**json.loads(sys.stdin.readline()))
+    return lake_order, opened(lake_order, story, cast, now=order.now)
+
+
+def _lake(spark: SparkSession, given: Future[tuple[LakeOrder, Lake]], tell: Tell) -> None:
+    from maia.scenarios.lake_jobs import worked
+
+    tell(step="the offices fetch their keys")
+    lake_order, lake = given.result()
+    works, no_plot = worked(spark, lake, lake_order, lambda title: tell(step=title))
+    tell(lake=[asdict(one) for one in works], no_plot=no_plot, finished_at=time.time())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
 from rich.table import Table
 
 from maia.cli.grants import authority_record
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from maia.scenarios.numberplate import NumberplateStory
 
 __all__ = [
+    "LOOK",
     "NOBODY_MAY_SEE",
     "show_attempts",
     "show_carriage",
@@ -32,14 +36,18 @@ NOBODY_MAY_SEE: Final = (("billing office", "location"), ("statistics office", "
 """Whom the demonstration watches: an office, and the attribute that must never reach it."""
 
 
+# Any: each option of a table has a type of its own.
+LOOK: Final[dict[str, Any]] = {"title_justify": "left", "box": SIMPLE_HEAD, "pad_edge": False}
+
+
 def show_story(screen: Console, story: NumberplateStory) -> None:
     """Show who granted what to whom."""
-    from maia.credentials import AuthorisationCertificate, TypePattern
+    from maia.credentials import ALL_ATTRIBUTES, AuthorisationCertificate, TypePattern
     from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 
     names = {attribute.uid: attribute.name for attribute in NUMBERPLATE_ATTRIBUTES}
-    table = Table(title="Who granted what: certificates for uk.gov.pito.Numberplate", title_justify="left")
-    for heading in ("issuer", "subject", "actions", "attributes", "where", "may pass on"):
+    table = Table(title="Who granted what: certificates for uk.gov.pito.Numberplate", **LOOK)
+    for heading in ("from", "to", "may", "attributes", "only where"):
         table.add_column(heading)
     for signed in story.certificates:
         certificate = signed.certificate
@@ -47,16 +55,18 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
         if not isinstance(certificate.authority.resources, TypePattern):
             continue
         record = authority_record(certificate.authority, names)
-        ends = certificate.comment.split(" to ")
-        granted = (_joined(record["actions"]), _joined(record["attributes"]), str(record.get("where", "")))
-        table.add_row(*ends, *granted, "yes" if certificate.may_delegate else "no")
+        may = _joined(record["actions"]) + (", pass it on" if certificate.may_delegate else "")
+        attributes = certificate.authority.attributes
+        is_all = attributes is ALL_ATTRIBUTES or attributes == names.keys()
+        seen = "all" if is_all else _joined(record["attributes"])
+        table.add_row(*certificate.comment.split(" to "), may, seen, str(record.get("where", "")))
     screen.print(table)
 
 
 def show_performance(screen: Console, live: LivePlay) -> None:
     """Show what was written, what travelled, and what was delivered to whom over the network."""
     delivered = live.seen_close_up()
-    table = Table(title="What the camera at Victoria wrote, and who saw what", title_justify="left")
+    table = Table(title="What the camera at Victoria wrote, and who saw what", **LOOK)
     for heading in ("camera wrote", "network carried", *(one.office for one in delivered)):
         table.add_column(heading)
     inboxes = {one.office: {str(event["timestamp"]): event for event in one.events} for one in delivered}
@@ -77,7 +87,7 @@ def show_carriage(screen: Console, live: LivePlay, searched: Searched) -> None:
 
     carrier, reader = searched.carrier, searched.reader
     frames = {one.frame: one for one in carrier.frames}
-    table = Table(title=f"What the {carrier.broker} carried, and could not read", title_justify="left")
+    table = Table(title=f"What the {carrier.broker} carried, and could not read", **LOOK)
     for heading in ("frame", "events", "sealed plates, first bytes", "bytes", f"the {WITNESS} saw"):
         table.add_column(heading, justify="right" if heading in {"frame", "events", "bytes"} else "left")
     witness = next(one for one in live.seen_close_up() if one.office == WITNESS)
@@ -100,24 +110,21 @@ def show_carriage(screen: Console, live: LivePlay, searched: Searched) -> None:
 
 
 def show_attempts(screen: Console, tried: list[Attempt]) -> None:
-    """Show who tried for more, and the answer."""
-    table = Table(title="Those who tried for more", title_justify="left")
-    for heading in ("attempt", "answer", "reason as the attacker reads it"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "answer")
+    """Show who tried for more, and the answer as the attacker reads it."""
+    screen.print("[italic]Those who tried for more, and the answers that they got[/italic]")
     for one in tried:
-        table.add_row(one.title, one.code or "SUCCEEDED", one.sentence)
-    screen.print(table)
+        screen.print(f"  {one.title}")
+        screen.print(Padding(f"[bold]{one.code or 'SUCCEEDED'}[/bold] {_short(one.sentence)}", (0, 0, 0, 6)))
+    screen.print()
 
 
 def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) -> None:
     """Show what each office saw through Spark, and whether the kernel says the same."""
-    if not compared:
-        return
-    table = Table(title=f"The same Views as Spark jobs over {rows:,} sightings", title_justify="left")
-    for heading in ("office", "rows", "plates", "times", "places", "Spark", "kernel agrees"):
+    table = Table(title=f"Each office's View as a Spark job over {rows:,} generated sightings", **LOOK)
+    for heading in ("office", "rows", "plates", "places", "Spark", "kernel agrees"):
         table.add_column(heading, justify="left" if heading == "office" else "right")
     for one in compared:
-        counts = (f"{one.values_seen[name]:,}" for name in ("numberplate", "timestamp", "location"))
+        counts = (f"{one.values_seen[name]:,}" for name in ("numberplate", "location"))
         agrees = "on every row" if one.same else "NO"
         table.add_row(one.office, f"{one.seen_by_spark:,}", *counts, f"{one.spark_s:.1f} s", agrees)
     screen.print(table)
@@ -125,7 +132,7 @@ def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) 
 
 def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     """Show the figures of the whole demonstration, one line each."""
-    table = Table(title="Summary", title_justify="left", show_header=False)
+    table = Table(title="Summary", show_header=False, **LOOK)
     deliveries = record["deliveries"]
     delivered = sum(deliveries.values()) if isinstance(deliveries, dict) else 0
     refused, lost = record["attempts"], record["lost"]
@@ -139,7 +146,8 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
         ("attempts for more, refused", len(refused) if isinstance(refused, list) else 0),
     ]
     if record["spark_result_s"] is not None:
-        lines.append(("Spark and the kernel had their answers after", _seconds(record["spark_result_s"])))
+        lines.append(("Spark agreed with the kernel after", _seconds(record["spark_result_s"])))
+        lines.append(("Spark had made the bill and the traffic after", _seconds(record["lake_result_s"])))
     for name, value in lines:
         table.add_row(name, str(value))
     screen.print(table)
@@ -161,6 +169,11 @@ def _cell(event: object) -> str:
     return "\n".join(
         str(event.get(name)) if event.get(name) is not None else "·" for name in ("numberplate", "location")
     )
+
+
+def _short(sentence: str) -> str:
+    """Return a sentence in which keys are cut, because nobody reads 64 digits of one."""
+    return re.sub(r"([0-9a-f]{8})[0-9a-f]{56}", r"\1…", sentence)
 
 
 def _joined(words: object) -> str:

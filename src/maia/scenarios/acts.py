@@ -124,8 +124,9 @@ async def _publish_traffic(stage: Stage, part: slice) -> None:
     some, inboxes = city_traffic(stage.traffic, seed=stage.seed)[part], stage.network.inboxes
     before = {office: len(inboxes[office]) for office in OFFICES}
     await stage.publish(some, by=CONTROL_ROOM)
-    stage.say(f"the other cameras see {len(some):,} cars; this many of them are delivered to")
-    stage.say(", ".join(f"the {office}: {len(inboxes[office]) - before[office]:,}" for office in OFFICES))
+    stage.say(f"the other cameras see {len(some):,} cars; of these sightings reach")
+    for office in OFFICES:
+        stage.say(f"{office:<18} {len(inboxes[office]) - before[office]:,}")
 
 
 @dataclass(frozen=True, slots=True)

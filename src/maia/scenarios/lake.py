@@ -29,7 +29,17 @@ from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.scenarios.performance import OFFICES, Received
 from maia.scenarios.recording import Recording
 
-__all__ = ["LakeOffice", "LakeResult", "MostSeen", "PlaceSearch", "compared_with_live"]
+__all__ = [
+    "Bill",
+    "LakeOffice",
+    "LakeResult",
+    "MostSeen",
+    "PlaceSearch",
+    "Traffic",
+    "charged_once_a_day",
+    "compared_with_live",
+    "counted_by_window",
+]
 
 BILLING_OFFICE, STATISTICS_OFFICE, _DETECTIVE = OFFICES
 _NAMES: Final = tuple(one.name for one in NUMBERPLATE_ATTRIBUTES)
@@ -51,6 +61,30 @@ class LakeOffice:
     columns_read: tuple[str, ...]
     values: Mapping[str, int]
     """How many rows show each attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What the charges come to that Spark wrote."""
+
+    charges: int
+    vehicles: int
+    days: int
+    pounds: float
+    same: bool
+    """Whether they are the charges of what was delivered live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the counts come to that Spark wrote."""
+
+    sightings: int
+    cameras: int
+    windows: int
+    busiest_camera: str
+    same: bool
+    """Whether they are the counts of what was delivered live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +112,13 @@ class LakeResult:
     """What came of the log."""
 
     events: int
+    trials: int
+    """How many of the events were trials."""
     frames: int
     offices: tuple[LakeOffice, ...]
-    bill: Mapping[str, object]
-    bill_same: bool
+    bill: Bill
     most_seen: MostSeen
-    traffic: Mapping[str, object]
-    traffic_same: bool
+    traffic: Traffic
     plot: str | None
     no_plot: str | None
     """Why there is no picture."""
@@ -99,9 +133,9 @@ class LakeResult:
                     f"the {one.office} finds {one.rows} sightings in the log that differ "
                     f"from the {one.rows_live} it saw live"
                 )
-        if not self.bill_same:
+        if not self.bill.same:
             yield "the bill that Spark made is not the bill of what was delivered"
-        if not self.traffic_same:
+        if not self.traffic.same:
             yield "the traffic that Spark counted is not the traffic that was delivered"
         if self.most_seen.charges != 1:
             yield f"a vehicle was charged {self.most_seen.charges} times for one day"
@@ -130,18 +164,18 @@ def compared_with_live(
 ) -> LakeResult:
     """Read what Spark wrote for each office, and compare and search it."""
     by_office = {one.office: one for one in works}
-    charges = _charges_in(out / BILLING_OFFICE / RESULT)
+    charges, pence = _charges_in(out / BILLING_OFFICE / RESULT)
+    counts = _counts_in(out / STATISTICS_OFFICE / RESULT)
     billed, counted = live.of(BILLING_OFFICE).events, live.of(STATISTICS_OFFICE).events
     places = {str(place).encode() for place in live.of(STATISTICS_OFFICE).values_of("location")}
     return LakeResult(
         events=recording.events,
+        trials=len(live.tried),
         frames=recording.frames,
         offices=tuple(_office(live, by_office[office], out / office / TABLE) for office in OFFICES),
-        bill=by_office[BILLING_OFFICE].totals,
-        bill_same=charges == Counter(charged_once_a_day(billed)),
+        bill=_bill(charges, pence=pence, same=charges == Counter(charged_once_a_day(billed))),
         most_seen=_most_seen(billed, charges),
-        traffic=by_office[STATISTICS_OFFICE].totals,
-        traffic_same=_counts_in(out / STATISTICS_OFFICE / RESULT) == counted_by_window(counted),
+        traffic=_traffic(counts, same=counts == counted_by_window(counted)),
         plot=None if no_plot else str(plot),
         no_plot=no_plot,
         searches=(
@@ -216,9 +250,16 @@ def _local_day(moment: Instant) -> date:
     return moment.to_datetime().astimezone(ZoneInfo(BILLING.terms.zone)).date()
 
 
-def _charges_in(result: Path) -> Counter[tuple[str, date]]:
+def _charges_in(result: Path) -> tuple[Counter[tuple[str, date]], int]:
+    """Return which charges there are, and what they cost together."""
     table = pq.read_table(result)
-    return Counter(zip(table["numberplate"].to_pylist(), table["day"].to_pylist(), strict=True))
+    charges = Counter(zip(table["numberplate"].to_pylist(), table["day"].to_pylist(), strict=True))
+    return charges, sum(table["charge_pence"].to_pylist())
+
+
+def _bill(charges: Counter[tuple[str, date]], *, pence: int, same: bool) -> Bill:
+    plates, days = {plate for plate, _ in charges}, {day for _, day in charges}
+    return Bill(charges.total(), len(plates), len(days), pence / 100, same)
 
 
 def _most_seen(events: Iterable[Mapping[str, Value]], charges: Counter[tuple[str, date]]) -> MostSeen:
@@ -248,6 +289,14 @@ def _counts_in(result: Path) -> Counter[tuple[str, int]]:
     for key, sightings in zip(keys, table["sightings"].to_pylist(), strict=True):
         found[key] += sightings
     return found
+
+
+def _traffic(counts: Counter[tuple[str, int]], *, same: bool) -> Traffic:
+    by_camera: Counter[str] = Counter()
+    for (camera, _), sightings in counts.items():
+        by_camera[camera] += sightings
+    busiest = max(by_camera, key=lambda camera: (by_camera[camera], camera), default="")
+    return Traffic(counts.total(), len(by_camera), len(counts), busiest, same)
 
 
 # ------------------------------------------------------------ the search

@@ -16,14 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow.parquet as pq
-
-from maia.credentials import Principal, SignedCertificate
+from maia.credentials import SignedCertificate
 from maia.events import Instant
-from maia.pipeline.keys import PastKeys
 from maia.pipeline.reader import Reader
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.runtime.history_client import fetch_history_keys
+from maia.runtime.history_client import ReadingKeys, fetch_reading_keys
 from maia.runtime.log_view import LogView
 from maia.scenarios.carriers import SealedCast, sealed_story
 from maia.scenarios.numberplate import (
@@ -32,8 +29,6 @@ from maia.scenarios.numberplate import (
     NumberplateStory,
 )
 from maia.scenarios.performance import OFFICES
-from maia.scenarios.recording import RECORDER
-from maia.sealing.history_asker import ManagerUnreachable
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
 
@@ -48,8 +43,6 @@ __all__ = ["PLAN", "RESULT", "TABLE", "LakeOrder", "Work", "opened", "worked"]
 TABLE, RESULT, PLAN = "table", "result", "plan.txt"
 """What lies in an office's folder: what it may see, what it made of that, and how Spark went about both."""
 
-_KEYS_S: Final = 30.0
-_ASK_AGAIN_S: Final = 0.2
 _NOT_A_TRIAL: Final = Comparison(TIMESTAMP, Operator.GE, Instant.parse("2000-01-01T00:00:00Z"))
 """Trial sightings are from 1970."""
 
@@ -73,8 +66,7 @@ class Lake:
     log: Path
     segments: tuple[Path, ...]
     wallets: Mapping[str, tuple[SignedCertificate, ...]] = field(repr=False)
-    keys: Mapping[str, PastKeys] = field(repr=False)
-    signers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(repr=False)
+    keys: Mapping[str, ReadingKeys] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +76,6 @@ class Work:
     office: str
     columns_read: tuple[str, ...]
     """The attributes whose columns of the log were read from the disk."""
-    totals: Mapping[str, object]
-    """What its application says of the whole log; nothing if it runs none."""
     seconds: float
 
 
@@ -93,15 +83,13 @@ class Work:
 
 
 def opened(order: LakeOrder, story: NumberplateStory, cast: SealedCast, *, now: Instant) -> Lake:
-    """Let each office fetch its keys; Spark is not needed for that."""
+    """Let each office fetch its keys from the key server; Spark is not needed for that."""
     story = sealed_story(story, cast, keys_at=order.keys_at)
     event_type, log = verify_definition(story.definition, at=now), Path(order.log)
     segments = tuple(LogView(log).segments(event_type.type_id))
     wallets = {office: _wallet(story, office) for office in OFFICES}
-    last = max(_last_epoch(path) for path in segments)
-    keys = {office: _keys(story, office, event_type, wallets[office], last) for office in OFFICES}
-    signers = {cast.keys[RECORDER].principal: cast.credentials[RECORDER]}
-    return Lake(story, event_type, log, segments, wallets, keys, signers)
+    keys = {office: _keys(story, office, event_type, wallets[office]) for office in OFFICES}
+    return Lake(story, event_type, log, segments, wallets, keys)
 
 
 def _wallet(story: NumberplateStory, office: str) -> tuple[SignedCertificate, ...]:
@@ -111,26 +99,12 @@ def _wallet(story: NumberplateStory, office: str) -> tuple[SignedCertificate, ..
     return (*(one for one in story.certificates if one.certificate.subject in issuers), *own)
 
 
-def _last_epoch(segment: Path) -> int:
-    return int(max(pq.read_table(segment, columns=["epoch"])["epoch"].to_pylist()))
-
-
 def _keys(
-    story: NumberplateStory,
-    office: str,
-    event_type: VerifiedType,
-    wallet: tuple[SignedCertificate, ...],
-    last: int,
-) -> PastKeys:
-    """Ask the key server until the last epoch of the log is over; it changes keys every other second."""
-    key, settings = story.keys[office], MemberSettings(story.network, wallet)
-    deadline = time.monotonic() + _KEYS_S
-    while time.monotonic() < deadline:
-        found = asyncio.run(fetch_history_keys(key, settings, [event_type], credentials=wallet))
-        if found.held(last, frozenset()) is not None:
-            return found
-        time.sleep(_ASK_AGAIN_S)
-    raise ManagerUnreachable(f"the {office} did not get the key of epoch {last} in {_KEYS_S:g} seconds")
+    story: NumberplateStory, office: str, event_type: VerifiedType, wallet: tuple[SignedCertificate, ...]
+) -> ReadingKeys:
+    settings = MemberSettings(story.network, wallet)
+    asking = fetch_reading_keys(story.keys[office], settings, [event_type], credentials=wallet)
+    return asyncio.run(asking)
 
 
 # ------------------------------------------------------------ with Spark
@@ -170,25 +144,21 @@ class _Reading:
         began = time.perf_counter()
         self.folder.mkdir(parents=True)
         read = self._kept(self._governed(ALWAYS), TABLE)
-        totals: dict[str, object] = {}
         if application is not None:
             read |= self._kept(application.of(self._governed(_NOT_A_TRIAL)), RESULT)
-            rows = self.spark.read.parquet(str(self.folder / RESULT))
-            figures = [column.alias(name) for name, column in application.totals().items()]
-            totals = rows.agg(*figures).collect()[0].asDict()
-        return Work(self.office, tuple(sorted(read)), totals, time.perf_counter() - began)
+        return Work(self.office, tuple(sorted(read)), time.perf_counter() - began)
 
     def _governed(self, interest: Predicate) -> DataFrame:
         from maia.pipeline.governed import Keys, governed
 
-        lake = self.lake
+        lake, found = self.lake, self.lake.keys[self.office]
         return governed(
             self.spark,
             log=str(lake.log),
             segments=lake.segments,
             event_type=lake.event_type,
             reader=Reader(lake.story.principal(self.office), lake.wallets[self.office]),
-            keys=Keys(lake.keys[self.office], self.desk, lake.signers),
+            keys=Keys(found.source, self.desk, found.signers),
             filter=interest,
         )
 

@@ -117,7 +117,8 @@ class StartingNodes:
         server, carrier = self._listening(KEY_SERVER), self._listening(CARRIER)
         sealed = sealed_story(self.story, self.cast, keys_at=server.address)
         text = definition_to_text(sealed.definition)
-        for name in self.cast.brokers:
+        # Whoever was told more has more to load, and starts first.
+        for name in sorted(self.cast.brokers, key=lambda one: one not in self.settings):
             self.begin(name, join=(carrier.address,), definition=text)
         others = {name: self._listening(name) for name in self.cast.brokers}
         return LiveNodes(sealed, {CARRIER: carrier, **others}, server)

@@ -1,8 +1,7 @@
 """How is the live network set up so that Spark can read what it carried?
 
 CCS's broker records: it keeps the sealed frames in a log of its own. PITO's
-key server keeps old keys for those who had the right to them, and changes
-keys often, so that the demonstration's keys are old within moments. When the
+key server keeps old keys for those who had the right to them. When the
 brokers have stopped, the log is rolled: Spark reads segments.
 """
 
@@ -25,7 +24,6 @@ RECORDER: Final = "CCS broker"
 """The broker that records; the cameras are connected to it."""
 
 _LOG: Final = "log"
-_KEYS_CHANGE_S: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +37,14 @@ class Recording:
     """All frames as they were recorded: nothing in them is compressed, so they can be searched."""
 
 
-def recording_settings(
-    story: NumberplateStory, folder: Path, *, keys_change_soon: bool
-) -> dict[str, Mapping[str, object]]:
+def recording_settings(story: NumberplateStory, folder: Path) -> dict[str, Mapping[str, object]]:
     """Return what CCS's broker and the key server are told in addition."""
     definition = folder / "recorded.type"
     definition.write_text(definition_to_text(story.definition), encoding="utf-8")
     name = story.definition.definition.name.name
-    soon = {"refresh_s": _KEYS_CHANGE_S} if keys_change_soon else {}
     return {
         RECORDER: {"log.folder": _LOG, "log.types": [name]},
-        KEY_SERVER: {"history": [str(definition)], **soon},
+        KEY_SERVER: {"history": [str(definition)]},
     }
 
 

@@ -61,11 +61,12 @@ def write_table(folder: Path, events: list[dict[str, object]]) -> None:
 
 def write_bill(lake: Path, owed: list[tuple[str, object]]) -> None:
     plates, days = zip(*owed, strict=True)
-    pq.write_table(pa.table({"numberplate": plates, "day": days}), lake / OFFICES[0] / RESULT)
+    columns = {"numberplate": plates, "day": days, "charge_pence": [1500] * len(days)}
+    pq.write_table(pa.table(columns), lake / OFFICES[0] / RESULT)
 
 
 def result(lake: Path, *, read: dict[str, tuple[str, ...]] = READ, log: bytes = b"sealed") -> LakeResult:
-    works = [Work(office, read.get(office, ()), {}, 0.1) for office in OFFICES]
+    works = [Work(office, read.get(office, ()), 0.1) for office in OFFICES]
     recording = Recording(lake, 1, 305, log)
     return compared_with_live(LIVE, works, recording, out=lake, plot=lake / "t.png", no_plot=None)
 
@@ -79,6 +80,8 @@ def test_nothing_is_said_if_all_is_well(lake: Path) -> None:
     assert list(found.broken_claims()) == []
     assert [one.rows for one in found.offices] == [len(one.events) for one in PLAYED.received]
     assert found.most_seen.sightings > 1
+    assert found.bill.pounds == found.bill.charges * 15 > 0
+    assert found.traffic.sightings == 305
 
 
 @pytest.mark.parametrize("number", range(3))
