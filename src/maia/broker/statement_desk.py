@@ -21,7 +21,6 @@ from maia.credentials import (
     AuthorisationCertificate,
     CertificateStale,
     CertificateTestedOnce,
-    OnlineTest,
     Principal,
     SignedCertificate,
     SignedStatement,
@@ -98,7 +97,7 @@ class StatementDesk:
         self.vouchers: dict[Principal, Voucher] = {}
         self.streams: dict[bytes, Principal] = {}
         """Streams that are listened to when they come by: by type, whose they are."""
-        self.certificates: dict[bytes, tuple[OnlineTest, ...]] = {}
+        self.certificates: dict[bytes, SignedCertificate] = {}
         """Certificates that demand somebody's word, by id."""
         self.conditional: dict[bytes, Principal] = {}
         """Certificates that hold under a condition, and who has set it."""
@@ -131,7 +130,7 @@ class StatementDesk:
                     self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
-        self.certificates[signed.id] = signed.certificate.validity.tests
+        self.certificates[signed.id] = signed
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)
             if voucher is None:
@@ -177,7 +176,11 @@ class StatementDesk:
 
     def look_at(self, voucher: Voucher, now: Instant) -> frozenset[bytes]:
         """Return the certificates for which somebody's word has come, or has ended, since the last look."""
-        return self._looked_at(voucher, now)
+        touched = self._looked_at(voucher, now)
+        for certificate in touched:
+            # Asked of one that demands it, what is over by now is over for good, if the clock goes back too.
+            self.standing.problem_with(self.certificates[certificate], now)
+        return touched
 
     def _looked_at(self, voucher: Voucher, now: Instant) -> frozenset[bytes]:
         before, voucher.held = voucher.held, self._held(voucher, now)
@@ -190,7 +193,7 @@ class StatementDesk:
                 for certificate in voucher.certificates
                 if any(
                     test.by == voucher.by and test.kind in changed
-                    for test in self.certificates.get(certificate, ())
+                    for test in self.certificates[certificate].certificate.validity.tests
                 )
             ]
         )
@@ -245,7 +248,7 @@ class StatementDesk:
                 self.new.pop(voucher.by, None)
                 gone.append(voucher)
         needed = {one for voucher in self.vouchers.values() for one in voucher.certificates}
-        self.certificates = {one: tests for one, tests in self.certificates.items() if one in needed}
+        self.certificates = {one: signed for one, signed in self.certificates.items() if one in needed}
         self.conditional = {one: by for one, by in self.conditional.items() if one in self.reliance}
         return gone
 

@@ -1,0 +1,331 @@
+"""A right that was taken back gives nothing more: to the connected, the absent, or who plays with time."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker.statement_desk import KEPT_STATEMENTS, BadKeptStatements
+from maia.credentials import Action, SignedCertificate, TestKind, statement_to_bytes
+from maia.events import Instant
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.types import definition_to_bytes, validity_definition, validity_type_name
+from maia.types.validity_stream import STATEMENT, statement_to_event
+from maia.wire.messages import AskState, DeliverLogged, Published, Show
+from support.broker import SECOND, Client, Net, sighting
+from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, positions
+from support.revoking import Issuer, Statements, grant_demanding, of_story, seeing
+
+BILLING = "billing office"
+AT = "CCS broker"
+
+
+def demanding(net: Net, comment: str = "", kind: TestKind | None = TestKind.TIMED_CRL) -> SignedCertificate:
+    uids, to = frozenset({NUMBERPLATE, TIMESTAMP}), net.story.principal(BILLING)
+    return grant_demanding(
+        net.story,
+        "CCS",
+        to,
+        seeing(net.story),
+        Action.SUBSCRIBE,
+        now=net.now,
+        attributes=uids,
+        comment=comment,
+        kind=kind,
+    )
+
+
+def with_right(net: Net, *rights: SignedCertificate) -> tuple[SignedCertificate, ...]:
+    """Return the story's certificates with these in place of the office's own right to subscribe."""
+    own = of_story(net.story, "CCS to billing office", Action.SUBSCRIBE)
+    return (*(one for one in net.story.certificates if one is not own), *rights)
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net()
+    net.broker()
+    return net
+
+
+def office(net: Net, *rights: SignedCertificate, at: str = AT) -> Client:
+    return net.client(BILLING, at, credentials=with_right(net, *rights))
+
+
+def camera(net: Net, at: str = AT) -> tuple[Client, int]:
+    client = net.client("camera at Victoria", at)
+    return client, client.advertise()
+
+
+# ------------------------------------------------------------ connected
+
+
+def test_no_delivery_follows_the_answer_to_the_revocation(net: Net) -> None:
+    """A35: revoked while connected, with frames under way before and after, over and over."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    publisher, offer = camera(net)
+    for number in range(20):
+        right = demanding(net, str(number))
+        subscriber = office(net, right)
+        ref = subscriber.subscribe()
+        publisher.publish(offer, sighting())
+        issuer.revoke(right)
+        answered = len(issuer.client.all_heard(Published))
+        publisher.publish(offer, sighting())
+        assert len(subscriber.events()) == 1
+        assert subscriber.ended_with(ref) == "POLICY-REVOKED"
+        assert answered == number + 2
+
+
+def test_a_revoked_publisher_publishes_nothing_more(net: Net) -> None:
+    """S1, A35: the advertisement stood, and is no right."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    publisher, offer = camera(net)
+    subscriber = net.client(BILLING)
+    subscriber.subscribe()
+    publisher.publish(offer, sighting())
+    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    before = len(publisher.all_heard(Published))
+    publisher.publish(offer, sighting())
+    assert len(subscriber.events()) == 1
+    assert len(publisher.all_heard(Published)) == before
+    again = publisher.advertise()
+    assert publisher.code_of(again) == "POLICY-REVOKED"
+
+
+def test_a_revoked_client_gets_no_will_or_last_word_out(net: Net) -> None:
+    """A38: what a client sends in the turn in which its link falls is not published for it."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    publisher, offer = camera(net)
+    subscriber = net.client(BILLING)
+    subscriber.subscribe()
+    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.CONNECT))
+    assert publisher.bye == "POLICY-REVOKED"
+    publisher.closed = False  # it has not noticed
+    net.clients[AT, publisher.link] = publisher
+    publisher.publish(offer, sighting())
+    assert subscriber.events() == []
+
+
+def test_the_sentence_says_nothing_about_anybody_else(net: Net) -> None:
+    """A38: the refusal is worded for its holder, with no other certificate, filter or name in it."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    right = demanding(net)
+    subscriber = office(net, right)
+    ref = subscriber.subscribe(Comparison(NUMBERPLATE, Operator.EQ, "SECRET 1"))
+    issuer.revoke(right, of_story(net.story, "CCS to statistics office", Action.SUBSCRIBE))
+    ended = next(message for message in subscriber.heard if getattr(message, "ref", None) == ref)
+    assert "SECRET 1" not in repr(net.brokers[AT].notes)
+    assert str(net.story.principal("statistics office")) not in ended.message
+
+
+# ------------------------------------------------------------ absent
+
+
+def recording() -> RecordingNet:
+    net = RecordingNet(recording=EVERYTHING)
+    net.broker()
+    return net
+
+
+def test_a_durable_subscriber_that_was_revoked_while_away_gets_nothing() -> None:
+    """A36: what was recorded for it is not delivered when it comes back."""
+    net = recording()
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    right = demanding(net)
+    subscriber = office(net, right)
+    durable(subscriber)
+    subscriber.hang_up()
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting())
+    issuer.revoke(right)
+    back = office(net, right)
+    ref = durable(back)
+    assert back.code_of(ref) == "POLICY-REVOKED"
+    assert not back.all_heard(DeliverLogged)
+
+
+def test_a_durable_subscriber_that_is_catching_up_stops_at_the_revocation() -> None:
+    """A36: also in the middle of what it has not acknowledged yet."""
+    net = recording()
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    right = demanding(net)
+    subscriber = office(net, right)
+    ref = durable(subscriber)
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting())
+    had = positions(subscriber)
+    issuer.revoke(right)
+    acknowledge(subscriber, ref, had[-1])
+    publisher.publish(offer, sighting())
+    assert positions(subscriber) == had
+    assert subscriber.ended_with(ref) == "POLICY-REVOKED"
+
+
+def test_the_last_word_of_a_revoked_publisher_is_told_to_nobody(net: Net) -> None:
+    """A37: not even if its publisher had taken the advertisement back before."""
+    net.broker("Met broker", seeds=[AT])
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting("last word"))
+    early = net.client(BILLING)
+    early.say(AskState(700, early.subscribe()))
+    assert len(early.events()) == 1
+    publisher.unadvertise(offer)
+    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    for at in (AT, "Met broker"):
+        late = net.client(BILLING, at)
+        late.say(AskState(701, late.subscribe()))
+        net.advance(5)
+        assert late.events() == [], at
+
+
+def test_a_narrowed_subscriber_is_told_the_state_through_what_is_left(net: Net) -> None:
+    """A37: the state was cached when it saw more."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    wide = grant_demanding(
+        net.story, "CCS", net.story.principal(BILLING), seeing(net.story), Action.SUBSCRIBE, now=net.now
+    )
+    subscriber = office(net, wide, demanding(net))
+    ref = subscriber.subscribe()
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting())
+    issuer.revoke(wide)
+    subscriber.take_events()
+    subscriber.say(AskState(702, ref))
+    (seen,) = subscriber.events()
+    assert LOCATION not in seen
+
+
+# ------------------------------------------------------------ statements in the wrong hands
+
+
+def stated(net: Net, issuer: Issuer) -> list:
+    """Return a heartbeat, a revocation, and the heartbeat after it."""
+    right = demanding(net)
+    first = issuer.says.list_for(net.now, 60)
+    revoked = issuer.says.revoke(right)
+    second = issuer.says.list_for(Instant(net.now + 60 * SECOND), 60)
+    return [right, first, revoked, second]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1), (2, 0, 1)])
+def test_statements_out_of_order_never_bring_a_right_back(net: Net, order: tuple[int, ...]) -> None:
+    """A39: replayed and reordered, the newest number counts."""
+    issuer = Issuer(net)
+    right, *said = stated(net, issuer)
+    for number in (*order, *order, *reversed(order)):
+        issuer.state(said[number])
+    subscriber = office(net, right)
+    ref = subscriber.subscribe()
+    assert subscriber.code_of(ref) in {"POLICY-REVOKED", "UNAVAILABLE-STATEMENT-AWAITED"}
+    net.advance(61)
+    again = office(net, right)
+    assert again.code_of(again.subscribe()) == "POLICY-REVOKED"
+
+
+def test_withheld_statements_end_the_right_in_time(net: Net) -> None:
+    """A39, S17: who blocks the list wins nothing: without its successor all that demands it ends."""
+    issuer = Issuer(net)
+    issuer.vouch(50)
+    began, right = net.now, demanding(net)
+    subscriber = office(net, right)
+    ref = subscriber.subscribe()
+    issuer.says.revoke(right)  # nobody hears it
+    net.now = Instant(began + 50 * SECOND - 1)
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting())
+    assert len(subscriber.events()) == 1
+    net.now = Instant(net.now + 1)
+    publisher.publish(offer, sighting())
+    assert len(subscriber.events()) == 1
+    assert subscriber.ended_with(ref) == "POLICY-STALE"
+
+
+@pytest.mark.parametrize("offset_s", [-3600, -61])
+def test_a_clock_that_steps_back_brings_no_right_back(net: Net, offset_s: int) -> None:
+    """A78: a list that was over at some moment of this broker never holds again."""
+    issuer = Issuer(net)
+    first = issuer.vouch(60)
+    right = demanding(net)
+    subscriber = office(net, right)
+    assert subscriber.was_accepted(subscriber.subscribe())
+    net.advance(61)
+    assert subscriber.all_heard(Published) == []
+    net.now = Instant(net.now + offset_s * SECOND)
+    issuer = Issuer(net)
+    issuer.client.publish(
+        issuer.ref, statement_to_event(first), kinds={STATEMENT.uid: STATEMENT.kind}, sequence=500
+    )
+    again = office(net, right)
+    assert again.code_of(again.subscribe()) == "UNAVAILABLE-STATEMENT-AWAITED"
+
+
+def test_nobody_states_for_somebody_else(net: Net) -> None:
+    """A39: forged, or signed by another, a statement revokes nothing and vouches for nothing."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    right = demanding(net)
+    subscriber = office(net, right)
+    ref = subscriber.subscribe()
+    liar = Statements(net.story.keys["Met"])
+    lie = liar.revoke(right)
+    genuine = statement_to_bytes(issuer.says.list_now())
+    forged = genuine[:-3] + bytes([genuine[-3] ^ 1]) + genuine[-2:]
+    issuer.state(lie)
+    issuer.client.publish(
+        issuer.ref, {STATEMENT.uid: forged}, {STATEMENT.uid: b"nonsense"},
+        kinds={STATEMENT.uid: STATEMENT.kind},
+    )  # fmt: skip
+    subscriber.say(Show(703, [], [statement_to_bytes(lie)]))
+    assert subscriber.ended_with(ref) is None
+    publisher, offer = camera(net)
+    publisher.publish(offer, sighting())
+    assert len(subscriber.events()) == 1
+
+
+def test_only_the_issuer_publishes_on_its_stream(net: Net) -> None:
+    """A39: everybody may read it, and nobody else may write it."""
+    key = net.story.keys["CCS"]
+    install = of_story(net.story, "PITO to CCS", Action.INSTALL)
+    definition = definition_to_bytes(validity_definition(key, (install,)))
+    for who in ("Detective Smith", BILLING):
+        client = net.client(who)
+        name = validity_type_name(key.principal)
+        refused = client.advertise(definitions=[definition], event_type=name)
+        assert client.code_of(refused) == "POLICY-NO-CHAIN"
+        read = client.subscribe(definitions=[definition], event_type=name)
+        assert client.was_accepted(read), client.heard
+
+
+def test_what_cannot_be_read_back_is_no_start() -> None:
+    """A82: a broker whose memory of revocations is damaged does not start without it."""
+    net = Net()
+    running = net.broker()
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    issuer.revoke(demanding(net))
+    (name,) = (one for one in running.kept if one.startswith(KEPT_STATEMENTS))
+    damaged = dict(running.kept)
+    damaged[name] = damaged[name][:-7]
+    with pytest.raises(BadKeptStatements):
+        net.restart(AT, damaged)
+
+
+def test_a_replayed_showing_does_not_lead_back(net: Net) -> None:
+    """A39, S16: a client that shows an old list wins nothing over the newest that was heard."""
+    issuer = Issuer(net)
+    right = demanding(net)
+    old = issuer.vouch(600)
+    issuer.revoke(right)
+    subscriber = office(net, right)
+    subscriber.say(Show(704, [], [statement_to_bytes(old)]))
+    assert subscriber.code_of(subscriber.subscribe()) == "POLICY-REVOKED"

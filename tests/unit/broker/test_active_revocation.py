@@ -1,0 +1,386 @@
+"""What falls with a certificate, what stays, and who is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker import BrokerLimits
+from maia.credentials import Action, SignedCertificate, TestKind, statement_to_bytes
+from maia.predicates import Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.types import validity_type_id
+from maia.wire.messages import Changed, Deliver, Ended, Interest, Show
+from support.broker import Client, Net, shown, sighting
+from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, seeing
+
+BILLING = "billing office"
+
+
+def demanding(net: Net, who: str = BILLING, issuer: str = "CCS", **changes: object) -> SignedCertificate:
+    """Return a certificate that lets somebody subscribe while the issuer vouches for it."""
+    to = net.story.principal(who)
+    named = {"now": net.now, "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
+    return grant_demanding(net.story, issuer, to, seeing(net.story), Action.SUBSCRIBE, **named)
+
+
+def pool_with(
+    net: Net, *certificates: SignedCertificate, who: str = BILLING
+) -> tuple[SignedCertificate, ...]:
+    """Return the story's certificates without the right of somebody to subscribe, and with these."""
+    name = net.story.definition.definition.name.name
+    kept = [
+        one
+        for one in net.story.certificates
+        if one.certificate.subject != net.story.principal(who)
+        or name not in str(one.certificate.authority.resources)
+    ]
+    return (*kept, *certificates)
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net()
+    net.broker()
+    return net
+
+
+class Story:
+    """A camera, a billing office whose right is tested, and the issuer of it, at one broker."""
+
+    def __init__(
+        self, net: Net, *, at: str = "CCS broker", vouched_s: float = 3600, **changes: object
+    ) -> None:
+        self.net = net
+        self.right = demanding(net, **changes)
+        self.issuer = Issuer(net)
+        self.issuer.vouch(vouched_s)
+        self.billing = net.client(BILLING, at, credentials=pool_with(net, self.right))
+        self.ref = self.billing.subscribe()
+        self.camera = net.client("camera at Victoria")
+        self.offer = self.camera.advertise()
+
+    def sees(self) -> int:
+        before = len(self.billing.events())
+        self.camera.publish(self.offer, sighting())
+        return len(self.billing.events()) - before
+
+
+def test_a_right_stands_while_its_issuer_vouches_for_it(net: Net) -> None:
+    story = Story(net)
+    assert story.billing.was_accepted(story.ref), story.billing.heard
+    assert story.sees() == 1
+
+
+def test_a_revoked_right_ends_before_the_issuer_is_answered(net: Net) -> None:
+    """A35: when the publication returns, no further event is delivered at this broker."""
+    story = Story(net)
+    story.issuer.revoke(story.right)
+    assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
+    assert story.sees() == 0
+    assert not story.billing.closed
+
+
+def test_a_list_of_the_issuer_revokes_what_demands_no_test(net: Net) -> None:
+    story = Story(net)
+    office = net.client("statistics office")
+    ref = office.subscribe()
+    story.issuer.revoke(of_story(net.story, "CCS to statistics office", Action.SUBSCRIBE))
+    assert office.ended_with(ref) == "POLICY-REVOKED"
+    assert story.sees() == 1
+
+
+def test_nobody_else_is_decided_again(net: Net) -> None:
+    story = Story(net)
+    office, detective = net.client("statistics office"), net.client("Detective Smith")
+    for number in range(20):
+        office.subscribe(Comparison(LOCATION, Operator.EQ, f"place {number}"))
+        detective.subscribe(Comparison(LOCATION, Operator.EQ, f"place {number}"))
+    running = net.brokers["CCS broker"]
+    before = running.broker.status(net.now)["decisions"]
+    story.issuer.revoke(story.right)
+    assert running.broker.status(net.now)["decisions"] == before + 1
+    assert running.broker.status(net.now)["subscriptions"] == 40
+    assert not office.all_heard(Ended)
+    assert not detective.all_heard(Ended)
+
+
+def test_a_heartbeat_decides_nothing_again(net: Net) -> None:
+    story = Story(net)
+    running = net.brokers["CCS broker"]
+    before = running.broker.status(net.now)["decisions"]
+    story.issuer.vouch(60, since=net.now + 3600 * 1_000_000)
+    assert running.broker.status(net.now)["decisions"] == before
+    assert story.sees() == 1
+
+
+def test_a_right_of_two_chains_is_narrowed_and_its_holder_told(net: Net) -> None:
+    wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
+    narrow = demanding(net, comment="less")
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    billing = net.client(BILLING, credentials=pool_with(net, wide, narrow))
+    ref = billing.subscribe()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    issuer.revoke(wide)
+    camera.publish(offer, sighting())
+    before, after = billing.events(ref)
+    assert set(before) == {NUMBERPLATE, TIMESTAMP, LOCATION}
+    assert set(after) == {NUMBERPLATE, TIMESTAMP}
+    (told,) = billing.all_heard(Changed)
+    assert (told.ref, told.code) == (ref, "POLICY-RIGHT-CHANGED")
+
+
+def test_an_advertisement_falls_with_its_certificate(net: Net) -> None:
+    """S1: the right to publish is not checked at the advertisement alone."""
+    story = Story(net)
+    grant = of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH)
+    story.issuer.revoke(grant)
+    assert story.camera.ended_with(story.offer) == "POLICY-REVOKED"
+    assert story.sees() == 0
+
+
+def test_a_link_falls_with_the_right_to_connect(net: Net) -> None:
+    story = Story(net)
+    story.issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.CONNECT))
+    assert story.camera.bye == "POLICY-REVOKED"
+    assert story.camera.closed
+    assert not story.billing.closed
+
+
+def test_without_a_word_of_the_tester_a_request_is_put_off(net: Net) -> None:
+    right = demanding(net)
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    ref = billing.subscribe()
+    assert billing.code_of(ref) == "UNAVAILABLE-STATEMENT-AWAITED"
+    issuer = Issuer(net)
+    issuer.vouch(60)
+    again = billing.subscribe()
+    assert billing.was_accepted(again)
+
+
+def test_a_client_brings_the_word_itself(net: Net) -> None:
+    right = demanding(net)
+    says = Statements(net.story.keys["CCS"])
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    billing.say(Show(900, [], [statement_to_bytes(says.list_for(net.now, 60))]))
+    ref = billing.subscribe()
+    assert billing.was_accepted(ref), billing.heard
+
+
+def test_the_right_to_connect_can_be_vouched_for_before_the_hello(net: Net) -> None:
+    to = net.story.principal(BILLING)
+    connect = grant_demanding(net.story, "CCS", to, connecting(net.story), Action.CONNECT, now=net.now)
+    domain = of_story(net.story, "PITO to CCS", Action.CONNECT)
+    refused = net.client(BILLING, credentials=(domain, connect))
+    assert refused.bye == "UNAVAILABLE-STATEMENT-AWAITED"
+    says = Statements(net.story.keys["CCS"])
+    vouched = net.client(BILLING, credentials=(domain, connect), says_hello=False)
+    vouched.say(Show(0, [], [statement_to_bytes(says.list_for(net.now, 60))]))
+    vouched.hello()
+    assert vouched.bye is None
+    net.advance(61)
+    assert vouched.bye == "POLICY-STALE"
+
+
+def test_certificates_in_the_handshake_are_for_the_hello(net: Net) -> None:
+    stranger = net.client(BILLING, says_hello=False)
+    stranger.say(Show(0, shown(net.story.certificates[:1]), []))
+    assert stranger.bye == "PROTOCOL-OUT-OF-TURN"
+
+
+def test_a_right_ends_exactly_when_the_last_statement_does(net: Net) -> None:
+    right = demanding(net)
+    issuer = Issuer(net)
+    issuer.vouch(60)
+    began = net.now
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    ref = billing.subscribe()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    net.now = began + 60 * 1_000_000 - 1
+    camera.publish(offer, sighting())
+    assert len(billing.events()) == 1
+    net.now = began + 60 * 1_000_000
+    camera.publish(offer, sighting())
+    assert len(billing.events()) == 1
+    assert billing.ended_with(ref) == "POLICY-STALE"
+
+
+def test_one_list_follows_the_other_without_a_gap(net: Net) -> None:
+    story = Story(net, vouched_s=15)
+    for _ in range(2):
+        net.advance(14)
+        story.issuer.vouch(15, since=net.now + 1_000_000)
+        net.advance(1)
+        assert story.sees() == 1, net.now
+    net.advance(14.999999)
+    assert story.billing.ended_with(story.ref) is None
+    net.advance(0.000001)
+    assert story.billing.ended_with(story.ref) == "POLICY-STALE"
+
+
+def test_a_revocation_survives_a_restart(net: Net) -> None:
+    """A82: what was revoked stays so, and nobody leads the broker back with an older list."""
+    story = Story(net)
+    old = story.issuer.says.list_for(net.now + 3600 * 1_000_000, 60)
+    story.issuer.revoke(story.right)
+    net.restart("CCS broker")
+    issuer = Issuer(net)
+    issuer.state(old)
+    billing = net.client(BILLING, credentials=pool_with(net, story.right))
+    ref = billing.subscribe()
+    assert billing.code_of(ref) == "POLICY-REVOKED"
+
+
+def test_rights_widen_within_a_session(net: Net) -> None:
+    billing = net.client(BILLING)
+    ref = billing.subscribe()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    more = demanding(net, kind=None, attributes=frozenset({LOCATION, NUMBERPLATE, TIMESTAMP}))
+    billing.say(Show(901, shown([more]), []))
+    assert billing.was_accepted(901)
+    camera.publish(offer, sighting())
+    before, after = billing.events(ref)
+    assert set(before) == {NUMBERPLATE, TIMESTAMP}
+    assert set(after) == {NUMBERPLATE, TIMESTAMP, LOCATION}
+    assert billing.last(Changed).ref == ref
+
+
+def test_what_was_shown_counts_for_later_requests_of_the_session(net: Net) -> None:
+    detective = net.client("Detective Smith")
+    more = demanding(net, "Detective Smith", kind=None, attributes=frozenset({LOCATION, NUMBERPLATE}))
+    chain = [of_story(net.story, "PITO to CCS", Action.PUBLISH), more]
+    detective.say(Show(902, shown(chain), []))
+    ref = detective.subscribe(credentials=())
+    assert detective.was_accepted(ref)
+
+
+def test_a_peer_shows_no_more_than_there_is_room_for() -> None:
+    net = Net(limits=BrokerLimits(certificates_shown=20))
+    net.broker()
+    billing = net.client(BILLING)
+    many = [demanding(net, comment=str(number)) for number in range(20)]
+    billing.say(Show(903, shown(many), []))
+    assert billing.code_of(903) == "UNAVAILABLE-ENTRY-QUOTA"
+
+
+def test_a_broken_certificate_or_statement_fails_the_showing(net: Net) -> None:
+    billing = net.client(BILLING)
+    billing.say(Show(904, [b"nonsense"], []))
+    billing.say(Show(905, [], [b"nonsense"]))
+    assert billing.code_of(904) is not None
+    assert billing.code_of(905) == "STATEMENT-FORMAT"
+    assert not billing.closed
+
+
+# ------------------------------------------------------------ over several brokers
+
+
+def city() -> Net:
+    net = Net()
+    net.broker("PITO broker")
+    net.broker("CCS broker", seeds=["PITO broker"])
+    net.broker("Met broker", seeds=["PITO broker"])
+    net.advance(5)
+    return net
+
+
+def test_a_right_falls_at_every_broker() -> None:
+    net = city()
+    rights = {at: demanding(net, comment=at) for at in net.brokers}
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    offices: dict[str, tuple[Client, int]] = {}
+    for at, right in rights.items():
+        office = net.client(BILLING, at, credentials=pool_with(net, right))
+        office.subscribe()
+        net.advance(5)  # the broker asks what the issuer said last
+        ref = office.subscribe()
+        assert office.was_accepted(ref), (at, office.heard)
+        offices[at] = office, ref
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    assert [len(office.events(ref)) for office, ref in offices.values()] == [1, 1, 1]
+    issuer.revoke(rights["Met broker"])
+    camera.publish(offer, sighting())
+    assert [len(office.events(ref)) for office, ref in offices.values()] == [2, 2, 1]
+    office, ref = offices["Met broker"]
+    assert office.ended_with(ref) == "POLICY-REVOKED"
+
+
+def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
+    net = city()
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    office = net.client(BILLING, "Met broker", credentials=pool_with(net, demanding(net)))
+    office.subscribe()
+    net.advance(5)
+    ref = office.subscribe()
+    stream = validity_type_id(issuer.key.principal)
+    met = net.brokers["Met broker"].broker
+    assert office.was_accepted(ref)
+    assert stream.hex() in met.status(net.now)["rendezvous"]
+    office.hang_up()
+    net.advance(400)
+    assert not met.status(net.now)["statements"]["vouchers"]
+    told = [one for sender, _, one in net.carried if sender == "Met broker" and isinstance(one, Interest)]
+    assert any(one.type_id == stream and one.remove for one in told)
+
+
+def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:
+    """A35: an edge that does not let go of a revoked subscription gets nothing for it."""
+    net = city()
+    right = demanding(net)
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
+    office.subscribe()
+    net.advance(5)
+    ref = office.subscribe()
+    assert office.was_accepted(ref)
+    deaf = net.brokers["Met broker"].broker._state.statements  # it hears nothing from now on
+    deaf.streams.clear()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    assert len(office.events()) == 1
+    issuer.revoke(right)
+    camera.publish(offer, sighting())
+    assert office.ended_with(ref) is None
+    assert len(office.events()) == 1
+    net.advance(30)
+    camera.publish(offer, sighting())
+    assert len(office.events()) == 1
+
+
+def test_what_one_frame_says_is_heard_in_its_order(net: Net) -> None:
+    story = Story(net)
+    story.issuer.says.revoked.add(story.right.id)
+    first = story.issuer.says.list_now()
+    story.issuer.says.revoked.clear()
+    second = story.issuer.says.list_now()
+    story.issuer.state(first, second)
+    assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
+    again = story.billing.subscribe()
+    assert story.billing.was_accepted(again)
+
+
+@pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])
+def test_a_right_comes_back_with_a_word_that_was_missed(net: Net, kind: TestKind) -> None:
+    """A right of two chains is narrowed while one of them is not vouched for, and only then."""
+    wide = demanding(net, kind=kind, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
+    narrow = demanding(net, kind=None, comment="less")
+    billing = net.client(BILLING, credentials=pool_with(net, wide, narrow))
+    ref = billing.subscribe()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    Issuer(net).vouch(60)
+    camera.publish(offer, sighting())
+    assert [len(event) for event in billing.events(ref)] == [2, 3]
+    assert len(billing.all_heard(Deliver)) == 2
