@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
@@ -113,7 +114,7 @@ def _number(expression: SExpression) -> int:
 
 
 def _checked(series: Series, kind: SeriesKind) -> Series:
-    """Refuse a record that mixes issuers or kinds, or whose newest statements have different numbers."""
+    """Refuse a record that mixes issuers, kinds or numbers, or that holds more than was ever said."""
     held = series.statements()
     if any(isinstance(signed.statement, OneTimeAnswer) for signed in held):
         raise BadStatement("a record holds a one-time answer")
@@ -122,4 +123,16 @@ def _checked(series: Series, kind: SeriesKind) -> Series:
     newest = {numbered(signed).sequence for signed in series.newest}
     if len({signed.statement.by for signed in held}) != 1 or newest != {numbered(held[-1]).sequence}:
         raise BadStatement("a record mixes issuers, or its newest statement is not the newest")
+    in_order = all(one.until < other.since for one, other in pairwise(series.holds))
+    if not in_order or not all(map(_was_said, series.holds)):
+        raise BadStatement("a record holds a period that no statement in it has")
     return series
+
+
+def _was_said(hold: Hold) -> bool:
+    """Say whether each source of a period holds all the while."""
+    periods = [numbered(signed).period for signed in hold.sources]
+    said = [
+        one for one in periods if one is not None and one.contains(hold.since) and one.contains(hold.until)
+    ]
+    return hold.since <= hold.until and len(said) == len(periods)

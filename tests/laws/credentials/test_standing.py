@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.credentials import BrokenStatement, RevocationList, Standing, TestKind
+from maia.credentials import (
+    BrokenStatement,
+    FactList,
+    RevocationList,
+    Standing,
+    TestKind,
+    period_from,
+    sign_statement,
+)
 from maia.events import Instant
 from reference.standing_model import StandingModel
 from support.statements import (
+    HOLDER,
     ISSUER,
     SECOND,
     TESTER,
@@ -216,3 +225,45 @@ def test_a_revalidation_is_believed_only_where_the_newest_agrees(steps):
             assert all(one.id in said.valid for said in shown if said.sequence == newest)
             assert any(one.id in said.valid and said.period.contains(now) for said in shown)
         now = Instant(now + SECOND)
+
+
+@given(honest_series(CERTIFICATES, TESTER), st.integers(0, 30))
+def test_a_newcomer_who_is_told_what_is_held_knows_what_follows(series, second):
+    old, new = Standing(), Standing()
+    for signed in series:
+        hear(old, signed, moment(0))
+    told = old.statements(TESTER.principal, moment(second))
+    for signed in reversed(told):
+        hear(new, signed, moment(second))
+    for one in CERTIFICATES:
+        assert (old.problem_with(one, moment(second)) is None) is (
+            new.problem_with(one, moment(second)) is None
+        )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6), st.sampled_from([1, 1.0, True, "x", None]))),
+    st.lists(st.tuples(st.booleans(), st.sampled_from([0, 0.5, 1, 3])), min_size=12, max_size=12),
+)
+def test_facts_are_those_of_the_newest_list_that_has_begun_while_it_lasts(lists, deliveries):
+    """Lists of an issuer begin one after the other, and a new one may begin before the old one ends."""
+    standing, now, heard, start = Standing(), moment(0), [], 0
+    for number, ((later, lasting, value), (arrives, waits)) in enumerate(
+        zip(lists, deliveries, strict=False), start=1
+    ):
+        start += later
+        if arrives:
+            hear(standing, stated(number, start, lasting, value), now)
+            heard.append((number, start, lasting, value))
+        now = Instant(now + round(waits * SECOND))
+        begun = [one for one in heard if moment(one[1]) <= now]
+        _, since, lasts, said = max(begun, default=(0, 0, 0, None))
+        expected = None if since + lasts <= (now - moment(0)) / SECOND else said
+        told = standing.facts_about(HOLDER.principal, now).get(TESTER.principal, {}).get("grade")
+        assert (type(told), told) == (type(expected), expected)
+
+
+def stated(number, start, lasting, value):
+    facts = {} if value is None else {(HOLDER.principal, "grade"): value}
+    period = period_from(moment(start), microseconds=lasting * SECOND)
+    return sign_statement(FactList(TESTER.principal, number, period, facts), TESTER)
