@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from maia.credentials import Action, Principal, SigningKey, Standing, Validity
 from maia.credentials.appointments import SignedAppointment
+from maia.credentials.statement_encoding import statement_from_bytes
 from maia.credentials.statements import RevocationList, SignedStatement
 from maia.domain.access_control import AccessControl
 from maia.domain.access_settings import AccessSettings
+from maia.domain.access_tables import ALL_TABLES
+from maia.domain.audit import check_linked, record_from_bytes
+from maia.domain.membership_encoding import membership_from_bytes, support_key
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
 from maia.runtime.domain_store import memory_store
@@ -158,6 +162,74 @@ def broker(now: Instant, *stations: Station) -> Standing:
     return standing
 
 
+def check_consistent(station: Station) -> None:
+    """Everything that the tables of a domain say about one thing, they say together."""
+    with station.store.reading() as tables:
+        everything = {table.name: tables.find(table, {}, limit=100_000) for table in ALL_TABLES}
+    meta = {row.name: row for row in everything["meta"]}
+    _check_audit(everything, meta)
+    _check_statements(everything, meta)
+    _check_revocations(everything)
+    _check_memberships(everything)
+    if everything["policies"]:
+        newest = max(everything["policies"], key=lambda row: row.version)
+        assert [row.version for row in everything["policies"]] == list(range(1, newest.version + 1))
+        assert station.policy().digest == newest.digest
+
+
+def _check_audit(everything, meta) -> None:
+    records = [record_from_bytes(row.body, row.previous) for row in everything["audit"]]
+    head = check_linked(records)
+    assert [row.digest for row in everything["audit"]] == [record.digest for record in records]
+    kept = meta.get("audit")
+    assert (0, bytes(32)) == head_of(head) if kept is None else (kept.number, kept.data) == head_of(head)
+
+
+def head_of(head) -> tuple[int, bytes]:
+    """A head as rows have it."""
+    return head.length, head.digest
+
+
+def _check_statements(everything, meta) -> None:
+    lists = [statement_from_bytes(row.signed).statement for row in everything["statements"]]
+    numbers = [said.sequence for said in lists if isinstance(said, RevocationList)]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1)) if numbers else True
+    if numbers:
+        assert meta["lists"].number == numbers[-1]
+    heads = [said.audit.length for said in lists if isinstance(said, RevocationList)]
+    assert heads == sorted(heads)
+    assert not heads or heads[-1] <= meta["audit"].number if "audit" in meta else True
+
+
+def _check_revocations(everything) -> None:
+    revoked = {row.id for row in everything["revoked"]}
+    marked = {
+        row.id
+        for name in ("rights", "appointments")
+        for row in everything[name]
+        if row.revoked_at is not None
+    }
+    assert revoked == marked
+
+
+def _check_memberships(everything) -> None:
+    ended = {row.id: row.ended_at is not None for row in everything["memberships"]}
+    supports: dict[bytes, set] = {}
+    for row in everything["supports"]:
+        supports.setdefault(row.dependent, set()).add(row.support)
+    for row in everything["memberships"]:
+        rests_on = membership_from_bytes(row.membership).rests_on
+        wanted = set() if ended[row.id] else {support_key(ground.support) for ground in rests_on}
+        assert supports.get(row.id, set()) == wanted
+    for row in everything["rights"]:
+        if row.membership and row.revoked_at is None:
+            assert not ended[row.membership]
+            assert b"membership " + row.membership in supports[row.id]
+    for row in everything["appointments"]:
+        if row.membership:
+            assert (row.revoked_at is not None) == ended[row.membership]
+
+
 __all__ = [
     "BROWN",
     "COURT",
@@ -172,6 +244,7 @@ __all__ = [
     "SMITH",
     "Station",
     "broker",
+    "check_consistent",
     "court",
     "granted",
     "later",
