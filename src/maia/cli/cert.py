@@ -99,6 +99,14 @@ def issue(
         list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
     ] = None,
     where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
+    ] = None,
+    during: Annotated[
+        str | None,
+        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
+    ] = None,
     may_delegate: Annotated[
         bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
     ] = False,
@@ -120,6 +128,7 @@ def issue(
     authority = authority_from_options(
         owner=owner, network=network, type_name=type_name, topic=topic, version=version,
         definition=definition, actions=action, attributes=attribute or (), where=where,
+        condition=condition, during=during,
     )  # fmt: skip
     certificate = AuthorisationCertificate(
         issuer=signing_key.principal,

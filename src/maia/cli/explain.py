@@ -12,14 +12,14 @@ from maia.cli.inputs import AsJson, At, moment, read_certificates, read_definiti
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
-    from maia.events import Instant
-    from maia.policy import Audience, Request, View
+    from maia.events import AttributeUid, Instant, PresentValue
+    from maia.policy import Audience, Facts, Request, View
     from maia.types import VerifiedType
 
 __all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES: Final = (
-    "Example: maia explain --principal smith.pub --action subscribe -d numberplate.type "
+    "Example: maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
     "--filter 'location == \"Victoria\"' --credentials certs/ --audience requester"
 )
 
@@ -42,19 +42,23 @@ def explain(
     audience: Annotated[
         str, typer.Option(help="Whose version of the reasons: owner or requester.")
     ] = "owner",
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(help="Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
+    ] = None,
     at: At = None,
     as_json: AsJson = False,
 ) -> int:
     """Say whether a principal may do something, and which certificate, field and attribute decide it."""
     from maia.credentials import ASSUMED_GOOD
-    from maia.policy import NO_FACTS, Audience, Denial, decide, gather_evidence
+    from maia.policy import Audience, Denial, decide, gather_evidence
 
     now = moment(at)
     request = _request(principal, action, definition, previous or [], network, coordinator, filter_text, now)
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
     evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
-    decision = decide(request, evidence, NO_FACTS, now)
+    decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation
     record: dict[str, object] = {"reasons": reasons.records(reader)}
     if isinstance(decision, Denial):
@@ -99,6 +103,20 @@ def _request(
         verified = verify_definition(read_definition(path), at=now, previous=verified)
     assert verified is not None  # noqa: S101 - the loop ran at least once
     return Request(who, wanted, verified.name, verified, parse_predicate(filter_text, verified.vocabulary))
+
+
+def _facts(said: list[str]) -> Facts:
+    """Read facts as `name=value`, with the literals of the filter language."""
+    from maia.policy import Facts
+    from maia.predicates import Comparison, Operator, parse_predicate
+
+    facts: dict[AttributeUid, PresentValue] = {}
+    for text in said:
+        found = parse_predicate(text)
+        if not isinstance(found, Comparison) or found.operator is not Operator.EQ:
+            raise BadGrant(f"`{text[:64]}` is no fact such as `on-duty=true`")
+        facts[found.uid] = found.literal
+    return Facts(facts)
 
 
 def _audience(word: str, audiences: dict[str, Audience]) -> Audience:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Validity,
     )
     from maia.events import AttributeUid, Vocabulary
+    from maia.predicates import Predicate
 
 __all__ = [
     "BadGrant",
@@ -57,6 +58,8 @@ def authority_from_options(
     actions: Iterable[str],
     attributes: Iterable[str],
     where: str | None,
+    condition: str | None = None,
+    during: str | None = None,
 ) -> Authority:
     """Build an authority from what the user typed; say what is missing or contradictory."""
     from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
@@ -73,7 +76,41 @@ def authority_from_options(
         actions_from_words(actions),
         frozenset(chosen) if chosen else ALL_ATTRIBUTES,
         ALWAYS if where is None else parse_predicate(where, vocabulary),
+        _condition(condition, during),
     )
+
+
+def _condition(condition: str | None, hours: str | None) -> Predicate:
+    """Read what must be true for a right to count: about facts, and about the time."""
+    from maia.policy.clock_facts import check_clock_facts
+    from maia.predicates import ALWAYS, AllOf, parse_predicate
+
+    said = [] if condition is None else [parse_predicate(condition)]
+    said += [] if hours is None else [_hours(hours)]
+    for one in said:
+        check_clock_facts(one)
+    if not said:
+        return ALWAYS
+    return said[0] if len(said) == 1 else AllOf(tuple(said))
+
+
+def _hours(text: str) -> Predicate:
+    """Read a time of the day and week, in the words of a policy."""
+    from maia.policy.clock_facts import during
+    from maia.predicates.scanner import Scanner
+    from maia.roles.premises import take_window
+    from maia.roles.problems import Complaint
+
+    scanner = Scanner(text)
+    try:
+        window = take_window(scanner)
+    except Complaint as problem:
+        hint = f": {problem.hint}" if problem.hint else ""
+        raise BadGrant(f"`{text[:64]}` is no time: {problem.sentence}{hint}") from problem
+    if window is None or not scanner.at_end():
+        example = "between 09:00 and 17:00 on monday to friday in Europe/London"
+        raise BadGrant(f"`{text[:64]}` is no time such as `{example}`")
+    return during(window.zone, days=window.days, start=window.begins, end=window.ends)
 
 
 def one_action(word: str) -> Action:

@@ -167,6 +167,42 @@ def test_explain_says_yes_with_the_window_and_no_with_a_code(city: Maia) -> None
     assert denied.record["code"] == "POLICY-ATTRIBUTE-NOT-READABLE"
 
 
+def test_a_certificate_can_hold_during_certain_hours_and_under_conditions(city: Maia) -> None:
+    hours = "between 09:00 and 17:00 on monday to friday in Europe/London"
+    issued = city(
+        *("cert", "issue", "-k", "pito.key", "-d", "np.type", "--subject", "smith.pub", "-o", "smith.cert"),
+        *("--action", "subscribe", "--not-before", "unbounded", "--not-after", "unbounded"),
+        *("--during", hours, "--condition", "on-duty = true"),
+    )
+    assert issued.status == 0, issued.err
+    asked = ("explain", "--principal", "smith.pub", "--action", "subscribe", "-d", "np.type")
+    asked += ("--credentials", "smith.cert", "--json")
+    friday, saturday = ("--at", "2026-11-13T12:00:00Z"), ("--at", "2026-11-14T12:00:00Z")
+    assert city(*asked, *friday, "--fact", "on-duty=true").record["permitted"] is True
+    for wrong in ((*saturday, "--fact", "on-duty=true"), friday, (*friday, "--fact", "on-duty=false")):
+        assert city(*asked, *wrong).record["code"] == "POLICY-CONDITION-NOT-MET"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [
+        ("--during", "between 09:00 and 25:00 on monday in Europe/London", "no time of the day"),
+        ("--during", "between 09:00 and 17:00 on monday in Europe/Londn", "Europe/London"),
+        ("--during", "office hours", "between 09:00 and 17:00"),
+        ("--condition", "time-minute-middle-earth > 0", "a zone that does not exist"),
+        ("--condition", "on-duty =", "literal"),
+    ],
+)
+def test_hours_that_nobody_understands_are_refused_with_a_hint(
+    city: Maia, option: str, text: str, says: str
+) -> None:
+    issue = ("cert", "issue", "-k", "pito.key", "-d", "np.type", "--subject", "smith.pub", "-o", "x.cert")
+    refused = city(*issue, "--action", "subscribe", "--days", "1", option, text)
+    assert refused.status != 0
+    assert says in refused.err
+    assert not Path("x.cert").exists()
+
+
 def test_explain_to_the_requester_keeps_the_restriction_secret(city: Maia) -> None:
     ask = ("explain", "--principal", "billing.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
     told = city(*ask, "--audience", "requester")
