@@ -373,5 +373,5 @@ def test_every_filter_in_the_help_is_one_that_maia_reads() -> None:
     filters = [after for word, after in pairwise(words) if word in ("--filter", "--where", "check", "merge")]
     assert len(filters) >= 3
     for text in filters:
-        if not text.startswith("-"):
+        if not text.startswith("-") and not text.endswith(".policy"):
             parse_predicate(text.rstrip(";"), None)
