@@ -1,0 +1,149 @@
+"""A domain's server for tests: the real HTTP interface over TLS, in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TopicPattern,
+    Validity,
+    issue,
+    parse_name_pattern,
+)
+from maia.domain.access_control import AccessControl
+from maia.events import Instant
+from maia.runtime.access_config import AccessConfig
+from maia.runtime.clock import system_now
+from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
+from maia.runtime.domain_client import DomainClient
+from maia.runtime.prepared_access import PreparedAccess
+
+__all__ = ["ADMIN", "DomainAtWork", "RecordedNotes", "admin_certificate", "domain_at_work", "key_of"]
+
+ADMIN = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
+_DAY = 86_400 * 1_000_000
+_Result = TypeVar("_Result")
+
+
+def key_of(name: str) -> SigningKey:
+    """Return the key that everybody in a test knows by this name."""
+    return SigningKey.from_seed(name.encode().ljust(32, b".")[:32])
+
+
+def admin_certificate(
+    domain: SigningKey,
+    subject: Principal,
+    topic: str = "/admin/*",
+    actions: frozenset[Action] = ADMIN,
+    *,
+    now: Instant | None = None,
+) -> SignedCertificate:
+    """Let somebody administer a domain."""
+    at = system_now() if now is None else now
+    start = Instant(at - at % 1_000_000 - 60_000_000)
+    authority = Authority(TopicPattern(domain.principal, parse_name_pattern(topic)), actions)
+    said = AuthorisationCertificate(
+        domain.principal, subject, False, authority, Validity(start, Instant(start + _DAY))
+    )
+    return issue(said, domain)
+
+
+@dataclass
+class RecordedNotes:
+    """What an operator would have read."""
+
+    notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+
+    def note(self, event: str, fields: object) -> None:
+        self.notes.append((event, dict(fields)))  # type: ignore[call-overload]
+
+    def count(self, name: str, amount: int, labels: object) -> None:
+        pass
+
+
+@dataclass
+class DomainAtWork:
+    """A domain whose server answers."""
+
+    key: SigningKey
+    running: RunningAccess
+    loop: asyncio.AbstractEventLoop
+    records: RecordedNotes
+
+    @property
+    def address(self) -> str:
+        return self.running.address
+
+    def client(self, who: str, *certificates: SignedCertificate, **options: object) -> DomainClient:
+        """Return a caller, who is known by name."""
+        return DomainClient(
+            self.address,
+            domain=self.key.principal,
+            key=key_of(who),
+            credentials=certificates,
+            **options,  # type: ignore[arg-type]
+        )
+
+    def admin(self, who: str = "admin", topic: str = "/admin/*") -> DomainClient:
+        """Return a caller who may administer."""
+        return self.client(who, admin_certificate(self.key, key_of(who).principal, topic))
+
+    def ask(self, work: Callable[[AccessControl], _Result]) -> _Result:
+        """Do something with the service itself."""
+        return asyncio.run_coroutine_threadsafe(self.running.service.ask(work), self.loop).result(60)
+
+    def do(self, coroutine: object) -> object:
+        """Run a coroutine where the server runs."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)  # type: ignore[arg-type]
+
+
+@contextmanager
+def domain_at_work(
+    data: Path,
+    *,
+    name: str = "met",
+    config: AccessConfig | None = None,
+    clock: Callable[[], Instant] = system_now,
+    prepared: PreparedAccess | None = None,
+) -> Iterator[DomainAtWork]:
+    """Run a domain's server while the body runs."""
+    key, records = key_of(name), RecordedNotes()
+    config = config or AccessConfig(api_listen="127.0.0.1:0")
+    prepared = prepared or PreparedAccess(config)
+    identity = DomainIdentity(key, NetworkName(key.principal, "Test"), ())
+    ready, found = threading.Event(), []
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        try:
+            async with access_running(prepared, identity, data=data, records=records, clock=clock) as running:
+                found.append((running, asyncio.get_running_loop(), stop))
+                ready.set()
+                await stop.wait()
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    assert found, "the server did not start"
+    running, loop, stop = found[0]
+    try:
+        yield DomainAtWork(key, running, loop, records)
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(60)
+        assert not thread.is_alive()
