@@ -60,6 +60,8 @@ class _Found:
     """The certificates that it changes with: those that were used, and those that do not count now."""
     asks: frozenset[AttributeUid]
     """The facts that conditions of the certificates ask for."""
+    is_doubted: bool
+    """Whether there are certificates in the pool that do not count now."""
     view: View | None = None
     stable: Validity | None = None
 
@@ -207,6 +209,10 @@ class Edge:
         known = self._found.get(asked)
         if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
+            if known.is_doubted:
+                self._statements.met(
+                    pool, known.watched
+                )  # somebody still has use for the word that is missing
             return known
         found = self._found[asked] = self._found_in(request, pool, now, self._statements.standing)
         if len(self._found) > _POOLS_MAX:
@@ -232,7 +238,7 @@ class Edge:
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        return _Found(pool, evidence, steady, used, watched, asks)
+        return _Found(pool, evidence, steady, used, watched, asks, bool(doubted))
 
     def decide_connect(
         self,

@@ -28,6 +28,7 @@ from maia.credentials import (
     TestKind,
 )
 from maia.credentials.statement_series import SeriesKind
+from maia.credentials.statements import OneTimeAnswer
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
@@ -66,7 +67,7 @@ class Voucher:
     held: frozenset[TestKind] = frozenset()
     """Which kinds of its word were at hand when it was last looked at."""
     look_at: Instant | None = None
-    """When the first of them ends."""
+    """The last moment before one of them ends, or one that was stated in advance begins."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
 
@@ -209,8 +210,17 @@ class StatementDesk:
             if until is not None:
                 held.add(kind)
                 ends.append(until)
-        voucher.look_at = min(ends, default=None)
+        voucher.look_at = min([*ends, *self._before_starts(voucher.by, now)], default=None)
         return frozenset(held)
+
+    def _before_starts(self, by: Principal, now: Instant) -> list[Instant]:
+        """Return the last moments before periods that somebody has stated in advance."""
+        said = [signed.statement for signed in self.standing.statements(by, now)]
+        periods = [
+            one.period for one in said if not isinstance(one, OneTimeAnswer) and one.period is not None
+        ]
+        starts = [period.not_before for period in periods if period.not_before is not None]
+        return [Instant(start - 1) for start in starts if start > now]
 
     def refresh(self, voucher: Voucher, now: Instant) -> None:
         """Look at what somebody's word is worth now; whoever was just decided upon knows it already."""

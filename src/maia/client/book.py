@@ -67,7 +67,7 @@ __all__ = ["Book"]
 
 _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
 _QUOTA: Final = "UNAVAILABLE-REQUEST-QUOTA"
-_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF"})
+_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "POLICY-STALE"})
 """Why something ended that the client still wants: it asks for it again at once."""
 _AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
 """The broker waits for somebody's word that the certificates still count; it may come in a moment."""
