@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.canonical import write_canonical
 from maia.credentials import Principal, Validity
@@ -27,7 +27,7 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, Instant
 from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
-from maia.roles.memberships import Membership, World
+from maia.roles.memberships import Ground, Membership, World
 from maia.roles.policy import Ends, Policy, RoleDeclaration, Rule
 from maia.roles.problems import did_you_mean, shown
 
@@ -83,14 +83,9 @@ def activate(
     declaration = role_called(policy, role)
     wanted = checked_arguments(declaration, arguments)
     search = Search(policy, world, principal, now, limits.steps)
-    found = [
+    return tuple(
         membership for rule in policy.rules[role] for membership in _by_rule(search, rule, wanted, limits)
-    ]
-    if len({tuple(map(argument_key, one.arguments)) for one in found}) > limits.memberships:
-        raise ActivationTooLarge(
-            f"`{role}` could be activated with more than {limits.memberships} different arguments: state some"
-        )
-    return tuple(found)
+    )
 
 
 def activate_all(
@@ -177,19 +172,39 @@ def _by_rule(
     start = _start(search, rule, wanted)
     if start is None:
         return []
-    found: dict[tuple[tuple[str, Argument], ...], dict[bytes, Membership]] = {}
+    found: dict[_Key, list[_Candidate]] = {}
     for way in search.ways(rule.premises, rule.conditions, start):
-        membership = _membership(search, rule, way)
-        if membership is not None:
-            key = tuple(map(argument_key, membership.arguments))
-            found.setdefault(key, {})[membership.id] = membership
-    return [one for some in found.values() for one in _longest(list(some.values()), limits.ways)]
+        candidate = _candidate(search, rule, way)
+        if candidate is not None:
+            some = found.setdefault(tuple(map(argument_key, candidate.arguments)), [])
+            some.append(candidate)
+            if len(some) > 4 * limits.ways:  # seldom, so that the search does not sort all the time
+                some[:] = _longest(some, limits.ways)
+        if len(found) > limits.memberships:
+            raise ActivationTooLarge(
+                f"`{rule.role}` has more than {limits.memberships} different arguments here: state some"
+            )
+    kept = [one for some in found.values() for one in _longest(some, limits.ways)]
+    memberships = [_membership(search, rule, candidate) for candidate in kept]
+    return list({membership.id: membership for membership in memberships}.values())
 
 
-def _longest(memberships: list[Membership], count: int) -> list[Membership]:
-    if len(memberships) <= count:
-        return memberships
-    return sorted(memberships, key=lambda one: (-(one.until or INSTANT_MAX), one.id))[:count]
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What would be a membership, if there are not too many that last longer."""
+
+    arguments: tuple[Argument, ...]
+    grounds: tuple[Ground, ...]
+    until: Instant | None
+
+
+_Key: TypeAlias = tuple[tuple[str, Argument], ...]
+
+
+def _longest(candidates: list[_Candidate], count: int) -> list[_Candidate]:
+    if len(candidates) <= count:
+        return candidates
+    return sorted(candidates, key=lambda one: -(INSTANT_MAX if one.until is None else one.until))[:count]
 
 
 def _start(search: Search, rule: Rule, wanted: Sequence[Argument | None]) -> dict[str, Argument] | None:
@@ -202,24 +217,36 @@ def _start(search: Search, rule: Rule, wanted: Sequence[Argument | None]) -> dic
     return dict(start)
 
 
-def _membership(search: Search, rule: Rule, way: Way) -> Membership | None:
+def _candidate(search: Search, rule: Rule, way: Way) -> _Candidate | None:
     values = [value_of(term, way.binding, search.holder) for term in rule.terms]
     arguments = tuple(value for value in values if value is not None)
     until = end_of(way, rule.ends, search.now)
     if len(arguments) != len(values) or (until is not None and until < search.now):
         return None
-    identity = _identity(search, rule, arguments, way)
-    return Membership(identity, search.holder, rule.role, arguments, rule.id, way.grounds, search.now, until)
+    return _Candidate(arguments, way.grounds, until)
 
 
-def _identity(search: Search, rule: Rule, arguments: tuple[Argument, ...], way: Way) -> bytes:
+def _membership(search: Search, rule: Rule, candidate: _Candidate) -> Membership:
+    return Membership(
+        _identity(search, rule, candidate),
+        search.holder,
+        rule.role,
+        candidate.arguments,
+        rule.id,
+        candidate.grounds,
+        search.now,
+        candidate.until,
+    )
+
+
+def _identity(search: Search, rule: Rule, candidate: _Candidate) -> bytes:
     body = write_canonical(
         (
             search.holder.key,
             rule.role.encode(),
-            tuple(map(argument_to_expression, arguments)),
+            tuple(map(argument_to_expression, candidate.arguments)),
             rule.id.encode(),
-            tuple((ground.support.kind.value.encode(), ground.support.id) for ground in way.grounds),
+            tuple((ground.support.kind.value.encode(), ground.support.id) for ground in candidate.grounds),
             b"%d" % search.now,
         )
     )

@@ -23,6 +23,7 @@ from maia.credentials import (
 from maia.credentials.arguments import Argument
 from maia.events import INSTANT_MAX, Instant, PresentValue
 from maia.policy.clock_facts import during
+from maia.predicates.scanner import BadPredicateText
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate
 from maia.predicates.text import parse_predicate
 from maia.roles.engine import (
@@ -86,8 +87,10 @@ def possible_rights(
 
 
 def _possible(policy: Policy, grant: Grant, values: dict[str, PresentValue]) -> PossibleRight:
-    is_known = grant.kinds.keys() <= values.keys()
-    authority = _authority(policy, grant.privilege, values) if is_known else None
+    try:
+        authority = _authority(policy, grant.privilege, values)
+    except BadPredicateText:  # it speaks of a value that only a premise of the grant binds
+        authority = None
     return PossibleRight(grant, authority, grant.privilege.restriction)
 
 

@@ -59,7 +59,7 @@ __all__ = [
     "values_for",
 ]
 
-STEPS_MAX: Final = 100_000
+STEPS_MAX: Final = 20_000
 
 Binding: TypeAlias = Mapping[str, Argument]
 """The value of each variable so far."""

@@ -22,6 +22,7 @@ DAY_NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "sat
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
 _DAYS_AHEAD: Final = 9
+_MARGIN: Final = 30 * 24 * _HOUR  # beyond the first and the last day a clock shows nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class TimeWindow:
 
 
 def is_within(window: TimeWindow, now: Instant) -> bool:
-    """Say whether the clock on the wall in the window's zone is inside."""
+    """Say whether the clock on the wall in the window's zone is inside; never at the calendar's ends."""
+    if not INSTANT_MIN + _MARGIN <= now <= INSTANT_MAX - _MARGIN:
+        return False
     local = _local(window, now)
     minute = local.hour * 60 + local.minute
     today, yesterday = local.isoweekday(), (local.isoweekday() - 2) % 7 + 1
@@ -51,7 +54,7 @@ def is_within(window: TimeWindow, now: Instant) -> bool:
 def window_end(window: TimeWindow, now: Instant) -> Instant | None:
     """Return the last whole second of the window that contains `now`; None if it never ends.
 
-    Only meant for a moment inside. The candidates are the ends that the clock
+    `now` must be a moment inside. The candidates are the ends that the clock
     shows on the next days, and the moments at which the clock itself jumps.
     """
     for moment in sorted(_wall_ends(window, now) | _jumps(window, now)):
@@ -61,13 +64,7 @@ def window_end(window: TimeWindow, now: Instant) -> Instant | None:
 
 
 def _local(window: TimeWindow, now: Instant) -> datetime:
-    # The years 1 and 9999 would leave the range of datetime in some zones.
-    day = 86_400 * _SECOND
-    return (
-        Instant(min(max(now, INSTANT_MIN + day), INSTANT_MAX - day))
-        .to_datetime()
-        .astimezone(zone_of(window.zone))
-    )
+    return now.to_datetime().astimezone(zone_of(window.zone))
 
 
 def _wall_ends(window: TimeWindow, now: Instant) -> set[int]:
@@ -89,7 +86,7 @@ def _jumps(window: TimeWindow, now: Instant) -> set[int]:
     found = set()
     earlier = int(now)
     for hours in range(1, _DAYS_AHEAD * 24):
-        later = min(now + hours * _HOUR, INSTANT_MAX)
+        later = now + hours * _HOUR
         if _offset(window, earlier) != _offset(window, later):
             found.add(_jump_between(window, earlier, later))
         earlier = later

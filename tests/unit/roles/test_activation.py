@@ -1,0 +1,375 @@
+"""Activation: which memberships a rule gives, on which grounds, until when; and what falls with what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.credentials import UNBOUNDED, Validity
+from maia.credentials.appointments import Appointment, AppointmentKind, issue_appointment, verify_appointment
+from maia.credentials.arguments import BadArgument
+from maia.events import Instant
+from maia.roles import (
+    ActivationLimits,
+    ActivationTooLarge,
+    FallReason,
+    KnownWorld,
+    SupportKind,
+    UnknownRole,
+    activate,
+    activate_all,
+    certificate_support,
+    fact_support,
+    fallen,
+    membership_certificate,
+    membership_support,
+    possible_rights,
+    rights,
+)
+from maia.roles.matching import bind
+from maia.roles.policy import Variable
+from support.roles import (
+    COURT,
+    DOMAIN,
+    HIGH_COURT,
+    JONES,
+    OTHER_DOMAIN,
+    SMITH,
+    appointment,
+    later,
+    policy,
+)
+from support.types import NOON
+
+DECLARED = """
+appointment order(case: string, plate: string) by court
+fact detective(who: principal)
+fact assigned(who: principal, case: string)
+fact level(who: principal, level: int)
+fact shift(who: principal, over: timestamp)
+role tracker(plate: string)
+role officer
+role senior
+"""
+TRACKING = """
+rule tracker(plate)
+    while order(case, plate)
+    while detective(holder)
+    given assigned(holder, case)
+"""
+ORDER = appointment(COURT, SMITH, "order", "c1", "AE05 XYZ")
+SMITHS = {
+    "detective": [(SMITH.principal,)],
+    "assigned": [(SMITH.principal, "c1")],
+    "level": [(SMITH.principal, 3), (JONES.principal, 5)],
+}
+WORLD = KnownWorld(SMITHS, [ORDER])
+
+
+def tracking(world=WORLD, who=SMITH, arguments=None, at=NOON, body=DECLARED + TRACKING):
+    return activate(policy(body), world, who.principal, "tracker", arguments, at)
+
+
+def officer(clauses, world=WORLD, who=SMITH, at=NOON, arguments=None):
+    body = DECLARED + "rule officer\n" + "".join(f"    {line}\n" for line in clauses.split("\n"))
+    return activate(policy(body), world, who.principal, "officer", arguments, at)
+
+
+def test_a_membership_remembers_what_it_rests_on():
+    (member,) = tracking()
+    assert (member.principal, member.role, member.arguments) == (SMITH.principal, "tracker", ("AE05 XYZ",))
+    assert [ground.support for ground in member.rests_on] == [
+        certificate_support(ORDER),
+        fact_support("detective", [SMITH.principal]),
+        fact_support("assigned", [SMITH.principal, "c1"]),
+    ]
+    assert [ground.is_watched for ground in member.rests_on] == [True, True, False]
+    assert member.rests_on[0].issuer == COURT.principal
+
+
+@pytest.mark.parametrize(
+    ("facts", "certificates"),
+    [
+        ({**SMITHS, "detective": []}, [ORDER]),
+        ({**SMITHS, "assigned": [(SMITH.principal, "c2")]}, [ORDER]),
+        ({**SMITHS, "assigned": [(JONES.principal, "c1")]}, [ORDER]),
+        (SMITHS, []),
+        (SMITHS, [appointment(HIGH_COURT, SMITH, "order", "c1", "AE05 XYZ")]),
+        (SMITHS, [appointment(COURT, JONES, "order", "c1", "AE05 XYZ")]),
+        (SMITHS, [appointment(COURT, SMITH, "orders", "c1", "AE05 XYZ")]),
+        (SMITHS, [appointment(COURT, SMITH, "order", "c1")]),
+        (SMITHS, [appointment(COURT, SMITH, "order", "c1", 5)]),
+        (
+            SMITHS,
+            [appointment(COURT, SMITH, "order", "c1", "AE05 XYZ", kind=AppointmentKind.ROLE_MEMBERSHIP)],
+        ),
+        (SMITHS, [appointment(COURT, SMITH, "order", "c1", "AE05 XYZ", begins=later(seconds=1))]),
+        (SMITHS, [appointment(COURT, SMITH, "order", "c1", "x", begins=None, ends=later(seconds=-1))]),
+    ],
+)
+def test_one_missing_premise_is_enough_to_be_nobody(facts, certificates):
+    assert tracking(KnownWorld(facts, certificates)) == ()
+
+
+def test_the_asker_may_say_which_arguments_are_meant():
+    second = appointment(COURT, SMITH, "order", "c1", "B4 NDIT")
+    world = KnownWorld(SMITHS, [ORDER, second])
+    assert {member.arguments for member in tracking(world)} == {("AE05 XYZ",), ("B4 NDIT",)}
+    assert [member.arguments for member in tracking(world, arguments=["B4 NDIT"])] == [("B4 NDIT",)]
+    assert tracking(world, arguments=["other"]) == ()
+
+
+def test_every_way_into_a_role_is_a_membership_of_its_own():
+    twice = KnownWorld(SMITHS, [ORDER, appointment(COURT, SMITH, "order", "c1", "AE05 XYZ", serial=b"2")])
+    one, other = tracking(twice)
+    assert one.arguments == other.arguments
+    assert one.id != other.id
+
+
+def test_arguments_are_checked():
+    with pytest.raises(BadArgument, match="parameter `plate`: a string was expected"):
+        tracking(arguments=[5])
+    with pytest.raises(BadArgument, match="has 1 parameters, and 2 are given"):
+        tracking(arguments=["a", "b"])
+    with pytest.raises(UnknownRole, match="did you mean `tracker`"):
+        activate(policy(DECLARED), WORLD, SMITH.principal, "traker", None, NOON)
+
+
+def test_kinds_are_compared_with_values():
+    assert bind([Variable("x")], [True], {"x": 1}, SMITH.principal) is None
+    assert bind([Variable("x")], [1.0], {"x": 1}, SMITH.principal) is None
+    assert bind([Variable("x")], [1], {"x": 1}, SMITH.principal) == {"x": 1}
+    assert (
+        officer("given level(holder, 1)\nfor 1 day", KnownWorld({"level": [(SMITH.principal, True)]})) == ()
+    )
+
+
+def test_conditions_compare_values_with_each_other_and_with_the_asker():
+    assert officer("given level(holder, n)\nif n >= 3\nfor 1 day")
+    assert not officer("given level(holder, n)\nif n >= 4\nfor 1 day")
+    above = "given level(holder, mine)\ngiven level(boss, theirs)\n"
+    above += "if theirs > $mine and boss != $holder\nfor 1 day"
+    assert officer(above)
+    assert not officer(above, who=JONES)
+
+
+def test_a_parameter_that_is_left_to_the_asker_must_be_stated():
+    body = DECLARED + "rule tracker(plate)\n    given detective(holder)\n    ask plate\n    for 1 day\n"
+    assert tracking(body=body) == ()
+    assert [member.arguments for member in tracking(body=body, arguments=["X"])] == [("X",)]
+
+
+# ------------------------------------------------------------------------------------------- until when
+
+
+def until(clauses, **options):
+    (member,) = officer(clauses, **options)
+    return member.until
+
+
+def test_a_membership_ends_with_the_first_watched_thing_that_ends():
+    assert until("while order(_, _)") == later(days=10)
+    assert until("while order(_, _)\nfor 8 hours") == later(hours=8)
+    assert until("while order(_, _)\nfor 2 weeks") == later(days=10)
+
+
+def test_what_is_only_given_does_not_end_it_unless_the_rule_says_so():
+    assert until("given order(_, _)\nfor 20 days") == later(days=20)
+    assert until("given order(_, _)\nfor 20 days\nuntil the order ends") == later(days=10)
+
+
+def test_it_ends_at_a_moment_on_record():
+    world = KnownWorld({"shift": [(SMITH.principal, later(hours=3))]})
+    assert until("given shift(holder, over)\nuntil over", world=world) == later(hours=3)
+    over = KnownWorld({"shift": [(SMITH.principal, later(seconds=-1))]})
+    assert officer("given shift(holder, over)\nuntil over", world=over) == ()
+
+
+def test_it_ends_with_the_working_day():
+    clause = "while between 09:00 and 17:00 in Europe/London"
+    assert str(until(clause)) == "2026-11-15T16:59:59Z"
+    assert officer(clause, at=later(hours=5)) == ()
+    assert until(clause.replace("while", "given") + "\nfor 1 day") == later(days=1)
+
+
+def test_it_is_for_ever_only_where_somebody_said_so():
+    assert until("given detective(holder)\nuntil revoked") is None
+    said = Appointment(COURT.principal, SMITH.principal, "order", ("c", "p"), UNBOUNDED)
+    for_ever = KnownWorld({}, [verify_appointment(issue_appointment(said, COURT))])
+    assert until("while order(_, _)", world=for_ever) is None
+
+
+def test_it_ends_on_a_whole_second_and_never_later_than_said():
+    at = Instant(NOON + 1_500_000)
+    assert until("for 10 seconds", at=at) == Instant(NOON + 11_000_000)
+
+
+def test_it_ends_with_the_role_that_it_rests_on():
+    body = DECLARED + "rule officer\n    for 8 hours\nrule senior\n    while officer\n    for 10 hours\n"
+    found = activate_all(policy(body), WORLD, SMITH.principal, NOON)
+    assert [(member.role, member.until) for member in found] == [
+        ("officer", later(hours=8)),
+        ("senior", later(hours=8)),
+    ]
+
+
+# --------------------------------------------------------------------------------------------- what falls
+
+
+def test_what_is_watched_takes_the_role_with_it_and_what_is_given_does_not():
+    members = tracking()
+    gone = fact_support("assigned", [SMITH.principal, "c1"])
+    assert fallen(members, lost={gone}) == ()
+    (found,) = fallen(members, lost={fact_support("detective", [SMITH.principal])})
+    assert found.reason is FallReason.SUPPORT_LOST
+    assert found.lost == fact_support("detective", [SMITH.principal])
+    (found,) = fallen(members, lost={certificate_support(ORDER)})
+    assert found.lost.shown == "order(c1, AE05 XYZ)"
+
+
+CHAIN = """
+rule officer
+    while detective(holder)
+    until revoked
+rule senior
+    while officer
+    given officer held by _
+rule tracker("x")
+    while senior
+"""
+
+
+def test_roles_fall_in_cascade_the_lower_one_first():
+    world = KnownWorld({"detective": [(SMITH.principal,), (JONES.principal,)]})
+    checked = policy(DECLARED + CHAIN)
+    smiths = activate_all(checked, world, SMITH.principal, NOON)
+    joness = activate_all(checked, world, JONES.principal, NOON)
+    down = fallen((*reversed(smiths), *joness), lost={fact_support("detective", [SMITH.principal])})
+    assert [found.membership.role for found in down] == ["officer", "senior", "tracker"]
+    assert {found.membership.principal for found in down} == {SMITH.principal}
+    assert down[2].lost == membership_support(down[1].membership)
+
+
+def test_a_long_chain_of_memberships_is_no_trouble():
+    (first,) = officer("for 1 day")
+    chain, ground = [first], tracking()[0].rests_on[0]
+    for number in range(5000):
+        below = replace(ground, support=membership_support(chain[-1]))
+        chain.append(replace(first, id=number.to_bytes(4, "big"), rests_on=(below,)))
+    down = fallen(reversed(chain), lost=set(), now=later(days=2))
+    assert [found.membership.id for found in down] == [member.id for member in chain]
+
+
+def test_memberships_that_claim_to_rest_on_each_other_all_fall():
+    """The engine makes no such memberships; a damaged store might."""
+    (one,) = officer("for 1 day")
+    other = replace(one, id=b"other")
+    ground = tracking()[0].rests_on[0]
+    circle = [
+        replace(one, rests_on=(replace(ground, support=membership_support(other)), ground)),
+        replace(other, rests_on=(replace(ground, support=membership_support(one)),)),
+    ]
+    assert {found.membership.id for found in fallen(circle, lost={ground.support})} == {one.id, b"other"}
+
+
+def test_a_role_falls_when_its_time_is_over():
+    members = officer("for 8 hours")
+    assert fallen(members, now=later(hours=8)) == ()
+    (found,) = fallen(members, now=Instant(later(hours=8) + 1))
+    assert found.reason is FallReason.ENDED
+
+
+def test_a_role_that_fell_comes_back_only_when_it_is_activated_again():
+    (member,) = tracking()
+    (again,) = tracking(at=later(hours=1))
+    assert again.id != member.id
+    assert fallen([again], lost={membership_support(member)}) == ()
+
+
+def test_a_membership_of_another_domain_is_a_support_by_its_id():
+    body = "role officer(force: string) of " + str(OTHER_DOMAIN.principal) + "\n"
+    body += "role visitor(force: string)\nrule visitor(force)\n    while officer(force)\n"
+    shown = appointment(OTHER_DOMAIN, SMITH, "officer", "met", kind=AppointmentKind.ROLE_MEMBERSHIP)
+    (member,) = activate(policy(body), KnownWorld({}, [shown]), SMITH.principal, "visitor", None, NOON)
+    assert member.rests_on[0].support.kind is SupportKind.CERTIFICATE
+    assert fallen([member], lost={certificate_support(shown)})
+    imposter = appointment(OTHER_DOMAIN, SMITH, "officer", "met")
+    assert activate(policy(body), KnownWorld({}, [imposter]), SMITH.principal, "visitor", None, NOON) == ()
+
+
+def test_the_domain_certifies_its_own_memberships():
+    checked = policy(DECLARED + TRACKING)
+    (member,) = activate(checked, WORLD, SMITH.principal, "tracker", None, Instant(NOON + 250_000))
+    said = membership_certificate(checked, member)
+    assert (said.issuer, said.kind) == (DOMAIN.principal, AppointmentKind.ROLE_MEMBERSHIP)
+    assert (said.name, said.parameters) == ("tracker", ("AE05 XYZ",))
+    assert said.validity == Validity(NOON, later(days=10))
+    assert verify_appointment(issue_appointment(said, DOMAIN)).certificate.serial == member.id
+
+
+# --------------------------------------------------------------------------------------------- how far
+
+
+def test_a_search_that_goes_too_far_is_given_up():
+    many = KnownWorld({"level": [(SMITH.principal, number) for number in range(200)]})
+    body = DECLARED + "role pair(a: int, b: int)\nrule pair(a, b)\n"
+    body += "    given level(_, a)\n    given level(_, b)\n    for 1 day\n"
+    with pytest.raises(ActivationTooLarge, match="100 facts"):
+        activate(policy(body), many, SMITH.principal, "pair", None, NOON, ActivationLimits(steps=100))
+    with pytest.raises(ActivationTooLarge, match="more than 1000 different arguments"):
+        activate(policy(body), many, SMITH.principal, "pair", None, NOON)
+    assert len(activate(policy(body), many, SMITH.principal, "pair", [1, 2], NOON)) == 1
+
+
+def test_of_many_ways_to_the_same_the_longest_are_kept():
+    certificates = [
+        appointment(COURT, SMITH, "order", f"c{number}", "P", ends=later(days=number))
+        for number in range(1, 30)
+    ]
+    world = KnownWorld({}, certificates)
+    body = DECLARED + "rule tracker(plate)\n    while order(_, plate)\n"
+    found = activate(policy(body), world, SMITH.principal, "tracker", None, NOON, ActivationLimits(ways=3))
+    assert [member.until for member in found] == [later(days=29), later(days=28), later(days=27)]
+
+
+# --------------------------------------------------------------------------------------------- what it gives
+
+GRANT = """
+grant tracker(plate)
+    given level(holder, n)
+    if n >= 3
+    may subscribe Numberplate(location, numberplate)
+    where numberplate == $plate
+"""
+
+
+def test_a_right_never_outlasts_its_membership():
+    checked = policy(DECLARED + TRACKING + GRANT + "    for 20 days\n")
+    (member,) = tracking()
+    (right,) = rights(checked, member, WORLD, later(hours=1))
+    assert right.validity == Validity(later(hours=1), later(days=10))
+    assert rights(checked, member, WORLD, later(days=11)) == ()
+    assert rights(checked, member, WORLD, Instant(NOON - 1)) == ()
+
+
+def test_a_right_needs_the_premises_of_its_grant():
+    checked = policy(DECLARED + TRACKING + GRANT)
+    (member,) = tracking()
+    assert rights(checked, member, KnownWorld({"level": [(SMITH.principal, 2)]}), NOON) == ()
+    assert rights(checked, member, KnownWorld({}), NOON) == ()
+
+
+def test_a_role_tells_what_it_would_be_able_to_do():
+    checked = policy(DECLARED + TRACKING + GRANT)
+    (possible,) = possible_rights(checked, "tracker", ["AE05 XYZ"], SMITH.principal, NOON)
+    assert possible.authority.restriction.literal == "AE05 XYZ"
+    assert possible.restriction == "numberplate == $plate"
+    assert possible_rights(checked, "officer", [], SMITH.principal, NOON) == ()
+
+
+def test_what_only_a_premise_can_tell_stays_open():
+    body = DECLARED + "grant officer\n    given assigned(holder, case)\n"
+    body += "    may subscribe Numberplate(*)\n    where location == $case\n"
+    (possible,) = possible_rights(policy(body), "officer", [], SMITH.principal, NOON)
+    assert (possible.authority, possible.restriction) == (None, "location == $case")
