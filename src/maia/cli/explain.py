@@ -13,7 +13,7 @@ from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
     from maia.events import AttributeUid, Instant, PresentValue
-    from maia.policy import Audience, Facts, Request, View
+    from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import VerifiedType
 
 __all__ = ["EXAMPLES", "explain"]
@@ -70,12 +70,17 @@ def explain(
     shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
     until = "unbounded" if decision.until is None else str(decision.until)
     permitted = {"permitted": True, "until": until}
-    answer(
-        [f"yes, until {until}", *shown, *_indented(reasons.lines(reader))],
-        permitted | record,
-        as_json=as_json,
-    )
+    assumed = _assumed(evidence)
+    lines = [f"yes, until {until}", *shown, *_indented(reasons.lines(reader))]
+    lines += [f"  assumed    {line}" for line in assumed]
+    answer(lines, permitted | record | ({"assumed": assumed} if assumed else {}), as_json=as_json)
     return 0
+
+
+def _assumed(evidence: Evidence) -> list[str]:
+    """Say which tests a verifier will make, and this command has not made."""
+    tests = dict.fromkeys(test for chain in evidence.chains for test in chain.validity.tests)
+    return [f"{test.by} vouches for the certificates ({test.kind.value})" for test in tests]
 
 
 def _request(

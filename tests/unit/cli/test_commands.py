@@ -127,6 +127,11 @@ def test_a_certificate_can_demand_to_be_tested(city: Maia) -> None:
     ends = ("--root", "pito.pub", "--subject", "smith.pub")
     verified = city("cert", "verify", "certs/1.cert", "certs/3.cert", *ends, "--json")
     assert verified.record["online"] == made.record["online"]
+    ask = ("explain", "--principal", "smith.pub", "--action", "subscribe", "-d", "np.type", "-c", "certs")
+    explained = city(*ask)
+    assert explained.status == 0
+    assert f"assumed    {pito} vouches for the certificates (timed-crl)" in explained.out
+    assert len(city(*ask, "--json").record["assumed"]) == 2
 
 
 def test_a_name_is_tested_by_its_issuer_if_nobody_else_is_named(city: Maia) -> None:
