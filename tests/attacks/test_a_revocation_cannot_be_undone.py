@@ -251,6 +251,14 @@ def test_setting_the_clock_back_brings_no_ended_period_back():
     assert refused_as(standing, TIMED, 10) is CertificateStale
 
 
+def test_hearing_something_later_ends_a_period_too():
+    """A78: the verifier has seen a later moment when it heard the next statement, without being asked."""
+    standing = Standing()
+    standing.hear(crl(1, since=0), moment(0))
+    standing.hear(crl(2), moment(30))
+    assert refused_as(standing, TIMED, 10) is CertificateStale
+
+
 def test_a_clock_that_leapt_ahead_and_came_back_recovers_with_the_next_statement():
     """A78: a glitch does not shut a verifier out for longer than the statements it held."""
     standing = Standing()
