@@ -119,6 +119,34 @@ def test_the_optimiser_keeps_the_policy_below_the_user(spark, tmp_path, desk, le
         assert "/" not in policy
 
 
+def test_a_stream_of_several_periods_shows_its_user_no_row_of_another_period(spark, tmp_path):
+    """A73: each row goes by the right of its own period, and traps on what that hides never go off."""
+    log = Recorded(tmp_path / "log")
+    log.publish(sightings(100), published_at=at(0))
+    log.publish(sightings(100), published_at=at(5))
+    log.write()
+    slow = grant(attributes=[SPEED], restriction="speed < 10", validity=between(-1, 1))
+    fast = grant(attributes=[SPEED, PLACE], restriction="speed >= 90", validity=between(4, 6))
+    stream = governed(
+        spark, log=str(log.folder), event_type=log.event_type, reader=reader(slow, fast), is_stream=True
+    )
+    traps = (
+        "if(speed between 10 and 89, raise_error('seen'), true)",
+        "if(speed < 10 and location is not null, raise_error('seen'), true)",
+        "if(numberplate is not null, raise_error('seen'), true)",
+    )
+    query = (
+        stream.where(" and ".join(traps))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    assert query.awaitTermination(300)
+    found = rows_of(spark.read.schema(stream.schema).parquet(str(tmp_path / "out")))
+    assert sorted(row["speed"] for row in found) == [*range(10), *range(90, 100)]
+
+
 def test_names_and_values_are_never_read_as_queries(spark, tmp_path):
     """A72: quotes, backticks and `${}` in values are values; names that need quoting are quoted."""
     hyphen = (
