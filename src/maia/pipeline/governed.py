@@ -98,7 +98,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
     plans = [table.planned(one, delivered) for one in slices]
-    recorded = Recorded(spark, log, event_type.type_id, slices[0].since, slices[-1].until)
+    recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
     uids = sorted({uid for plan in plans for uid in plan.kinds})
     if is_stream:
         frames = recorded.stream(uids, fails_on_loss=fails_on_loss)
@@ -168,7 +168,7 @@ class _Table:
         opener = PeriodsOpener(tuple(self._opener(plan.slice, plan.kinds, plan.asks) for plan in plans))
         kinds = opener.kinds
         schema = self._schema(kinds).add(PERIOD, t.IntegerType())
-        chosen = between(frames, plans[0].slice.since, plans[-1].slice.until, kinds)
+        chosen = between(frames, *_outer([plan.slice for plan in plans]), kinds)
         rows = chosen.mapInArrow(opener, schema)
         view = PeriodsView([(plan.slice.view, plan.kinds) for plan in plans], delivered)
         meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
@@ -206,6 +206,7 @@ class _Table:
             until=int(one.until),
             keys=None if keys is None else keys.desk.open(keys.source, frozenset({None, *kinds})),
             with_meta=self.with_meta,
+            spans=tuple((int(first), int(last)) for first, last in one.spans),
         )
 
     def _schema(self, kinds: Mapping[AttributeUid, Kind]) -> t.StructType:
@@ -225,6 +226,10 @@ class _Table:
         seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
         wanted = seen if view.interest is None else seen.where(view.interest)
         return wanted.select(*view.delivered, *meta)
+
+
+def _outer(slices: Sequence[Slice]) -> tuple[Instant, Instant]:
+    return min(one.since for one in slices), max(one.until for one in slices)
 
 
 def _barrier() -> Column:

@@ -11,6 +11,7 @@ the policy asks what cannot be opened shows no row at all.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,17 @@ class FrameOpener:
     """Moments between which the View held, both included. What a frame says of its moment is signed."""
     keys: KeyPass | None = field(repr=False)
     with_meta: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where the View held only at times between the two moments: these, one after the other."""
+
+    def holds_at(self, moment: int) -> bool:
+        """Say whether the View held at a moment."""
+        if not self.since <= moment <= self.until:
+            return False
+        if not self.spans:
+            return True
+        span = self.spans[bisect_right(self.spans, moment, key=_start) - 1]
+        return span[0] <= moment <= span[1]
 
     @property
     def schema(self) -> pa.Schema:
@@ -143,6 +155,10 @@ class PeriodsOpener:
                 one.keys.report(task.refused)
 
 
+def _start(span: tuple[int, int]) -> int:
+    return span[0]
+
+
 def _of_period(
     number: int, parts: Sequence[OpenedRows], kinds: Mapping[AttributeUid, Kind], *, with_meta: bool
 ) -> Any:
@@ -172,7 +188,7 @@ class _Task:
         """Yield what may be looked at of some frames."""
         plan = self._plan
         # The log's own column of moments prunes; it is not signed, and decides nothing.
-        frames = [frame for frame in frames if plan.since <= frame.published_at <= plan.until]
+        frames = [frame for frame in frames if plan.holds_at(frame.published_at)]
         self._fetch({frame.epoch for frame in frames if isinstance(frame, Sealed)})
         for frame in frames:
             try:

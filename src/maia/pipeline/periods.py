@@ -1,10 +1,10 @@
 """What might this principal do at each moment of a period?
 
 A table holds events of many moments, and a right is asked at the moment of
-publication. Certificates begin and end, so the answer is a list of slices:
-inside each one the same certificates are valid and the kernel gives the same
-answer. `decide` is asked once for each slice and nowhere else is a right made
-up. Moments at which nothing is granted are in no slice.
+publication. Certificates begin and end, and may hold during certain hours
+only, so the answer is a list of slices: in all spans of one, the kernel gives
+the same answer. `decide` is asked once for each span and nowhere else is a
+right made up. Moments at which nothing is granted are in no span.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from maia.pipeline.reader import Reader
 from maia.pipeline.refusals import BadMoments, TooManyPeriods
 from maia.policy import Denial, Permit, PolicyRefusal, Request, View, decide, gather_evidence
 
-__all__ = ["PERIODS_MAX", "Slice", "slices_of"]
+__all__ = ["PERIODS_MAX", "STEPS_MAX", "Slice", "slices_of"]
 
 PERIODS_MAX: Final = 256
 """Slices that one table is made of; each is a scan of its own."""
+STEPS_MAX: Final = 8192
+"""How often the kernel is asked for one table: for some years of working hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """From `since` to `until`, both included, the principal had this View."""
+    """In all `spans` between `since` and `until`, ends included, the principal had this View."""
 
     since: Instant
     until: Instant
     # Kept out of repr: a View holds restrictions that its holder may not read.
     view: View = field(repr=False)
+    spans: tuple[tuple[Instant, Instant], ...] = ()
+    """One after the other; none stands for the whole time."""
 
 
 def slices_of(
@@ -43,7 +47,7 @@ def slices_of(
     last = Instant(INSTANT_MAX) if until is None else until
     if last < first:
         raise BadMoments("the period that was asked for ends before it begins")
-    found: list[Slice] = []
+    found: list[_Growing] = []
     refusal: PolicyRefusal | None = None
     for piece in _decided(request, reader, first, last):
         if isinstance(piece, PolicyRefusal):
@@ -52,7 +56,7 @@ def slices_of(
             _add(found, piece)
     if not found and refusal is not None:
         raise refusal
-    return tuple(found)
+    return tuple(one.slice for one in found)
 
 
 def _decided(
@@ -61,7 +65,7 @@ def _decided(
     """Walk from the first moment to the last, one steady period after the other."""
     pool, cache, moment = reader.pool, VerificationCache(), first
     bounds = [signed.certificate.validity for signed in pool] + [one.period for one in reader.facts]
-    for _ in range(PERIODS_MAX):
+    for _ in range(STEPS_MAX):
         evidence = gather_evidence(
             request,
             pool,
@@ -81,12 +85,33 @@ def _decided(
         if end >= last:
             return
         moment = Instant(end + 1)
-    raise TooManyPeriods(f"certificates begin and end more than {PERIODS_MAX} times in the period asked for")
+    raise TooManyPeriods(
+        f"certificates begin and end, or count again, more than {STEPS_MAX} times in the period asked for: "
+        "say since when and until when you want to read"
+    )
 
 
-def _add(found: list[Slice], piece: Slice) -> None:
-    """Join a slice to the one before it where nothing has changed for the reader."""
-    if found and found[-1].until + 1 == piece.since and found[-1].view == piece.view:
-        found[-1] = replace(found[-1], until=piece.until)
+@dataclass(slots=True)
+class _Growing:
+    """A View, and the spans that were found for it so far."""
+
+    view: View
+    spans: list[tuple[Instant, Instant]]
+
+    @property
+    def slice(self) -> Slice:
+        since, until = self.spans[0][0], self.spans[-1][1]
+        return Slice(since, until, self.view, tuple(self.spans) if len(self.spans) > 1 else ())
+
+
+def _add(found: list[_Growing], piece: Slice) -> None:
+    """Join a span to those in which the reader saw the same, and to the one that it follows."""
+    same = next((one for one in found if one.view == piece.view), None)
+    if same is None:
+        if len(found) == PERIODS_MAX:
+            raise TooManyPeriods(f"your rights change more than {PERIODS_MAX} times in the period asked for")
+        found.append(_Growing(piece.view, [(piece.since, piece.until)]))
+    elif same.spans[-1][1] + 1 == piece.since:
+        same.spans[-1] = (same.spans[-1][0], piece.until)
     else:
-        found.append(piece)
+        same.spans.append((piece.since, piece.until))

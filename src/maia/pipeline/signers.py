@@ -89,4 +89,5 @@ def _rights(
         return
     for one in slices:
         uids = {uid for uid in version.kinds if any(shows(window, uid) for window in one.view.windows)}
-        yield MayWrite(int(one.since), int(one.until), frozenset(uids))
+        for first, last in one.spans or ((one.since, one.until),):
+            yield MayWrite(int(first), int(last), frozenset(uids))

@@ -10,8 +10,16 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.pipeline.governed import META_COLUMNS, governed
 from maia.pipeline.periods import slices_of
 from maia.pipeline.reader import FactPeriod
-from maia.pipeline.refusals import BadMoments, NameTaken, NoKeys, NoSuchColumn, UnknownTerms
+from maia.pipeline.refusals import (
+    BadMoments,
+    NameTaken,
+    NoKeys,
+    NoSuchColumn,
+    TooManyPeriods,
+    UnknownTerms,
+)
 from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
+from maia.policy.clock_facts import during
 from maia.predicates import parse_predicate
 from maia.runtime.event_log import EventLog
 from maia.runtime.log_view import LogView
@@ -138,6 +146,24 @@ def test_a_condition_holds_in_the_periods_in_which_its_facts_were_known(spark, t
     who = reader(grant(condition=on_duty), facts=(FactPeriod(between(1, 3), Facts({duty: True})),))
     table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=who)
     assert [row["numberplate"] for row in rows_of(table)] == ["AE00001"]
+
+
+def test_a_right_for_working_hours_reads_what_was_published_in_them(spark, tmp_path):
+    """E7: hours of a zone, over weeks, are one scan; the whole of time must be bounded by the reader."""
+    log, events = Recorded(tmp_path), sightings(4)
+    moments = ("2026-11-13T09:00:00Z", "2026-11-13T17:00:00Z", "2026-11-14T12:00:00Z", "2026-11-16T16:59:59Z")
+    for event, moment in zip(events, moments, strict=True):
+        log.publish([event], published_at=Instant.parse(moment))
+    log.write()
+    office = during("Europe/London", days=frozenset(range(1, 6)), start=9 * 60, end=17 * 60)
+    who = reader(grant(condition=office))
+    read = {"log": str(tmp_path), "event_type": log.event_type, "reader": who}
+    table = governed(spark, **read, since=Instant.parse("2026-01-01T00:00:00Z"), until=at(24 * 30))
+    assert sorted(row["speed"] for row in rows_of(table)) == [0, 3]
+    (one,) = slices_of(asked(who, log.event_type), who, since=at(-24 * 7), until=at(24 * 7))
+    assert len(one.spans) == 10
+    with pytest.raises(TooManyPeriods, match="say since when"):
+        governed(spark, **read)
 
 
 def test_a_reader_of_another_version_sees_the_names_of_its_own(spark, tmp_path):
