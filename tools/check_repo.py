@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import api_page
 import decision_index
 import error_codes
 
@@ -87,6 +88,12 @@ def error_codes_are_unique_and_documented() -> Iterator[str]:
         yield f"{named(error_codes.PAGE)} is out of date; run: make docs"
 
 
+def the_interface_is_documented() -> Iterator[str]:
+    """The page about a domain's HTTP interface lists what there is."""
+    if text_of(api_page.PAGE) != api_page.page():
+        yield f"{named(api_page.PAGE)} is out of date; run: make docs"
+
+
 def links_lead_somewhere() -> Iterator[str]:
     """A link inside the repository points at a file that is there."""
     for page in documents():
@@ -134,6 +141,7 @@ CHECKS = (
     locks_have_no_address,
     no_file_names_a_machine,
     error_codes_are_unique_and_documented,
+    the_interface_is_documented,
     links_lead_somewhere,
     papers_rows_name_files_that_exist,
     decisions_have_their_four_parts,

@@ -213,12 +213,14 @@ class DomainSaid(Exception):
 
     def as_ours(self) -> MaiaError:
         """Return it as an error of the family that its status belongs to, with the domain's code."""
-        family = next((one for begins, one in _FAMILIES if self.code.startswith(begins)), RefusedByDomain)
-        return family(self._told)
+        for begins, family in _FAMILIES:
+            if self.code.startswith(begins):
+                return family(self._told)
+        return RefusedByDomain(self._told)
 
 
-class _ToldByDomain(MaiaError):
-    """An error whose code is the domain's own."""
+class _ToldByDomain(Exception):
+    """What the errors below have in common: their code is the domain's own."""
 
     def __init__(self, told: ApiProblem) -> None:
         incident = f" (incident {told.incident})" if told.incident else ""
@@ -229,7 +231,7 @@ class _ToldByDomain(MaiaError):
 
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields, with each problem of a policy."""
-        record = super().as_record()
+        record: dict[str, object] = {"code": self.__dict__["code"], "message": str(self)}
         return record if self._problems is None else {**record, "problems": self._problems}
 
 
@@ -263,7 +265,7 @@ class DomainDoesNotUnderstand(_ToldByDomain, ProtocolViolation):
     code = "PROTOCOL-BY-DOMAIN"
 
 
-_FAMILIES: Final[tuple[tuple[str, type[_ToldByDomain]], ...]] = (
+_FAMILIES: Final[tuple[tuple[str, Callable[[ApiProblem], MaiaError]], ...]] = (
     ("UNAVAILABLE", DomainCannot),
     ("INTERNAL", DomainCannot),
     ("CREDENTIAL", DomainDoesNotBelieve),
