@@ -269,6 +269,9 @@ RIGHTS: Final = Table(
         ("membership",),
         ("kind", "number"),
         ("is_revalidated", "id"),
+        ("rule", "number"),
+        ("issuer", "kind"),
+        ("not_after",),
     ),
 )
 APPOINTMENTS: Final = Table(

@@ -26,6 +26,7 @@ from maia.domain.access_refusals import DomainStoreUnavailable, ServiceFull
 from maia.domain.access_settings import AccessLimits
 from maia.domain.access_store import OneOf, Tables, Where
 from maia.domain.access_tables import FACT_ARGUMENTS, FACTS, FactArgumentRow, FactRow
+from maia.domain.turn import add_to
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Support, fact_support
@@ -34,6 +35,7 @@ __all__ = ["arguments_of", "assert_fact", "matching_facts", "replace_facts", "re
 
 _LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
 _AT_ONCE: Final = 1_000
+_COUNT: Final = "facts"
 
 
 def assert_fact(
@@ -54,6 +56,7 @@ def retract_fact(tables: Tables, name: str, arguments: Sequence[Argument]) -> se
     if not tables.delete(FACTS, {"name": name, "digest": support.id}):
         return set()
     tables.delete(FACT_ARGUMENTS, {"name": name, "digest": support.id})
+    add_to(tables, _COUNT, -1)
     return {support}
 
 
@@ -73,7 +76,7 @@ def replace_facts(
         tables.delete(FACTS, {"name": name, "digest": OneOf(digests)})
         tables.delete(FACT_ARGUMENTS, {"name": name, "digest": OneOf(digests)})
     new = [one for digest, one in wanted.items() if digest not in present]
-    _check_room(tables, len(new), limits)
+    _check_room(tables, len(new) - len(gone), limits)
     _put(tables, new)
     return len(new), {fact_support(name, arguments_of(present[digest])) for digest in gone}
 
@@ -152,7 +155,7 @@ def _argument_digest(argument: Argument) -> bytes:
 
 
 def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
-    if more and tables.count(FACTS, {}) + more > limits.facts:
+    if add_to(tables, _COUNT, more) > limits.facts and more > 0:
         raise ServiceFull(f"this domain keeps at most {limits.facts} facts")
 
 

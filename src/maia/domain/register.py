@@ -78,7 +78,7 @@ class Register:
     ) -> Page[Holder]:
         """Return who can, in the order of their keys."""
         page_limit(limit, self._limits)
-        held = held_certificates(tables, question.at)
+        shared = self.shared(tables, question.at)
         last = cursor_bytes(after)
         found: list[Holder] = []
         looked_at = 0
@@ -87,7 +87,7 @@ class Register:
             candidates = self._candidates(tables, question, last, limit=most)
             for candidate in candidates:
                 last, looked_at = candidate, looked_at + 1
-                holder = self.holder(tables, question, principal_from_bytes(candidate), held, tester)
+                holder = self.holder(tables, question, principal_from_bytes(candidate), shared, tester)
                 if holder is not None:
                     found.append(holder)
                 if len(found) == limit:
@@ -101,12 +101,12 @@ class Register:
         tables: Tables,
         question: Question,
         principal: Principal,
-        held: Sequence[SignedCertificate],
+        shared: Sequence[SignedCertificate],
         tester: Tester,
     ) -> Holder | None:
         """Return what the kernel grants one principal, or None."""
         request = Request(principal, question.action, question.event_type.name, question.event_type)
-        pool = self.pool_of(tables, principal, question.at, held)
+        pool = self.pool_of(tables, principal, question.at, shared)
         evidence = gather_evidence(request, pool, at=question.at, cache=self._cache, standing=tester)
         decision = decide(request, evidence, Facts(), question.at)
         if not _answers(decision, question):
@@ -117,10 +117,10 @@ class Register:
         return Holder(principal, None, _first_end(evidence), chains, is_conditional=True)
 
     def pool_of(
-        self, tables: Tables, principal: Principal, at: Instant, held: Sequence[SignedCertificate]
+        self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
     ) -> list[SignedCertificate]:
         """Return every certificate on record that can be part of a chain to `principal`."""
-        pool = {signed.id: signed for signed in held}
+        pool = {signed.id: signed for signed in shared}
         known, frontier = {self._domain.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
@@ -133,10 +133,13 @@ class Register:
             found = [certificate_from_bytes(row.certificate) for row in rows]
             pool |= {signed.id: signed for signed in found}
             frontier = {signed.certificate.issuer.key for signed in found} - known
+        return list(pool.values())[:_POOL_MAX]
+
+    def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that may be part of anybody's chain: to the domain, and to names."""
         named: Where = {"subject": b"", "revoked_at": None, "not_after": From(at)}
         rows = tables.find(RIGHTS, named, limit=_AT_ONCE, order="number")
-        pool |= {row.id: certificate_from_bytes(row.certificate) for row in rows}
-        return list(pool.values())[:_POOL_MAX]
+        return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
@@ -178,8 +181,8 @@ class Register:
         self._cache.check(signed)
         if not certificate.validity.contains(turn.now) and _is_over(certificate, turn.now):
             raise BadRegistration("the certificate has expired")
-        held = held_certificates(turn.tables, turn.now)
-        pool = self.pool_of(turn.tables, certificate.issuer, turn.now, held)
+        shared = self.shared(turn.tables, turn.now)
+        pool = self.pool_of(turn.tables, certificate.issuer, turn.now, shared)
         good = [one for one in pool if tester.problem_with(one, turn.now) is None]
         if not any(
             self._passes_on(chain, certificate) for chain in self._chains(good, certificate, turn.now)

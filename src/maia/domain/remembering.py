@@ -15,12 +15,14 @@ from maia.domain.access_refusals import AnswerBelongsToAnotherRequest, ReplayedR
 from maia.domain.access_settings import AccessSettings
 from maia.domain.access_store import Tables, Until
 from maia.domain.access_tables import ANSWERS, NONCES, AnswerRow, NonceRow
+from maia.domain.turn import add_to
 from maia.events import Instant
 
 __all__ = ["answered_once", "forget_old", "use_nonce"]
 
 _SECOND: Final = 1_000_000
 _KEY_MAX: Final = 200
+_COUNT: Final = "answers"
 
 
 def answered_once(
@@ -44,7 +46,7 @@ def answered_once(
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
         raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")
-    if tables.count(ANSWERS, {}) >= settings.limits.remembered_answers:
+    if add_to(tables, _COUNT, int(known is None)) > settings.limits.remembered_answers:
         raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
     until = now + settings.answers_kept_s * _SECOND
     tables.put(ANSWERS, [AnswerRow(actor.key, key, request, answer, until)])
@@ -60,5 +62,5 @@ def use_nonce(tables: Tables, principal: Principal, nonce: bytes, *, until: Inst
 
 def forget_old(tables: Tables, now: Instant) -> None:
     """Remove what is remembered no longer."""
-    tables.delete(ANSWERS, {"until": Until(now - 1)})
+    add_to(tables, _COUNT, -tables.delete(ANSWERS, {"until": Until(now - 1)}))
     tables.delete(NONCES, {"until": Until(now - 1)})

@@ -7,6 +7,7 @@ from typing import Final
 
 from maia.credentials import Principal, certificate_from_bytes
 from maia.domain.access_refusals import NotOurs, TooManyShown, UnknownCertificate
+from maia.domain.access_store import OneOf
 from maia.domain.access_tables import APPOINTMENTS, RIGHTS, AppointmentRow, RightRow
 from maia.domain.cascade import end_memberships, revoke_appointments, revoke_rights
 from maia.domain.turn import Turn
@@ -21,14 +22,16 @@ def revoke_ids(turn: Turn, ids: Iterable[bytes], reason: str, domain: Principal)
 
     What is revoked already stays so, and is no error.
     """
-    wanted = list(dict.fromkeys(ids))
+    wanted = tuple(dict.fromkeys(ids))
     if len(wanted) > _IDS_MAX:
         raise TooManyShown(f"at most {_IDS_MAX} certificates are revoked at once")
     rights: list[bytes] = []
     appointments: list[AppointmentRow] = []
     memberships: list[bytes] = []
+    known_rights = {row.id: row for row in turn.tables.find(RIGHTS, {"id": OneOf(wanted)}, limit=_IDS_MAX)}
+    others = {row.id: row for row in turn.tables.find(APPOINTMENTS, {"id": OneOf(wanted)}, limit=_IDS_MAX)}
     for one in wanted:
-        right, appointment = turn.tables.get(RIGHTS, one), turn.tables.get(APPOINTMENTS, one)
+        right, appointment = known_rights.get(one), others.get(one)
         if right is not None:
             rights.append(_own_right(right, domain))
         elif appointment is None:

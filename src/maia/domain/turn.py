@@ -18,7 +18,7 @@ from maia.domain.audit import AUDIT_START, AuditRecord, record_of
 from maia.events import Instant
 from maia.roles import Membership
 
-__all__ = ["Turn", "audit_head", "end_of", "next_number"]
+__all__ = ["Turn", "add_to", "audit_head", "end_of", "next_number"]
 
 _AUDIT: Final = "audit"
 
@@ -54,6 +54,15 @@ def next_number(tables: Tables, name: str) -> int:
     row = tables.get(META, name)
     number = 1 if row is None else row.number + 1
     tables.put(META, [MetaRow(name, number, b"")])
+    return number
+
+
+def add_to(tables: Tables, name: str, more: int) -> int:
+    """Count something that would take long to count; return how many there are now."""
+    row = tables.get(META, name)
+    number = (0 if row is None else row.number) + more
+    if more:
+        tables.put(META, [MetaRow(name, number, b"")])
     return number
 
 

@@ -112,7 +112,7 @@ class ValidityPublisher:
 
     def _revoked(self, tables: Tables, now: Instant) -> frozenset[bytes] | None:
         most = self._settings.limits.revoked_in_a_list
-        rows = tables.find(REVOKED, {"not_after": From(now)}, limit=most + 1)
+        rows = tables.find(REVOKED, {"not_after": From(now)}, limit=most + 1, order="not_after")
         return None if len(rows) > most else frozenset(row.id for row in rows)
 
     def _list(

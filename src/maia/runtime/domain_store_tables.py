@@ -190,7 +190,12 @@ def _value(wanted: Cell | From | Until | OneOf) -> object:
 
 
 def _parts(where: Where) -> Iterator[Where]:
-    """Yield the condition, in parts that no row meets two of where it names very many values."""
+    """Yield the condition, in parts that no row meets two of where it names very many values.
+
+    No part at all where it is met by nothing.
+    """
+    if any(isinstance(wanted, OneOf) and not wanted.values for wanted in where.values()):
+        return
     for name, wanted in where.items():
         if isinstance(wanted, OneOf) and len(wanted.values) > _AT_ONCE:
             values = tuple(dict.fromkeys(wanted.values))
