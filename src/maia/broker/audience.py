@@ -171,6 +171,15 @@ class Audience:
         known.join(member)
         return False
 
+    def stands_for(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Say whether others were told of a class on behalf of this reference: the first one is shown."""
+        link, refs = next(iter(self.classes[key].members.items()))
+        return (link, refs[0]) == member
+
+    def is_first(self, key: bytes, link: LinkId) -> bool:
+        """Say whether others were told of a class on behalf of a link."""
+        return next(iter(self.classes[key].members)) == link
+
     def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]

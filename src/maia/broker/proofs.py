@@ -22,7 +22,7 @@ from maia.types import type_id, validity_type_name
 from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
-__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter", "speaking_certificates"]
+__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter"]
 
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
 """A proof says that somebody asked. That they still do is what leases are for, so its age hardly counts."""
@@ -57,15 +57,10 @@ def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predica
     return Proved(narrowed, _watched(chains))
 
 
-def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
-    """Return what an offer rests on, if its proof entitles to publish; or raise what is wrong with it."""
+def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> None:
+    """Return if the proof entitles somebody to publish this type, or raise what is wrong with it."""
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now)
-    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now))
-
-
-def speaking_certificates(state: BrokerState, proof: Proof) -> frozenset[bytes]:
-    """Return the ids of all certificates in a proof, whatever they are worth."""
-    return frozenset(signed.id for signed in state.edge.pool(proof.credentials))
+    _chains(state, proof, Action.PUBLISH, name, signer, now)
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

@@ -55,8 +55,10 @@ class Neighbour:
     """What it told that was narrowed or refused here: by type and id, the marks before and after."""
     difference: Tally = field(default_factory=Tally)
     """By how much its count and digest of what it told exceed those of the book."""
-    offers: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
-    """The certificates behind each offer that was verified, by the book's name of the type."""
+    doubtful: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+    """What it told whose proof does not hold any more, by type and id: it may have another one."""
+    doubt_ends: Instant | None = None
+    """Up to when it is given time to show that."""
     refused_on: set[bytes] = field(default_factory=set)
     """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
 

@@ -13,13 +13,13 @@ from contextlib import suppress
 
 from maia.broker.audience import ViewClass
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter, speaking_certificates
+from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.resealing import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.routes import Neighbour
 from maia.broker.sealed_state import HeardSealed
 from maia.broker.sessions import Advertisement, Link
-from maia.broker.state import BrokerState
+from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
 from maia.broker.tells import NO_PROOF, Proof, entry_of
 from maia.broker.transit import Transit
@@ -27,7 +27,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.digests import digest_of_filter, mark_of_interest, mark_of_offer
-from maia.routing.hops import LOCAL, Entry, type_of_book_key
+from maia.routing.hops import LOCAL, Entry, book_key_of_sealed, type_of_book_key
 from maia.wire.codec import encode, encode_known
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.filters import FilterTooLong, filter_to_bytes
@@ -42,12 +42,16 @@ __all__ = [
     "hear_offer",
     "hear_renew",
     "hear_resync",
+    "look_at_doubtful",
     "look_at_told_again",
+    "standing_changed",
     "unadvertised",
 ]
 
 _ID_BYTES = 16
 _OFFER = b"offer"
+_DOUBT_S = 2.0
+"""How long a neighbour is given to prove otherwise what it told by a certificate that counts no more."""
 
 
 # ------------------------------------------------------------ this broker's clients
@@ -77,6 +81,16 @@ def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> 
     state.last_said.incomplete(type_id)
     plain = told(state, state.routes.book.local_unsubscribe(type_id, key[:_ID_BYTES]))
     return [*plain, *take_back_sealed(state, type_id, key)]
+
+
+def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
+    """Tell others on whose behalf the same is wanted now: they may have believed it for another's sake."""
+    state.routes.stir(now)
+    book, placed = state.routes.book, state.sealed.placed.get((type_id, key))
+    tells = book.tell_one_again(LOCAL, type_id, key[:_ID_BYTES])
+    if placed is not None:
+        tells += book.tell_one_again(LOCAL, book_key_of_sealed(type_id), placed.entry_id)
+    return told(state, tells)
 
 
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
@@ -124,7 +138,10 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     state.routes.stir(now)
     effects: list[Effect] = []
     told_last: dict[bytes, Entry | None] = {}
+    replaced: list[bytes] = []
     for wanted in message.add:
+        if _is_proved_otherwise(state, neighbour, message.type_id, wanted):
+            replaced.append(wanted.id)
         told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now)
         effects += noted
     for entry_id in message.remove:
@@ -133,8 +150,18 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     # Told again without proof, an entry does not stand on the proof that it had before.
     refused = [entry_id for entry_id, entry in told_last.items() if entry is None]
     remove = [*message.remove, *refused]
-    tells = state.routes.book.heard_interest(neighbour.node, message.type_id, add, remove, now)
+    book = state.routes.book
+    tells = book.heard_interest(neighbour.node, message.type_id, add, remove, now)
+    for entry_id in replaced:
+        tells += book.tell_one_again(neighbour.node, message.type_id, entry_id)
     return [*effects, *told(state, tells)]
+
+
+def _is_proved_otherwise(state: BrokerState, neighbour: Neighbour, type_id: bytes, wanted: Wanted) -> bool:
+    """Say whether an entry is told again on behalf of somebody else than before: others have to know."""
+    known = state.routes.book.entry(neighbour.node, type_id, wanted.id)
+    baggage = None if known is None else known.baggage
+    return isinstance(baggage, Proof) and baggage.credentials != tuple(wanted.credentials)
 
 
 def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
@@ -142,17 +169,16 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
     neighbour = _neighbour(state, link)
     state.routes.stir(now)
     neighbour.forget_change(message.type_id, _OFFER)
-    neighbour.offers.pop(message.type_id, None)
     proof = Proof(message.proof, tuple(message.credentials))
     if message.stands:
         try:
             _check_plain(state, message.type_id)
             if is_to_be_verified(state):
-                _rest_offer(
-                    state, neighbour, message.type_id, prove_offer(state, message.type_id, proof, now)
-                )
+                prove_offer(state, message.type_id, proof, now)
         except MaiaError as problem:
-            _refuse_offer(state, neighbour, message.type_id, proof)
+            before = mark_of_offer(message.type_id)
+            neighbour.remember_change(message.type_id, _OFFER, before=before, after=None)
+            _remember_refusal(state, neighbour, proof)
             return refusal_effects(problem, link.peer, link=link.id, asked="Offer")
     tells = state.routes.book.heard_offer(
         neighbour.node, message.type_id, stands=message.stands, baggage=proof, now=now
@@ -208,57 +234,55 @@ def _checked(
 # ------------------------------------------------------------ certificates that count no more
 
 
-def _rest_offer(state: BrokerState, neighbour: Neighbour, key: bytes, watched: frozenset[bytes]) -> None:
-    """Take note of what a neighbour's offer rests on."""
-    neighbour.offers[key] = watched
-    state.statements.reliance.note(neighbour.link, watched)
-
-
-def _refuse_offer(state: BrokerState, neighbour: Neighbour, key: bytes, proof: Proof) -> None:
-    """Leave an offer out of what is compared with a neighbour: it stands there, and not here."""
-    neighbour.forget_change(key, _OFFER)
-    neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
-    _remember_refusal(state, neighbour, proof)
-
-
 def _remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
     with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
-        certificates = speaking_certificates(state, proof)
+        pool = state.edge.pool(proof.credentials)
+        certificates = frozenset(signed.id for signed in pool)
         neighbour.remember_refusal(certificates)
+        state.statements.met(pool, certificates)
         state.statements.reliance.note(neighbour.link, certificates)
 
 
 def look_at_told_again(
     state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
 ) -> list[Effect]:
-    """Verify again what a neighbour told that rests on one of these certificates, and nothing else."""
+    """Doubt what a neighbour told that rests on one of these certificates, and nothing else.
+
+    Somebody else behind it may want the same. The neighbour hears of the
+    certificate too, and shows another proof within a moment if it has one.
+    """
     neighbour = _neighbour(state, link)
     book, node = state.routes.book, neighbour.node
-    effects: list[Effect] = []
-    for key, watched in list(neighbour.offers.items()):
-        if not watched.isdisjoint(certificates):
-            effects += _offer_fallen(state, neighbour, key, now)
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
-            if isinstance(baggage, Proof) and not baggage.watched.isdisjoint(certificates):
+            if isinstance(baggage, Proof | HeardSealed) and not baggage.watched.isdisjoint(certificates):
+                neighbour.doubtful[key, entry.id] = None
+    if neighbour.doubtful and neighbour.doubt_ends is None:
+        ends = neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
+        state.deadlines.ask(ends, Due(STATEMENTS, None, ends))
+    if neighbour.refused_on.isdisjoint(certificates):
+        return []
+    neighbour.refused_on.clear()  # what was refused may count again
+    return [Send(link.id, encode(Resync()))]
+
+
+def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
+    """Verify again what was doubted for long enough, by the proof that stands there now."""
+    effects: list[Effect] = []
+    for neighbour in list(state.routes.neighbours.values()):
+        if neighbour.doubt_ends is None or now < neighbour.doubt_ends:
+            continue
+        doubtful, neighbour.doubtful, neighbour.doubt_ends = neighbour.doubtful, {}, None
+        for key, entry_id in doubtful:
+            entry = state.routes.book.entry(neighbour.node, key, entry_id)
+            if entry is not None and isinstance(entry.baggage, Proof):
+                link = state.links[neighbour.link]
                 effects += _looked_at_again(state, link, neighbour, key, entry, now)
-            elif isinstance(baggage, HeardSealed) and not baggage.watched.isdisjoint(certificates):
-                state.sealed.to_do[type_of_book_key(key), node, entry.id] = None
+            elif entry is not None:
+                state.sealed.to_do[type_of_book_key(key), neighbour.node, entry_id] = None
                 state.routes.look_at_sealed(now)
-    if not neighbour.refused_on.isdisjoint(certificates):
-        neighbour.refused_on.clear()
-        effects.append(Send(link.id, encode(Resync())))
     return effects
-
-
-def _offer_fallen(state: BrokerState, neighbour: Neighbour, key: bytes, now: Instant) -> list[Effect]:
-    """Believe an offer no more whose proof does not hold; the neighbour offers again what it still may."""
-    neighbour.remember_refusal(neighbour.offers.pop(key))
-    neighbour.forget_change(key, _OFFER)
-    neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
-    tells = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
-    return [Count("maia_offers_fallen_total"), *told(state, tells)]
 
 
 def _looked_at_again(

@@ -66,13 +66,15 @@ def hear_sealed_interest(
     effects: list[Effect] = []
     add: list[SealedEntry] = []
     refused: list[bytes] = []
+    replaced: list[bytes] = []
     for wanted in message.add:
         heard = wanted_from_wire(message.type_id, wanted)
         neighbour.forget_change(key, wanted.id)
         try:
             entry = understood(state, wanted.id, heard, now)
             add.append(entry)
-            _rests(state, link, entry)
+            if _rests_otherwise(state, link, neighbour, key, entry):
+                replaced.append(wanted.id)
         except MaiaError as problem:
             refused.append(wanted.id)
             refuse_entry(neighbour, key, wanted.id, heard)
@@ -82,12 +84,21 @@ def hear_sealed_interest(
         neighbour.forget_change(key, entry_id)
     gone = [*message.remove, *refused]
     tells = state.routes.book.heard_interest(neighbour.node, key, add, gone, now)
+    for entry_id in replaced:
+        tells += state.routes.book.tell_one_again(neighbour.node, key, entry_id)
     return [*effects, *told(state, tells)]
 
 
-def _rests(state: BrokerState, link: Link, entry: SealedEntry) -> None:
-    if isinstance(entry.baggage, HeardSealed):
-        state.statements.reliance.note(link.id, entry.baggage.watched)
+def _rests_otherwise(
+    state: BrokerState, link: Link, neighbour: Neighbour, key: bytes, entry: SealedEntry
+) -> bool:
+    """Note what an interest rests on; say whether that is something else than when it was told before."""
+    assert isinstance(entry.baggage, HeardSealed)  # noqa: S101 - made by `understood`
+    watched = entry.baggage.watched
+    state.statements.reliance.note(link.id, watched)
+    known = state.routes.book.entry(neighbour.node, key, entry.id)
+    before = None if known is None else known.baggage
+    return isinstance(before, HeardSealed) and before.watched != watched
 
 
 def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
@@ -95,18 +106,15 @@ def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now:
     neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
     state.routes.stir(now)
     neighbour.forget_change(key, _OFFER)
-    neighbour.offers.pop(key, None)
     heard, book = offer_from_wire(message), state.routes.book
     if heard is None:
         return told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
     try:
-        watched = _check_offer(state, heard, now)
+        _check_offer(state, heard, now)
     except MaiaError as problem:
         gone = told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
         neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
         return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer")]
-    neighbour.offers[key] = watched
-    state.statements.reliance.note(link.id, watched)
     tells = book.heard_offer(
         neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
     )
@@ -199,18 +207,17 @@ def _proved(
     return proved_filter(state, type_id, Proof(proof.request, proof.certificates), wanted, now)
 
 
-def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> frozenset[bytes]:
-    """Return the certificates that an offer rests on, as far as that is known here."""
-    nothing: frozenset[bytes] = frozenset()
+def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> None:
     ring = state.sealed.ring_of(heard.offer.type_id)
     if ring is None:
-        return nothing
+        return
     is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
     _check_epoch(state, ring, heard.offer.epoch, now)
-    proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
-    if proof is None or not is_to_be_verified(state):
-        return nothing
-    return prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
+    if not is_checked:
+        return
+    proof = open_proof(heard.offer, heard.proof, ring)
+    if proof is not None and is_to_be_verified(state):
+        prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
 
 
 def _check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:

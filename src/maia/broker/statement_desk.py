@@ -84,6 +84,7 @@ class StatementDesk:
         "_limit",
         "certificates",
         "conditional",
+        "evicted",
         "new",
         "reliance",
         "standing",
@@ -104,6 +105,8 @@ class StatementDesk:
         """Certificates that hold under a condition, and who has set it."""
         self.new: dict[Principal, Voucher] = {}
         """Those whose streams have to be asked for, or asked for again."""
+        self.evicted: list[Voucher] = []
+        """Those who had to make room, and whose streams are still to be given up."""
         self._limit = vouchers_max
         for by in self.standing:
             self.listen(by)
@@ -135,12 +138,22 @@ class StatementDesk:
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)
             if voucher is None:
-                if len(self.vouchers) >= self._limit:
+                if len(self.vouchers) >= self._limit and not self._is_one_evicted():
                     continue  # nothing will be heard of it, and what demands it stays refused
                 voucher = self.vouchers[test.by] = Voucher(test.by, self.listen(test.by))
             voucher.certificates.add(signed.id)
             voucher.kinds.add(test.kind)
             self.new[test.by] = voucher
+
+    def _is_one_evicted(self) -> bool:
+        """Make room by giving up somebody who was never heard: anybody can name people who never speak."""
+        silent = next((one for one in self.vouchers.values() if not one.held), None)
+        if silent is None:
+            return False
+        del self.vouchers[silent.by]
+        self.new.pop(silent.by, None)
+        self.evicted.append(silent)
+        return True
 
     def listen(self, by: Principal) -> bytes:
         """Hear the statements of somebody when they come by; return their stream's type."""

@@ -20,8 +20,14 @@ from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.last_said import publisher_lost_its_right
 from maia.broker.own_interests import kept_class, want_to_record
 from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken, StatementAwaited
-from maia.broker.routing_glue import advertised, class_gone, class_joined, unadvertised
-from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
+from maia.broker.routing_glue import (
+    advertised,
+    class_gone,
+    class_joined,
+    standing_changed,
+    unadvertised,
+)
+from maia.broker.sessions import Advertisement, Entry, Link, Right, Stage, Subscription
 from maia.broker.shaping import shaper_of
 from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
 from maia.credentials import Action, SignedCertificate
@@ -271,8 +277,13 @@ def _place_subscription(
     is_kept = entry.cursor is not None
     if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member, is_kept=is_kept):
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
-    if before is not None and audience.leave(before.view_class, member):
+    if before is None:
+        return effects
+    stood = audience.stands_for(before.view_class, member)
+    if audience.leave(before.view_class, member):
         effects += class_gone(state, type_id, before.view_class, now)
+    elif stood:
+        effects += standing_changed(state, type_id, before.view_class, now)
     return effects
 
 
@@ -303,10 +314,16 @@ def end_subscription(
         _let_go(state, entry.cursor)
     type_id = entry.right.event_type.type_id
     audience = state.audiences[type_id]
+    stood = audience.stands_for(entry.view_class, (link.id, entry.ref))
     is_gone = audience.leave(entry.view_class, (link.id, entry.ref))
     if not audience.classes:
         del state.audiences[type_id]
-    changed = class_gone(state, type_id, entry.view_class, now) if is_gone else []
+    changed: list[Effect] = []
+    if is_gone:
+        changed = class_gone(state, type_id, entry.view_class, now)
+    elif stood and (link.stage is not Stage.CLOSING or not audience.is_first(entry.view_class, link.id)):
+        # The rest of a link that closes follows it at once.
+        changed = standing_changed(state, type_id, entry.view_class, now)
     return [*_ended(link, entry.ref, problem), *changed]
 
 
@@ -361,11 +378,22 @@ def decide_again(
         return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]
     placed = _place_again(state, link, entry, right, now)
     if right.view == before.view:
-        return placed
+        return [*placed, *_proved_otherwise(state, link, entry, right, now)]
     until = right.view.until
     why = "it rests on other certificates than before, and may show something else"
     changed = Changed(entry.ref, None if until is None else int(until), RIGHT_CHANGED, why)
     return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total")]
+
+
+def _proved_otherwise(
+    state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant
+) -> list[Effect]:
+    """Tell others by which certificates the same is wanted now, if somebody wants it on this behalf."""
+    if isinstance(entry, Advertisement) or right.used == entry.right.used:
+        return []
+    type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
+    stands = audience.stands_for(entry.view_class, (link.id, entry.ref))
+    return standing_changed(state, type_id, entry.view_class, now) if stands else []
 
 
 def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:

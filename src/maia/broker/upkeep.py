@@ -16,6 +16,7 @@ from maia.broker.key_glue import look_at_keys, next_look_at_keys
 from maia.broker.own_interests import look_at_own_interests
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
+from maia.broker.routing_glue import look_at_doubtful
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import (
     ENTRIES,
@@ -117,7 +118,7 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
     if due.link == EVERY_LINK:
         return _look_at_every_link(state, now)
     if due.link == STATEMENTS:
-        return [*look_at_vouchers(state, now), *overdue(state, now)]
+        return [*look_at_vouchers(state, now), *look_at_doubtful(state, now), *overdue(state, now)]
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []

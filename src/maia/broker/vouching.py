@@ -63,6 +63,9 @@ def want_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     """Want the streams of those whose word was found to be needed, and ask what they said last."""
     desk, effects = state.statements, list[Effect]()
     new, desk.new = desk.new, {}
+    evicted, desk.evicted = desk.evicted, []
+    for voucher in evicted:
+        effects += _given_up(state, voucher, now)
     for voucher in new.values():
         desk.refresh(voucher, now)
         _ask_to_look(state, voucher)
@@ -104,11 +107,15 @@ def give_up_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     effects: list[Effect] = []
     after_us = _LEASES_KEPT * state.settings.lease_s * 1_000_000
     for voucher in state.statements.given_up(now, after_us=after_us):
-        if voucher.is_wanted:
-            state.routes.stir(now)
-            entry_id = _entry_id(voucher)
-            effects += told(state, state.routes.book.local_unsubscribe(voucher.type_id, entry_id))
+        effects += _given_up(state, voucher, now)
     return effects
+
+
+def _given_up(state: BrokerState, voucher: Voucher, now: Instant) -> list[Effect]:
+    if not voucher.is_wanted:
+        return []
+    state.routes.stir(now)
+    return told(state, state.routes.book.local_unsubscribe(voucher.type_id, _entry_id(voucher)))
 
 
 def _entry_id(voucher: Voucher) -> bytes:

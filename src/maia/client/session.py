@@ -73,7 +73,7 @@ from maia.wire.names import network_to_bytes
 __all__ = ["ClientSession", "SessionStage"]
 
 _LOOKS_IN_A_LEASE: Final = 3
-_REVOKED: Final = "CREDENTIAL-REVOKED"
+_REVOKED: Final = "POLICY-REVOKED"
 
 
 class SessionStage(Enum):

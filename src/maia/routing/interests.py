@@ -125,6 +125,10 @@ class HopInterests:
         """Return the group with this key."""
         return self._by_key[key]
 
+    def group_of(self, held: Held) -> Group:
+        """Return the group that an entry of this hop belongs to."""
+        return self._by_digest[held.filter_digest]
+
     def shown(self) -> Iterator[Group]:
         """Yield the groups that no other group of this hop covers, in the order of their birth."""
         return (group for group in self._by_key.values() if group.is_shown)

@@ -154,6 +154,11 @@ class RoutingBook:
         tells = book.understand_anew(hop, entries=entries, remove=remove, links=self._links)
         return self._settled(type_id, tells)
 
+    def tell_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[Tell]:
+        """Repeat one entry to whoever was told it, because something else stands behind it now."""
+        book = self._types.get(type_id)
+        return [] if book is None else book.tell_one_again(hop, entry_id)
+
     def heard_offer(
         self,
         hop: Hop,

@@ -79,6 +79,10 @@ class Told:
             tells.append(TellOffer(self._hop, self._type_id, False))
         return tells
 
+    def one_again(self, group: Group, held: Held) -> list[Tell]:
+        """Repeat one entry, if it is what the neighbour was told for its group."""
+        return self._in_steps([_as_told(held)], []) if self._by_group.get(group.key) is held else []
+
     def again(self, offers: Offers) -> list[Tell]:
         """Repeat everything."""
         tells = self._in_steps(self.entries(), [])

@@ -211,6 +211,15 @@ class TypeBook:
         told = self._told.get(hop)
         return [] if told is None else told.again(self._offers)
 
+    def tell_one_again(self, hop: Hop, entry_id: bytes) -> list[Tell]:
+        """Repeat one entry of a hop to whoever was told it: its baggage is another one."""
+        interests = self._hops.get(hop)
+        held = None if interests is None else interests.find(entry_id)
+        if interests is None or held is None:
+            return []
+        group = interests.group_of(held)
+        return [tell for told in self._told.values() for tell in told.one_again(group, held)]
+
     def _tell(self, touched: Collection[Group], links: Links) -> list[Tell]:
         audience = self._audience(links)
         tells: list[Tell] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.credentials import Action, SignedCertificate, TestKind, statement_to_bytes
+from maia.credentials import Action, Principal, SignedCertificate, SigningKey, TestKind, statement_to_bytes
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
@@ -350,12 +350,36 @@ def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:
     camera.publish(offer, sighting())
     assert len(office.events()) == 1
     issuer.revoke(right)
+    net.advance(2)  # an honest edge shows another proof by now, if there is one
     camera.publish(offer, sighting())
     assert office.ended_with(ref) is None
     assert len(office.events()) == 1
     net.advance(30)
     camera.publish(offer, sighting())
     assert len(office.events()) == 1
+
+
+def test_whoever_wants_the_same_as_a_revoked_subscriber_loses_nothing() -> None:
+    """Two offices behind one broker want the same, and others were told on behalf of the revoked one."""
+    net = city()
+    rights = [demanding(net, comment=str(number)) for number in range(2)]
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    offices = [net.client(BILLING, "Met broker", credentials=pool_with(net, right)) for right in rights]
+    for office in offices:
+        office.subscribe()
+        net.advance(5)
+        assert office.was_accepted(office.subscribe())
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    issuer.revoke(rights[0])
+    for seconds in (0, 0.1, 2, 10):
+        net.advance(seconds)
+        before = len(offices[1].events())
+        camera.publish(offer, sighting())
+        assert len(offices[1].events()) == before + 1, seconds
+    assert len(offices[0].events()) == 1
 
 
 def test_what_one_frame_says_is_heard_in_its_order(net: Net) -> None:
@@ -384,3 +408,18 @@ def test_a_right_comes_back_with_a_word_that_was_missed(net: Net, kind: TestKind
     camera.publish(offer, sighting())
     assert [len(event) for event in billing.events(ref)] == [2, 3]
     assert len(billing.all_heard(Deliver)) == 2
+
+
+def test_nobody_keeps_others_out_by_naming_people_who_never_speak() -> None:
+    net = Net(limits=BrokerLimits(vouchers=4))
+    net.broker()
+    stranger = net.client("Detective Smith")
+    fakes = [demanding(net, "Detective Smith", by=connect_key(number)) for number in range(20)]
+    stranger.subscribe(credentials=fakes)
+    story = Story(net)
+    assert story.billing.was_accepted(story.ref), story.billing.heard
+    assert len(net.brokers["CCS broker"].broker.status(net.now)["statements"]["vouchers"]) <= 4
+
+
+def connect_key(number: int) -> Principal:
+    return SigningKey.from_seed(bytes([number]) * 32).principal
