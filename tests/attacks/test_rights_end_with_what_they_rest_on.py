@@ -274,3 +274,29 @@ def test_a_clock_set_back_gives_nothing_back():
     verifier = broker(station.now, station)
     assert not isinstance(verdict(SMITH.principal, wallet.chains, verifier, station.now), Permit)
     assert station.now % SECOND == 0
+
+
+def test_a_period_that_was_seen_to_be_over_does_not_open_again_after_a_restart_with_an_earlier_clock():
+    """A78, A82: the courts fell silent, the Met was restarted, and its clock was set back."""
+    courts, station = court(), met()
+    told(station, courts)
+    shown = order(courts, SMITH, "42", PLATE)
+    station.login(SMITH.principal, [shown])
+    station.now = later(31)
+    station.beat()
+    again = station.restarted()
+    again.now = later(10)
+    with pytest.raises(ActivationRefused):
+        again.activate(SMITH.principal, "np_tracker", None, [shown])
+
+
+def test_whoever_asks_again_for_what_it_has_fills_no_audit():
+    """A84, A40: a login that changes nothing leaves nothing behind."""
+    courts, station = court(), met()
+    told(station, courts)
+    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    head = station.audit_head()
+    for _ in range(3):
+        station.login(SMITH.principal, [])
+        station.login(BROWN.principal, [])
+    assert station.audit_head() == head

@@ -3,7 +3,7 @@
 `AccessControl` is the access control service of one organisation (dissertation
 6.1): policy, appointments and facts in; role memberships, certificates and
 statements about them out. Each act is one transaction of the store and one
-record of the audit; what an act returns is safe when it returns. Acts are
+record of the audit, if it changes anything; what it returns is safe. Acts are
 called one at a time. Whether the actor may do it is asked before, with
 `authorised`.
 """
@@ -237,7 +237,9 @@ class AccessControl(AccessStatements, AccessQuestions):
             if not found:
                 raise ActivationRefused(f"no rule makes you a member of `{role}` now")
             taken = [self._desk.take_in(turn, one, verified) for one in found]
-            turn.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
+            # Whoever asks for what it has leaves no record, or anybody could fill the disk with them.
+            if turn.given:
+                turn.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
             return tuple(activated for activated, _ in taken)
 
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
@@ -260,7 +262,8 @@ class AccessControl(AccessStatements, AccessQuestions):
             issued, withheld = self._issue(turn, membership_from_bytes(row.membership), ())
             if withheld and not issued:
                 raise NotTheirMembership(f"the domain cannot pass on what it grants: {withheld[0].code}")
-            turn.record("authorise", ("membership", membership.hex()), _issued(issued))
+            if turn.given:
+                turn.record("authorise", ("membership", membership.hex()), _issued(issued))
             return tuple(issued)
 
     def login(
@@ -288,7 +291,8 @@ class AccessControl(AccessStatements, AccessQuestions):
                 some, others = self._issue(turn, one.membership, verified)
                 issued += some
                 withheld += others
-            turn.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
+            if turn.given:
+                turn.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
             return self._wallet(turn, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(self, signed: SignedCertificate, *, actor: Principal, now: Instant) -> Entry:

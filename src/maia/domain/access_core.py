@@ -51,6 +51,7 @@ class AccessCore:
         self._publisher = ValidityPublisher(key, self._settings)
         self._register = Register(key.principal, self._cache, limits)
         self._heard: Standing | None = None
+        self._is_ahead = False
 
     @property
     def principal(self) -> Principal:
@@ -78,8 +79,10 @@ class AccessCore:
             with self._store.transaction() as tables:
                 yield Turn(tables, actor, now)
         except BaseException:
-            # What was heard within it may be ahead of the store now.
-            self._heard = None
+            if self._is_ahead:
+                # What was heard within it is ahead of the store now. An old statement, which changes
+                # nothing, is no reason to read everything again: anybody can send one.
+                self._heard, self._is_ahead = None, False
             raise
 
     @contextmanager
@@ -104,6 +107,7 @@ class AccessCore:
         return self._heard
 
     def _keep_heard(self, tables: Tables, by: Principal) -> None:
+        """Keep what is known of an issuer as it is now, with the periods that are seen to be over."""
         records = self._standing(tables).exported(by)
         tables.delete(HEARD, {"issuer": by.key})
         tables.put(HEARD, [HeardRow(by.key, number, record) for number, record in enumerate(records)])

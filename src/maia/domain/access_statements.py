@@ -120,6 +120,7 @@ class AccessStatements(AccessCore):
             heard = self._standing(turn.tables).hear(signed, now)
             if not heard.is_news:
                 return Revoked()
+            self._is_ahead = True
             self._keep_heard(turn.tables, by)
             lost = [Support(SupportKind.CERTIFICATE, one) for one in sorted(heard.revoked)]
             lose(turn, lost, f"revoked by {by}")
@@ -157,6 +158,8 @@ class AccessStatements(AccessCore):
         for tester in list(self._testers(turn.tables)):
             if standing.fresh_until(tester, turn.now) is None:
                 self._let_go_of(turn, tester)
+                # A clock that is set back after a restart must not find the period open again.
+                self._keep_heard(turn.tables, tester)
 
     def _let_go_of(self, turn: Turn, tester: Principal) -> None:
         check = self._tester(turn.tables)

@@ -107,7 +107,7 @@ class DomainStore(Protocol):
     def transaction(self) -> AbstractContextManager[Tables]:
         """Change tables: all of it is safe when the body ends, and nothing of it if it raises.
 
-        Within a transaction, a second one is part of the first.
+        Within a transaction, a second one is part of the first. There is none within a reading.
         """
         ...
 

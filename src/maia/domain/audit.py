@@ -10,9 +10,11 @@ no key of the domain can change what others have kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
@@ -124,29 +126,41 @@ def record_from_bytes(body: bytes, previous: bytes) -> AuditRecord:
     raise BadAuditRecord("these bytes are not an audit record")
 
 
-def check_linked(records: Sequence[AuditRecord], *, after: AuditHead = AUDIT_START) -> AuditHead:
+def check_linked(records: Iterable[AuditRecord], *, after: AuditHead = AUDIT_START) -> AuditHead:
     """Return the head of records that follow `after` without a gap, each its own digest; refuse others."""
+    last = deque(_heads(records, after), maxlen=1)
+    return last[0] if last else after
+
+
+def check_against(records: Iterable[AuditRecord], witnessed: Iterable[AuditHead]) -> AuditHead:
+    """Return the head of a whole audit that leads through every head that was witnessed; refuse others.
+
+    Records are looked at one after the other, so that a long audit need not be held in memory.
+    """
+    waiting = deque(sorted(set(witnessed), key=lambda one: one.length))
+    head = AUDIT_START
+    for head in chain((AUDIT_START,), _heads(records, AUDIT_START)):
+        while waiting and waiting[0].length == head.length:
+            if waiting.popleft().digest != head.digest:
+                raise AuditForked(
+                    f"record {head.length} of the audit is not the one that its domain once stated"
+                )
+    if waiting:
+        raise AuditTruncated(
+            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}"
+        )
+    return head
+
+
+def _heads(records: Iterable[AuditRecord], after: AuditHead) -> Iterator[AuditHead]:
+    """Yield the head after each record; refuse one that does not follow from the one before."""
     head = after
     for record in records:
         read = record_from_bytes(record.body, head.digest)
         if record.number != head.length + 1 or read != record:
             raise AuditBroken(f"record {head.length + 1} of the audit does not follow from the one before")
         head = record.head
-    return head
-
-
-def check_against(records: Sequence[AuditRecord], witnessed: Iterable[AuditHead]) -> AuditHead:
-    """Return the head of a whole audit that leads through every head that was witnessed; refuse others."""
-    head = check_linked(records)
-    for seen in sorted(witnessed, key=lambda one: one.length):
-        if seen.length > head.length:
-            raise AuditTruncated(
-                f"the audit ends at record {head.length}, and its domain once stated {seen.length}"
-            )
-        found = AUDIT_START.digest if seen.length == 0 else records[seen.length - 1].digest
-        if found != seen.digest:
-            raise AuditForked(f"record {seen.length} of the audit is not the one that its domain once stated")
-    return head
+        yield head
 
 
 def _digest(previous: bytes, body: bytes) -> bytes:

@@ -156,6 +156,7 @@ class Issuer:
         turn.tables.put(RIGHTS, [row])
         rest_on(turn.tables, row.id, RIGHT, right.rests_on)
         standing[granted] = row
+        turn.given += 1
         return Issued(signed, chain, membership.id, right.grant)
 
     def _standing(self, turn: Turn, membership: Membership) -> dict[bytes, RightRow]:

@@ -95,6 +95,7 @@ class RoleDesk:
         turn.tables.put(MEMBERSHIPS, [row])
         rest_on(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
         self.keep_relied_on(turn, membership.rests_on, shown)
+        turn.given += 1
         return Activated(membership, signed), True
 
     def _lasting(self, turn: Turn, way: bytes, membership: Membership) -> MembershipRow | None:

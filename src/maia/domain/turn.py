@@ -34,6 +34,8 @@ class Turn:
     """Certificates that the domain no longer stands by."""
     memberships: list[Membership] = field(default_factory=list)
     """Memberships that fell, in the order of the cascade."""
+    given: int = 0
+    """How many memberships and rights are new."""
 
     def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
         """Append the record of this act to the audit."""

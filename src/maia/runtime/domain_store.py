@@ -11,6 +11,7 @@ numbering lists side by side.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from maia.runtime.fenced_store import StoreFenced
 __all__ = ["SqlDomainStore", "memory_store", "postgres_store", "sqlite_store"]
 
 _POSTGRES: Final = "postgresql+psycopg"
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
 class SqlDomainStore:
@@ -138,10 +140,12 @@ def memory_store() -> SqlDomainStore:
 
 def postgres_store(address: str, schema: str = "maia") -> SqlDomainStore:
     """Use a PostgreSQL database, in a schema of its own that is made if need be."""
+    if not _SCHEMA.fullmatch(schema):
+        raise DomainStoreUnavailable("a schema is called by lower case letters, digits and `_`")
     try:
         engine = _postgres_engine(address, schema)
         with engine.begin() as connection:
-            connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+            connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     except (SQLAlchemyError, ProgrammingError, OSError) as problem:
         raise DomainStoreUnavailable(
             f"PostgreSQL cannot be reached to keep what the domain knows: {type(problem).__name__}"
@@ -174,19 +178,22 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgres_engine(address: str, schema: str) -> Engine:
-    options = {"options": f"-csearch_path={schema} -csynchronous_commit=on"}
+    keywords: dict[str, object] = {"options": f"-csearch_path={schema} -csynchronous_commit=on"}
     if "://" in address:
         url = make_url(address).set(drivername=_POSTGRES)
-        return create_engine(url, pool_size=1, max_overflow=1, connect_args=options)
-    # The form of libpq, such as `host=/run/postgresql dbname=maia`, is for the driver to read.
-    keywords = {name: value for name, value in conninfo_to_dict(address).items() if value is not None}
+    else:
+        # The form of libpq, such as `host=/run/postgresql dbname=maia`, is for the driver to read.
+        url = URL.create(_POSTGRES)
+        keywords |= {name: value for name, value in conninfo_to_dict(address).items() if value is not None}
     return create_engine(
-        URL.create(_POSTGRES), pool_size=1, max_overflow=1, connect_args={**keywords, **options}
+        url,
+        pool_size=1,
+        max_overflow=1,
+        # A database that was restarted is found again; what was under way when it stopped has failed.
+        pool_pre_ping=True,
+        isolation_level="REPEATABLE READ",
+        connect_args=keywords,
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _generation(connection: Connection) -> int:

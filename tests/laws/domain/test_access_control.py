@@ -27,6 +27,7 @@ from support.access_control import (
     POLICY,
     SECOND,
     SMITH,
+    check_consistent,
     court,
     met,
     told,
@@ -205,7 +206,7 @@ def play(steps, store=None):
     for step in steps:
         game.do(*step)
         game.check()
-    return game
+    check_consistent(game.station)
 
 
 STORY = [
