@@ -8,6 +8,7 @@ from maia.canonical import write_canonical
 from maia.credentials import (
     BadSignature,
     BadStatement,
+    CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,
     RevocationList,
@@ -140,6 +141,18 @@ def test_two_lists_with_one_number_take_away_what_either_takes_away():
         for signed in order:
             assert not standing.hear(signed, moment(1)).is_news
         assert refused_as(standing, TIMED, 1) is CertificateRevoked
+
+
+def test_two_revalidations_with_one_number_vouch_for_what_both_vouch_for():
+    """A39: nobody is vouched for by one of two tongues."""
+    other = certificate(TestKind.REVALIDATION, comment="another")
+    one, two = revalidation(1, VOUCHED, other, since=0), revalidation(1, VOUCHED, since=0)
+    for order in ((one, two), (two, one)):
+        standing = Standing()
+        for signed in order:
+            standing.hear(signed, moment(0))
+        assert refused_as(standing, VOUCHED, 1) is None
+        assert refused_as(standing, other, 1) is CertificateNotRevalidated
 
 
 def test_the_number_is_signed():
@@ -306,6 +319,17 @@ def test_a_restart_with_the_clock_set_back_brings_nothing_back():
     standing.hear(crl(1, since=0), moment(0))
     assert refused_as(standing, TIMED, 31) is CertificateStale
     standing = restarted(standing)
+    assert refused_as(standing, TIMED, 10) is CertificateStale
+
+
+def test_after_a_restart_an_ended_period_cannot_be_shown_again():
+    """A82, A78: neither the restart nor the clock lets an old statement lend its time once more."""
+    standing, old = Standing(), crl(1, since=0)
+    standing.hear(old, moment(0))
+    standing.hear(crl(2), moment(31))
+    standing = restarted(standing)
+    with pytest.raises(StatementOld):
+        standing.hear(old, moment(10))
     assert refused_as(standing, TIMED, 10) is CertificateStale
 
 
