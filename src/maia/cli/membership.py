@@ -7,7 +7,8 @@ environment.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -32,6 +33,7 @@ __all__ = [
     "Network",
     "Previous",
     "WaitS",
+    "WalletPath",
     "history_of",
     "membership",
     "verified",
@@ -47,6 +49,12 @@ Previous: TypeAlias = Annotated[
 CredentialFiles: TypeAlias = Annotated[
     list[Path],
     typer.Option("--credentials", help="Certificates: files, or folders of *.cert. May be repeated."),
+]
+WalletPath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--wallet", envvar="MAIA_WALLET", help="A wallet of `maia login`; what it renews is shown at once."
+    ),
 ]
 Network: TypeAlias = Annotated[
     str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
@@ -80,6 +88,7 @@ class Membership:
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     brokers: tuple[str, ...]
     wait_s: float
+    wallet: Path | None = None
 
     def settings(self) -> ClientSettings:
         """Return what a session of this member is told."""
@@ -91,6 +100,8 @@ class Membership:
         """Connect through the first broker that answers and proves its own right to connect."""
         from maia.runtime.client_api import connect
 
+        if self.wallet is not None:
+            return self._connect_with_wallet(self.wallet)
         return connect(
             self.brokers,
             key=self.key,
@@ -98,6 +109,27 @@ class Membership:
             credentials=self.credentials,
             timeout_s=self.wait_s,
         )
+
+    @asynccontextmanager
+    async def _connect_with_wallet(self, folder: Path) -> AsyncIterator[Client]:
+        from maia.runtime.client_api import connect
+        from maia.runtime.wallet_folder import WalletFolder
+        from maia.runtime.wallet_following import following
+
+        wallet = WalletFolder(folder)
+        kept = wallet.read()
+        async with (
+            connect(
+                self.brokers,
+                key=self.key,
+                network=self.network,
+                credentials=(*self.credentials, *kept.certificates),
+                statements=kept.statements,
+                timeout_s=self.wait_s,
+            ) as client,
+            following(client, wallet),
+        ):
+            yield client
 
 
 def membership(
@@ -108,12 +140,14 @@ def membership(
     credentials: list[Path],
     brokers: list[str],
     wait_s: float,
+    wallet: Path | None = None,
 ) -> Membership:
     """Open the key and the certificates that the options name."""
     from maia.credentials import NetworkName
 
     name = NetworkName(read_owner(coordinator), network)
-    return Membership(open_key(key), name, tuple(read_certificates(credentials)), tuple(brokers), wait_s)
+    shown = tuple(read_certificates(credentials))
+    return Membership(open_key(key), name, shown, tuple(brokers), wait_s, wallet)
 
 
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:

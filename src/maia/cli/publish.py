@@ -21,6 +21,7 @@ from maia.cli.membership import (
     Network,
     Previous,
     WaitS,
+    WalletPath,
     history_of,
     membership,
     verified,
@@ -63,6 +64,7 @@ def publish(
         str, typer.Option("--filter", help="Advertise no more than this, in the filter language.")
     ] = "true",
     previous: Previous = None,
+    wallet: WalletPath = None,
     wait_s: WaitS = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -76,6 +78,7 @@ def publish(
         credentials=credentials,
         brokers=broker,
         wait_s=wait_s,
+        wallet=wallet,
     )
     history = history_of(definition, previous)
     event_type = verified(history)

@@ -20,6 +20,7 @@ from maia.cli.membership import (
     Network,
     Previous,
     WaitS,
+    WalletPath,
     history_of,
     membership,
     verified,
@@ -77,6 +78,7 @@ def subscribe(
         bool, typer.Option("--state", help="First print the last publication of each publisher.")
     ] = False,
     previous: Previous = None,
+    wallet: WalletPath = None,
     wait_s: WaitS = 30.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Also print who published each event, and when.")
@@ -92,6 +94,7 @@ def subscribe(
         credentials=credentials,
         brokers=broker,
         wait_s=wait_s,
+        wallet=wallet,
     )
     history = history_of(definition, previous)
     verified(history)

@@ -1,0 +1,58 @@
+"""How does a client that runs for days use what a login renews?
+
+`maia login --watch` puts renewed certificates into a wallet; a client that
+follows the wallet shows them to its broker within the same connection, so
+what stands goes on standing, and may show more from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from maia.credentials.statements import SignedStatement
+from maia.errors import MaiaError
+from maia.runtime.client_api import Client
+from maia.runtime.wallet_folder import KeptWallet, WalletFolder
+
+__all__ = ["following", "show_news"]
+
+LOOK_S = 2.0
+
+
+@asynccontextmanager
+async def following(client: Client, wallet: WalletFolder, *, every_s: float = LOOK_S) -> AsyncIterator[None]:
+    """Show what is new in a wallet while the body runs."""
+    task = asyncio.create_task(_follow(client, wallet, every_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _follow(client: Client, wallet: WalletFolder, every_s: float) -> None:
+    shown = KeptWallet()
+    with suppress(MaiaError):
+        shown = await asyncio.to_thread(wallet.read)
+    while True:
+        await asyncio.sleep(every_s)
+        # A wallet that cannot be read just now, or a broker that is away: the next look finds both again.
+        with suppress(MaiaError):
+            found = await asyncio.to_thread(wallet.read)
+            await show_news(client, before=shown, now=found)
+            shown = found
+
+
+async def show_news(client: Client, *, before: KeptWallet, now: KeptWallet) -> bool:
+    """Show the certificates and statements that were not there before; say whether there were any."""
+    known = {one.id for one in before.certificates}
+    heard = {one.id for one in before.statements}
+    certificates = [one for one in now.certificates if one.id not in known]
+    statements: list[SignedStatement] = [one for one in now.statements if one.id not in heard]
+    if not certificates and not statements:
+        return False
+    await client.show(certificates, statements)
+    return True

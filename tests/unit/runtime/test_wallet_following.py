@@ -1,0 +1,80 @@
+"""A client that follows a wallet shows what a login has renewed, once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    SignedCertificate,
+    TopicPattern,
+    Validity,
+    certificate_to_bytes,
+    issue,
+    parse_name_pattern,
+)
+from maia.credentials.statements import SignedStatement
+from maia.errors import Unavailable
+from maia.events import Instant
+from maia.runtime.domain_api.answers import WalletAnswer
+from maia.runtime.wallet_folder import WalletFolder
+from maia.runtime.wallet_following import following
+from support.domain_server import key_of
+
+MET, SMITH = key_of("met"), key_of("smith")
+NOW = Instant.parse("2026-11-15T12:00:00Z")
+
+
+def right(topic: str) -> SignedCertificate:
+    authority = Authority(
+        TopicPattern(MET.principal, parse_name_pattern(topic)), frozenset({Action.SUBSCRIBE})
+    )
+    said = AuthorisationCertificate(
+        MET.principal, SMITH.principal, False, authority, Validity(None, Instant(NOW + 10**12))
+    )
+    return issue(said, MET)
+
+
+def log_in(wallet: WalletFolder, *rights: SignedCertificate) -> None:
+    found = WalletAnswer(
+        str(SMITH.principal), [], [], [certificate_to_bytes(one) for one in rights], [], None
+    )
+    wallet.keep(found, domain=MET.principal, address="127.0.0.1:7600", now=NOW)
+
+
+@dataclass
+class FakeClient:
+    """Takes note of what it is to show; fails the first time."""
+
+    shown: list[bytes] = field(default_factory=list)
+    calls: int = 0
+
+    async def show(self, certificates: list[SignedCertificate], _statements: list[SignedStatement]) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            raise Unavailable("the broker is away")
+        self.shown += [one.id for one in certificates]
+
+
+async def followed(
+    wallet: WalletFolder, client: FakeClient, new: SignedCertificate, old: SignedCertificate
+) -> None:
+    async with following(client, wallet, every_s=0.01):  # type: ignore[arg-type]
+        await asyncio.sleep(0.05)
+        log_in(wallet, old, new)
+        async with asyncio.timeout(30):
+            while not client.shown:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+
+
+def test_what_is_new_is_shown_once_and_again_only_if_it_could_not_be(tmp_path: Path) -> None:
+    wallet, client, old, new = WalletFolder(tmp_path / "w"), FakeClient(), right("/a"), right("/b")
+    log_in(wallet, old)
+    asyncio.run(followed(wallet, client, new, old))
+    assert client.shown == [new.id]
+    assert client.calls == 2
