@@ -14,20 +14,27 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "domain-api.md"
 HEAD = """\
 # The HTTP interface of a domain
 
-`maia domain …` and `maia login` talk to it, and any other program can. A running server has the whole description, with
-the form of every body and answer, as an OpenAPI 3.1 document at `/openapi.json`. This page is written from the same table.
+`maia domain …` and `maia login` talk to it, and any other program can. A running server has the whole
+description, with the form of every body and answer, as an OpenAPI 3.1 document at `/openapi.json`. This page
+is written from the same table.
 
-- **The server** speaks TLS 1.3 with the one leaf of the domain's key. A client pins that key; there are no other authorities.
-- **Every call is signed.** `Authorization: Maia BASE64` carries a canonical s-expression, signed by the caller's key. It names the
-  domain, its present run (`instance` of `/v1/domain`), method, path and query, the digests of the body and of the certificates, the idempotency
-  key, the moment and a nonce (`src/maia/wire/api_requests.py`). A call is heard once; clocks may differ by `api.skew_s`.
-- **Certificates** that allow an administrative call come along in `Maia-Credentials`, base64 with commas between them.
-- **Errors** are problem details (RFC 9457, `application/problem+json`). `code` never changes; [Errors](errors.md) explains each.
+- **The server** speaks TLS 1.3 with the one leaf of the domain's key. A client pins that key; there are no
+  other authorities.
+- **Every call is signed.** `Authorization: Maia BASE64` carries a canonical s-expression, signed by the
+  caller's key. It names the domain, its present run (`instance` of `/v1/domain`), method, path and query, the
+  digests of the body and of the certificates, the idempotency key, the moment and a nonce
+  (`src/maia/wire/api_requests.py`). A call is heard once; clocks may differ by `api.skew_s`.
+- **Certificates** that allow an administrative call come along in `Maia-Credentials`, base64 with commas
+  between them.
+- **Errors** are problem details (RFC 9457, `application/problem+json`). `code` never changes;
+  [Errors](errors.md) explains each.
 - **Long answers** come in pages: hand `next` back as `after`. `limit` is at most 500.
-- **Idempotency.** A call with an `Idempotency-Key` is done once, and answered again with the first answer, also after a restart.
-- **What takes something away** answers when the broker has acted on the statement: status 200 and `Maia-Published: yes`. If no broker could be
-  reached in time, it is done all the same: status 202 and `Maia-Published: no`.
-- Bodies are at most 8 MiB, and requests of one principal are bounded.
+- **Idempotency.** A call with an `Idempotency-Key` is done once, and answered again with the first answer,
+  also after a restart.
+- **What takes something away** answers when the broker has acted on the statement: status 200 and
+  `Maia-Published: yes`. If no broker could be reached in time, it is done all the same: status 202 and
+  `Maia-Published: no`.
+- Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
 """
 

@@ -101,6 +101,10 @@ class FactFeeder:
             self._records.note("failed", {"fact": feed.name, "code": problem.code, "why": problem.message})
             await self._check_stale()
             return False
+        except Exception as problem:  # noqa: BLE001 - somebody else's driver; a source must not end the server
+            self._records.note("failed", {"fact": feed.name, "why": type(problem).__name__})
+            await self._check_stale()
+            return False
         return True
 
     async def _take(self, rows: list[Row]) -> None:

@@ -145,7 +145,7 @@ class HttpSource:
                 if response.status_code != 200:
                     raise FactSourceFailed(f"`{self.shown}` answers with status {response.status_code}")
                 data = _bounded(response.iter_bytes(), self.shown)
-        except httpx.HTTPError as problem:
+        except (httpx.HTTPError, httpx.InvalidURL) as problem:
             raise FactSourceFailed(f"`{self.shown}` does not answer: {type(problem).__name__}") from None
         return rows_of(_json_rows(data, self.columns, self.shown), self.kinds)
 

@@ -84,9 +84,9 @@ def _route(endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant], records
 
 async def _read(request: Request, endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant]) -> Call:
     if endpoint.is_public:
-        caller, body = None, await read_body(request)
+        caller, body = None, await read_body(request, 0)
     else:
-        caller, body = await gate.admit(request)
+        caller, body = await gate.admit(request, endpoint.body_max)
     return Call(
         caller,
         None if endpoint.body is None else decoded(body, endpoint.body),

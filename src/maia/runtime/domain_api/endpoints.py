@@ -18,7 +18,7 @@ from maia.credentials import Principal
 from maia.domain.access_answers import AdminAct
 from maia.events import Instant
 from maia.runtime.domain_api.bodies import Question
-from maia.runtime.domain_api.gate import Caller
+from maia.runtime.domain_api.gate import BODY_BYTES_MAX, Caller
 from maia.runtime.domain_api.problems import BadCall
 
 __all__ = ["Answer", "Call", "Endpoint", "Handler", "decoded", "question_of"]
@@ -80,6 +80,7 @@ class Endpoint:
     """Whether an idempotency key is heeded: for whatever issues something."""
     tag: str = "domain"
     answers_with: int = 200
+    body_max: int = BODY_BYTES_MAX
 
     @property
     def parameters(self) -> tuple[str, ...]:

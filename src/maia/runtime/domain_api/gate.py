@@ -11,7 +11,8 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +34,7 @@ from maia.wire.api_requests import (
     API_SKEW_S,
     INSTANCE_BYTES,
     ApiCall,
+    RequestAltered,
     api_request_from_bytes,
     verify_api_request,
 )
@@ -46,7 +48,8 @@ __all__ = [
     "target_of",
 ]
 
-BODY_BYTES_MAX: Final = 8 << 20
+BODY_BYTES_MAX: Final = 2 << 20
+"""How much is read of a body, unless its page takes more."""
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
 """Requests of one principal within the window of clock skew: ten a second with the usual one."""
 BODY_S: Final = 30.0
@@ -89,7 +92,7 @@ class Gate:
         self._clock = clock
         self._memory = ReplayMemory(per_principal_max=requests_max)
 
-    async def admit(self, request: Request) -> tuple[Caller, bytes]:
+    async def admit(self, request: Request, body_max: int = BODY_BYTES_MAX) -> tuple[Caller, bytes]:
         """Return who calls and the body; raise if the call was not signed as it arrived."""
         headers = _single_headers(request)
         signed = api_request_from_bytes(_authorization(headers.get("authorization", "")))
@@ -97,10 +100,11 @@ class Gate:
         if len(shown) > CREDENTIALS_BYTES_MAX:
             raise TooLarge(f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call")
         once = headers.get(ONCE_HEADER.lower(), "")
-        body = await read_body(request)
+        said = signed.request.call.content
         call = ApiCall.of(
-            request.method, target_of(request), body=body, credentials=shown.encode("latin-1"), once=once
+            request.method, target_of(request), body=b"", credentials=shown.encode("latin-1"), once=once
         )
+        call = replace(call, content=said)
         verified = verify_api_request(
             signed,
             call=call,
@@ -110,19 +114,23 @@ class Gate:
             memory=self._memory,
             skew_s=self.skew_s,
         )
-        digest = b"\x00".join((call.method.encode(), call.target.encode(), call.content))
+        # Only now is the body read: nobody fills our memory without a signature.
+        body = await read_body(request, body_max)
+        if sha256(body).digest() != said:
+            raise RequestAltered("the body differs from what was signed")
+        digest = b"\x00".join((call.method.encode(), call.target.encode(), said))
         return Caller(verified.signer, credentials_from_header(shown), once, digest), body
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, body_max: int = BODY_BYTES_MAX) -> bytes:
     """Read a body to its end, in time and not beyond its limit."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 size += len(part)
-                if size > BODY_BYTES_MAX:
-                    raise TooLarge(f"a body is larger than the {BODY_BYTES_MAX} bytes that are read")
+                if size > body_max:
+                    raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
                 parts.append(part)
     except (TimeoutError, ClientDisconnect):
         raise BadCall("the body did not arrive in time") from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from maia.domain.access_answers import AdminAct
 from maia.runtime.domain_api import answers, bodies
 from maia.runtime.domain_api.endpoints import Endpoint
 from maia.runtime.domain_api.pages import Pages
 
 __all__ = ["endpoints_of"]
+
+_ROWS_BYTES_MAX: Final = 32 << 20
 
 
 def endpoints_of(pages: Pages) -> tuple[Endpoint, ...]:
@@ -81,6 +85,7 @@ def _about_people(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "PUT", "/v1/facts/{name}", pages.replace_facts, "make exactly these rows of a fact hold",
             answers.RevokedAnswer, bodies.FactRows, act=AdminAct.CHANGE_FACTS, takes_key=True, tag="facts",
+            body_max=_ROWS_BYTES_MAX,
         ),
     )  # fmt: skip
 
