@@ -168,6 +168,9 @@ def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Serie
         return heard, None
     if isinstance(signed.statement, FactList):
         heard = _cut(heard, hold)
+        # What was said before may be over already; then the new list counts for the time that is left of it.
+        if hold.since <= heard.spent < hold.until:
+            hold = replace(hold, since=Instant(heard.spent + 1))
     if _overlaps(heard, hold):
         return heard, StatementOverlap(
             f"the period of statement {hold.sequence} of `{signed.statement.by}` overlaps an earlier one"

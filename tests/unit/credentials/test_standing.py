@@ -246,6 +246,15 @@ def test_newer_facts_replace_older_ones_at_once():
         standing.hear(facts(1, 0, on_duty=True, grade=1), moment(11))
 
 
+def test_newer_facts_that_come_when_the_older_ones_are_over_count_for_what_is_left_of_their_time():
+    standing = Standing()
+    standing.hear(facts(1, 0, on_duty=True), moment(0))
+    assert standing.facts_about(HOLDER.principal, moment(30)) == {}
+    assert standing.hear(facts(2, 20, on_duty=False), moment(31)).problem is None
+    assert standing.facts_about(HOLDER.principal, moment(31)) == {BY: {"on-duty": False}}
+    assert standing.facts_about(HOLDER.principal, moment(50)) == {}
+
+
 def test_of_two_fact_lists_with_one_number_what_both_say_holds():
     standing = Standing()
     standing.hear(facts(1, 0, on_duty=True, grade=1), moment(0))
