@@ -198,12 +198,12 @@ class BrokerProcess:
 
 
 @contextmanager
-def broker_process(world: World, **settings: object) -> Iterator[BrokerProcess]:
+def broker_process(world: World, name: str = "broker", **settings: object) -> Iterator[BrokerProcess]:
     """Run `maia broker` on a free port of loopback with its files in a folder of its own, then stop it."""
     # The raw connections of a race do not renew, and a race lasts longer than the usual lease.
     settings = {"lease_s": 3600, **settings}
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as folder:
-        config = _broker_config(world, Path(folder), settings)
+        config = _broker_config(world, world.key(name), Path(folder), settings)
         command = [sys.executable, "-m", "maia.cli", "broker", "--config", str(config), "--json"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(), text=True)
         try:
@@ -218,8 +218,7 @@ def broker_process(world: World, **settings: object) -> Iterator[BrokerProcess]:
             process.stdout.close()
 
 
-def _broker_config(world: World, folder: Path, settings: dict[str, object]) -> Path:
-    key = world.key("broker")
+def _broker_config(world: World, key: SigningKey, folder: Path, settings: dict[str, object]) -> Path:
     create_key_file(folder / "broker.key", key)
     right = certificate_to_text(world.connect_right(key.principal))
     (folder / "connect.cert").write_text(right, encoding="utf-8")

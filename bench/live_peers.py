@@ -198,8 +198,8 @@ def _resp(*words: bytes) -> bytes:
 
 
 @contextmanager
-def mosquitto(*, over_tls: bool = False) -> Iterator[PeerProcess]:
-    """Run mosquitto: no password, no persistence, no log, no limit to queues."""
+def mosquitto(*, over_tls: bool = False, more: Sequence[str] = ()) -> Iterator[PeerProcess]:
+    """Run mosquitto: no password, no persistence, no log, no limit to queues; `more` goes into its file."""
     program = _program("mosquitto", "mosquitto")
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as folder:
         port, config = _free_port(), Path(folder, "mosquitto.conf")
@@ -213,6 +213,7 @@ def mosquitto(*, over_tls: bool = False) -> Iterator[PeerProcess]:
             f"listener {port} 127.0.0.1",
             "allow_anonymous true",
             *(_tls_lines(Path(folder)) if over_tls else []),
+            *more,
         ]
         config.write_text("\n".join(lines) + "\n", encoding="ascii")
         with _running([program, "-c", str(config)], port) as process:

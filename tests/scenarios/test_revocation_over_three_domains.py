@@ -128,7 +128,7 @@ async def test_a_right_is_taken_back_in_three_domains_at_once() -> None:
         offices: dict[str, Subscription] = {}
         for name in BROKERS:
             client = await place.office(name, name, rights[name])
-            offices[name] = await client.subscribe("uk.gov.pito.Numberplate", "numberplate = 'A1'")
+            offices[name] = await client.subscribe("uk.gov.pito.Numberplate", 'numberplate = "A1"')
         other = await (await place.office("other", "Met broker", rights["other"])).subscribe(
             "uk.gov.pito.Numberplate"
         )
