@@ -151,3 +151,65 @@ def test_long_details_are_cut_and_say_so():
     assert len(record.details) == 32
     assert record.details[0][1].endswith("…")
     assert record_from_bytes(record.body, AUDIT_START.digest) == record
+
+
+# ---------------------------------------------------------------- another domain as the witness
+
+
+def witness() -> tuple[Station, Station]:
+    """The Met, and a domain whose policy depends on what the Met says."""
+    text = f"""policy "Courts"
+key met = {MET.principal}
+appointment detective(number: int) by met
+role witness(number: int)
+rule witness(number)
+    while detective(number)
+    until detective ends
+end
+"""
+    other = court()
+    other.load_policy(text)
+    return met(), other
+
+
+def all_heads(other: Station) -> list[AuditHead]:
+    """Every head that a domain has kept of the Met's, from pages of two."""
+    heads, page = [], other.witnessed(MET.principal, limit=2)
+    while page.after is not None:
+        heads += page.rows
+        page = other.witnessed(MET.principal, after=page.after, limit=2)
+    return [*heads, *page.rows]
+
+
+def test_another_domain_keeps_every_head_that_it_hears_also_over_a_restart():
+    """A84: the witness."""
+    station, other = witness()
+    for number in range(5):
+        station.now = other.now = later(40 * number)
+        station.assert_fact("detective", [SMITH.principal, number])
+        told(other, station)
+    kept = all_heads(other.restarted())
+    assert len(kept) == 5
+    records = list(station.audit(limit=500).rows)
+    assert check_against(records, kept) == records[-1].head
+    with pytest.raises(AuditForked):
+        check_against(rewritten([*records[:3], *records[4:], records[3]]), kept)
+
+
+def test_a_domain_that_states_another_audit_is_noticed_as_it_speaks():
+    """A84: restored from an old copy, with the key and a higher number: the witness writes it down."""
+    station, other = witness()
+    for number in range(3):
+        station.now = other.now = later(40 * number)
+        station.assert_fact("detective", [SMITH.principal, number])
+        told(other, station)
+    forged = Station(MET)
+    for number in range(40):
+        forged.access.due(later(1000 + 31 * number))
+    forged.now = other.now = later(1000 + 31 * 40)
+    told(other, forged)
+    last = other.audit(limit=500).rows[-1]
+    assert last.act == "statement.hear"
+    assert dict(last.details)["problem"] == AuditTruncated.code
+    with pytest.raises(AuditTruncated):
+        check_against(list(forged.audit().rows), all_heads(other))

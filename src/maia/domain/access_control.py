@@ -337,11 +337,12 @@ class AccessControl(AccessStatements, AccessQuestions):
         self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[list[Issued], list[Withheld]]:
         policy = self._policy_in_force(turn.tables)
-        world = StoreWorld(turn.tables, self._tester(turn.tables), turn.now, shown)
+        tester = self._tester(turn.tables)
+        world = StoreWorld(turn.tables, tester, turn.now, shown)
         granted = rights(policy, membership, world, turn.now)
         for right in granted:
             self._desk.keep_relied_on(turn, right.rests_on, shown)
-        return self._issuer.issue_all(turn, membership, granted)
+        return self._issuer.issue_all(turn, membership, granted, tester)
 
     def _wallet(
         self,

@@ -7,25 +7,29 @@ from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
+from maia.credentials.online_tests import TestKind
 from maia.credentials.statement_encoding import sign_statement
-from maia.credentials.statements import OneTimeAnswer, SignedStatement
+from maia.credentials.statements import AuditHead, OneTimeAnswer, SignedStatement
 from maia.domain.access_answers import Page, Revoked
 from maia.domain.access_core import AccessCore, principals
 from maia.domain.access_refusals import NotOurs, UnknownCertificate
-from maia.domain.access_store import OneOf, Tables
-from maia.domain.access_tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS
+from maia.domain.access_store import OneOf, Tables, Where
+from maia.domain.access_tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
 from maia.domain.cascade import lose
+from maia.domain.domain_tester import DomainTester
 from maia.domain.housekeeping import forget_expired
 from maia.domain.issuing import held_certificates
 from maia.domain.pages import cursor_number, page_limit
 from maia.domain.turn import Turn
 from maia.domain.validity_publisher import read_statement
+from maia.domain.witness import bear_witness, witnessed_heads
 from maia.events import Instant
 from maia.roles import Support, SupportKind
 
 __all__ = ["AccessStatements"]
 
 _AT_ONCE: Final = 500
+_TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
 
 
@@ -60,8 +64,8 @@ class AccessStatements(AccessCore):
             if self._publisher.is_silent(tables, now):
                 moments = [Instant(now + self._settings.period_s * 1_000_000)]
             standing = self._standing(tables)
-            for tester in self._testers(tables):
-                fresh = standing.fresh_until(tester, now)
+            for tester, kind in self._timed_testers(tables):
+                fresh = standing.fresh_until(tester, now, kind)
                 moments.append(now if fresh is None else Instant(fresh + 1))
             return max(now, min(moments))
 
@@ -124,8 +128,9 @@ class AccessStatements(AccessCore):
             self._keep_heard(turn.tables, by)
             lost = [Support(SupportKind.CERTIFICATE, one) for one in sorted(heard.revoked)]
             lose(turn, lost, f"revoked by {by}")
-            if turn.ids or heard.problem is not None:
-                said = "" if heard.problem is None else heard.problem.code
+            problem = bear_witness(turn, signed.statement) or heard.problem
+            if turn.ids or problem is not None:
+                said = "" if problem is None else problem.code
                 turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))
             return self._taken_away(turn)
 
@@ -135,12 +140,18 @@ class AccessStatements(AccessCore):
             return self._issuers_wanted(tables, now)
 
     def heard_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
-        """Return what is known of another issuer: a witness of its audit."""
+        """Return what another issuer says now, as far as it was heard."""
         with self._looking() as tables:
             return self._standing(tables).statements(by, now)
 
+    def witnessed(self, by: Principal, *, after: str | None = None, limit: int = 100) -> Page[AuditHead]:
+        """Return the heads of another domain's audit that this one has heard it state, the shortest first."""
+        page_limit(limit, self._settings.limits)
+        with self._looking() as tables:
+            return witnessed_heads(tables, by, cursor_number(after), limit)
+
     def _issuers_wanted(self, tables: Tables, now: Instant) -> frozenset[Principal]:
-        wanted = set(self._testers(tables))
+        wanted = set(principals(tables.distinct(TESTERS, "tester", {}, limit=_TESTERS_MAX)))
         policy = self._shelf.in_force(tables)
         if policy is not None:
             wanted |= {one for name in policy.appointments for one in policy.issuers(name)}
@@ -148,36 +159,39 @@ class AccessStatements(AccessCore):
             wanted |= {signed.certificate.issuer, *(test.by for test in signed.certificate.validity.tests)}
         return frozenset(wanted - {self.principal})
 
-    def _testers(self, tables: Tables) -> Iterator[Principal]:
-        """Yield who must vouch for certificates of others that something here is watched for."""
-        return principals(tables.distinct(TESTERS, "tester", {}, limit=_TESTERS_MAX))
+    def _timed_testers(self, tables: Tables) -> Iterator[tuple[Principal, TestKind]]:
+        """Yield who must vouch, again and again, for certificates of others that something is watched for."""
+        for kind in _TIMED:
+            keys = tables.distinct(TESTERS, "tester", {"kind": kind.value}, limit=_TESTERS_MAX)
+            yield from ((tester, kind) for tester in principals(keys))
 
     def _let_go_of_the_stale(self, turn: Turn) -> None:
         """Let fall what rests on a certificate of others that nobody vouches for at this moment."""
         standing = self._standing(turn.tables)
-        for tester in list(self._testers(turn.tables)):
-            if standing.fresh_until(tester, turn.now) is None:
-                self._let_go_of(turn, tester)
+        for tester, kind in list(self._timed_testers(turn.tables)):
+            if standing.fresh_until(tester, turn.now, kind) is None:
+                self._let_go_of(turn, tester, kind)
                 # A clock that is set back after a restart must not find the period open again.
                 self._keep_heard(turn.tables, tester)
 
-    def _let_go_of(self, turn: Turn, tester: Principal) -> None:
+    def _let_go_of(self, turn: Turn, tester: Principal, kind: TestKind) -> None:
+        where: Where = {"kind": kind.value, "tester": tester.key}
         check = self._tester(turn.tables)
-        after: bytes | None = None
-        where = {"tester": tester.key}
-        while rows := turn.tables.find(TESTERS, where, limit=_AT_ONCE, order="certificate", after=after):
-            after = rows[-1].certificate
+        while rows := turn.tables.find(TESTERS, where, limit=_AT_ONCE, order="certificate"):
             ids = tuple(row.certificate for row in rows)
-            certificates = turn.tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
+            # To ask is to see that the period is over, which it then is for good.
             bad = [
-                row.id
-                for row in certificates
-                if check.problem_with_appointment(appointment_from_bytes(row.certificate), turn.now)
-                is not None
+                row.id for row in self._certificates(turn.tables, ids) if self._is_bad(check, row, turn.now)
             ]
             lose(turn, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"nobody vouches: {tester}")
             # Nothing here watches them now; whoever activates a role with one of them again puts it back.
-            turn.tables.delete(TESTERS, {"tester": tester.key, "certificate": OneOf(ids)})
+            turn.tables.delete(TESTERS, {"certificate": OneOf(ids)})
+
+    def _certificates(self, tables: Tables, ids: tuple[bytes, ...]) -> list[AppointmentRow]:
+        return tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
+
+    def _is_bad(self, check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
+        return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
 
 
 def _fallen(turn: Turn) -> Sequence[tuple[str, str]]:

@@ -30,6 +30,7 @@ __all__ = [
     "SUPPORTS",
     "TESTERS",
     "TYPES",
+    "WITNESSED",
     "AnswerRow",
     "AppointmentRow",
     "AuditRow",
@@ -46,6 +47,7 @@ __all__ = [
     "SupportRow",
     "TesterRow",
     "TypeRow",
+    "WitnessRow",
 ]
 
 
@@ -189,10 +191,22 @@ class SupportRow:
 
 @dataclass(frozen=True, slots=True)
 class TesterRow:
-    """Whose statements a certificate of others demands, on which something here rests."""
+    """Whose statements a certificate of others demands, and of which kind, on which something here rests."""
 
+    kind: str
     tester: bytes
     certificate: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessRow:
+    """What another domain once stated about its audit: how long it was, and its digest."""
+
+    issuer: bytes
+    length: int
+    digest: bytes
+    sequence: int
+    heard_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +312,10 @@ MEMBERSHIPS: Final = Table(
     (("number",), ("principal", "number"), ("role", "number"), ("way", "until"), ("until",)),
 )
 SUPPORTS: Final = Table("supports", SupportRow, ("support", "dependent"), (("dependent",),))
-TESTERS: Final = Table("testers", TesterRow, ("tester", "certificate"))
+TESTERS: Final = Table(
+    "testers", TesterRow, ("kind", "tester", "certificate"), (("tester",), ("certificate",))
+)
+WITNESSED: Final = Table("witnessed", WitnessRow, ("issuer", "length", "digest"))
 REVOKED: Final = Table("revoked", RevokedRow, ("id",), (("not_after",),))
 STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "number"), ("not_after",)))
 HEARD: Final = Table("heard", HeardRow, ("issuer", "number"))
@@ -320,6 +337,7 @@ ALL_TABLES: Final = (
     REVOKED,
     STATEMENTS,
     HEARD,
+    WITNESSED,
     AUDIT,
     ANSWERS,
     NONCES,

@@ -44,6 +44,7 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.online_tests import OnlineTest, TestKind
+from maia.credentials.standing import Tester
 from maia.domain.access_answers import EntryKind, Issued, Withheld
 from maia.domain.access_refusals import ServiceFull
 from maia.domain.access_settings import AccessSettings
@@ -72,10 +73,11 @@ class Issuer:
         self._key, self._settings, self._cache = key, settings, cache
 
     def issue_all(
-        self, turn: Turn, membership: Membership, granted: Iterable[GrantedRight]
+        self, turn: Turn, membership: Membership, granted: Iterable[GrantedRight], tester: Tester
     ) -> tuple[list[Issued], list[Withheld]]:
         """Issue what was granted to a member, or return what was issued before and lasts long enough."""
-        held = held_certificates(turn.tables, turn.now)
+        on_record = held_certificates(turn.tables, turn.now)
+        held = [one for one in on_record if tester.problem_with(one, turn.now) is None]
         standing = self._standing(turn, membership)
         issued: list[Issued] = []
         withheld: list[Withheld] = []

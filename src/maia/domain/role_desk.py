@@ -179,7 +179,7 @@ class RoleDesk:
             if row is None or row.issuer == self._key.principal.key:
                 continue
             tests = appointment_from_bytes(row.certificate).certificate.validity.tests
-            turn.tables.put(TESTERS, [TesterRow(test.by.key, identifier) for test in tests])
+            turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
 
     def _check_room(self, turn: Turn, principal: Principal) -> None:
         where = {"principal": principal.key, "ended_at": None, "until": From(turn.now)}

@@ -547,3 +547,20 @@ def test_the_owner_of_a_type_can_do_everything_with_it(station):
         station.who_can(Action.PUBLISH, NUMBERPLATE.name, None, station.now).rows[0].principal
         == PITO.principal
     )
+
+
+def test_what_hangs_from_a_certificate_that_its_owner_has_revoked_is_withheld(courts):
+    owner, station = Station(PITO), Station(MET)
+    station.register_type(NUMBERPLATE.signed)
+    given = granted(PITO, MET, "subscribe", may_delegate=True)
+    owner.hold([given])
+    station.hold([given])
+    station.load_policy(POLICY)
+    station.assert_fact("detective", [SMITH.principal])
+    station.assert_fact("case_assignment", [SMITH.principal, "42"])
+    told(station, courts, owner)
+    assert len(station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)]).issued) == 2
+    station.hear_statement(owner.revoke([given.id], "contract ended").statement)
+    wallet = station.login(SMITH.principal, [])
+    assert wallet.issued == ()
+    assert {one.code for one in wallet.withheld} == {"CREDENTIAL-NO-CHAIN"}
