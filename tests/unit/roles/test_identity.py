@@ -149,3 +149,9 @@ def test_a_careless_world_opens_nothing():
     ]
     world = CarelessWorld({"g": [("y",), ("x", "x"), (1,)]}, wrong, roles)
     assert activate(checked, world, SMITH.principal, "r", None, later(hours=2)) == ()
+
+
+def test_the_hours_in_a_grant_count_too():
+    sundays = BODY.replace("provided on-duty == true", "provided on sunday in Europe/London")
+    assert ids(sundays)[1] != ids(sundays.replace("sunday", "saturday"))[1]
+    assert ids(sundays)[1] != ids(sundays.replace("sunday in Europe/London", "sunday in Europe/Paris"))[1]
