@@ -33,13 +33,24 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
-from maia.policy import NO_FACTS, Evidence, Facts, Permit, Request, View, decide, gather_evidence
+from maia.policy import (
+    NO_FACTS,
+    Evidence,
+    Facts,
+    Permit,
+    PolicyRefusal,
+    Request,
+    View,
+    decide,
+    gather_evidence,
+)
 from maia.predicates import attributes_of
 from maia.wire.effects import Count, Effect, Note
 
 __all__ = ["Edge", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
+_MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 64
 """Certificates of one pool that do not count now, and are waited for."""
 
@@ -60,10 +71,13 @@ class _Found:
     """The certificates that it changes with: those that were used, and those that do not count now."""
     asks: frozenset[AttributeUid]
     """The facts that conditions of the certificates ask for."""
+    met_at: Instant
     is_doubted: bool
     """Whether there are certificates in the pool that do not count now."""
     view: View | None = None
     stable: Validity | None = None
+    refusal: PolicyRefusal | None = None
+    """Why everything is refused, if there is no chain."""
 
     def right(self, request: Request, decision: Permit, epoch: int, known: Known = NOTHING_KNOWN) -> Right:
         """Return what was decided as a right, made of parts of the ones before."""
@@ -156,10 +170,15 @@ class Edge:
         `known` are facts about the requester's connection.
         """
         found = self._evidence(request, pool, now)
+        if found.refusal is not None:
+            raise found.refusal.with_traceback(None)
         self.decisions += 1
         decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
         if not isinstance(decision, Permit):
-            raise decision.as_refusal()
+            refusal = decision.as_refusal()
+            # Without a chain the answer is the same whatever is asked for, and explaining it costs most.
+            found.refusal = None if found.evidence.chains else refusal
+            raise refusal
         decision = self._while_facts_hold(decision, request, found, now)
         return found.right(request, decision, self.epoch, known)
 
@@ -209,10 +228,10 @@ class Edge:
         known = self._found.get(asked)
         if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
-            if known.is_doubted:
-                self._statements.met(
-                    pool, known.watched
-                )  # somebody still has use for the word that is missing
+            if known.is_doubted and now - known.met_at > _MET_AGAIN_US:
+                # Somebody still has use for the word that is missing.
+                known.met_at = now
+                self._statements.met(pool, known.watched)
             return known
         found = self._found[asked] = self._found_in(request, pool, now, self._statements.standing)
         if len(self._found) > _POOLS_MAX:
@@ -238,7 +257,7 @@ class Edge:
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        return _Found(pool, evidence, steady, used, watched, asks, bool(doubted))
+        return _Found(pool, evidence, steady, used, watched, asks, at, bool(doubted))
 
     def decide_connect(
         self,
