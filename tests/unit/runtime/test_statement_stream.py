@@ -1,0 +1,202 @@
+"""A domain and its broker: statements that are carried, brokers that are away, facts that are published."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+
+import maia
+from maia.broker import BrokerSettings
+from maia.credentials import (
+    FIRST_VERSION,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    NetworkName,
+    NetworkPattern,
+    Principal,
+    SignedCertificate,
+    TypeName,
+    Validity,
+    exact_name,
+    issue,
+)
+from maia.credentials.arguments import ParameterKind
+from maia.credentials.statement_encoding import statement_from_bytes
+from maia.domain.access_control import AccessControl
+from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.runtime.access_config import AccessConfig
+from maia.runtime.broker_server import run_broker
+from maia.runtime.clock import system_now
+from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
+from maia.runtime.domain_background import pushing
+from maia.runtime.prepared_access import PreparedAccess, StreamOfFacts
+from maia.runtime.subscription import Subscription
+from maia.runtime.wallet_folder import WalletFolder
+from maia.types import TypeDefinition, sign_definition, validity_definition
+from support.domain_server import RecordedNotes, key_of
+from support.ports import free_ports
+
+MET, BROKER, SMITH = key_of("met"), key_of("broker"), key_of("smith")
+NETWORK = NetworkName(MET.principal, "Test")
+DAY = 86_400 * 1_000_000
+
+
+def in_a_loop(test: Callable[[Path], Coroutine[None, None, None]]) -> Callable[[Path], None]:
+    @wraps(test)
+    def run(tmp_path: Path) -> None:
+        asyncio.run(test(tmp_path))
+
+    return run
+
+
+def may_connect(who: Principal) -> SignedCertificate:
+    now = system_now()
+    start = Instant(now - now % 1_000_000 - 1_000_000)
+    authority = Authority(NetworkPattern(MET.principal, exact_name("Test")), frozenset({Action.CONNECT}))
+    valid = Validity(start, Instant(start + DAY))
+    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
+
+
+def broker(port: int) -> object:
+    settings = BrokerSettings(NETWORK, f"127.0.0.1:{port}", (may_connect(BROKER.principal),))
+    return run_broker(BROKER, settings)
+
+
+def reader(port: int) -> object:
+    return maia.connect(
+        f"127.0.0.1:{port}", key=SMITH, network=NETWORK, credentials=[may_connect(SMITH.principal)]
+    )
+
+
+@asynccontextmanager
+async def domain(data: Path, port: int, **more: object) -> AsyncIterator[RunningAccess]:
+    config = replace(
+        AccessConfig(api_listen="127.0.0.1:0"), broker_addresses=(f"127.0.0.1:{port}",), broker_carry_s=3
+    )
+    prepared = PreparedAccess(config, **more)  # type: ignore[arg-type]
+    identity = DomainIdentity(MET, NETWORK, ())
+    async with access_running(prepared, identity, data=data, records=RecordedNotes()) as running:
+        yield running
+
+
+async def revoke_something(running: RunningAccess) -> tuple[bytes, bool]:
+    """Appoint somebody, take it back, and return the id and whether a broker has acted on it."""
+    now, actor = system_now(), MET.principal
+
+    def appoint(access: AccessControl) -> bytes:
+        valid = Validity(None, Instant(now - now % 1_000_000 + DAY))
+        return access.appoint(SMITH.principal, "licence", ("car",), valid, actor=actor, now=now).id
+
+    given = await running.service.ask(appoint)
+    _, is_known = await running.service.take_away(
+        lambda access: access.revoke_appointment(given, "lost", actor=actor, now=system_now())
+    )
+    return given, is_known
+
+
+async def heard_that(subscription: Subscription, revoked: bytes) -> None:
+    async with asyncio.timeout(60):
+        async for event in subscription:
+            said = statement_from_bytes(bytes(event["statement"])).statement  # type: ignore[arg-type]
+            if revoked in getattr(said, "revoked", ()):
+                return
+    raise AssertionError("the stream ended")
+
+
+@in_a_loop
+async def test_a_revocation_is_on_the_network_when_the_act_returns(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    async with broker(port), domain(tmp_path, port) as running, reader(port) as smith:  # type: ignore[attr-defined]
+        stream = await smith.subscribe(validity_definition(MET))
+        revoked, is_known = await revoke_something(running)
+        assert is_known
+        await heard_that(stream, revoked)
+
+
+@in_a_loop
+async def test_what_no_broker_could_take_on_is_told_to_the_first_that_comes(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    async with domain(tmp_path, port) as running:
+        revoked, is_known = await revoke_something(running)
+        assert not is_known, "nobody was there, and the caller hears so"
+        async with broker(port), reader(port) as smith:  # type: ignore[attr-defined]
+            stream = await smith.subscribe(validity_definition(MET), state=True)
+            await heard_that(stream, revoked)
+        async with broker(port), reader(port) as smith:  # type: ignore[attr-defined]
+            stream = await smith.subscribe(validity_definition(MET), state=True)
+            await heard_that(stream, revoked)
+
+
+ROSTER = sign_definition(
+    TypeDefinition(
+        TypeName(MET.principal, "Roster", FIRST_VERSION),
+        None,
+        (
+            Attribute("officer", attribute_uid("officer"), Kind.STRING),
+            Attribute("present", attribute_uid("present"), Kind.BOOL),
+        ),
+        (),
+    ),
+    MET,
+)
+
+
+@in_a_loop
+async def test_facts_come_from_a_stream_and_are_lost_with_it(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    told = StreamOfFacts("on_duty", ROSTER, ("officer",), (ParameterKind.PRINCIPAL,), "present", 4)
+
+    async def until(running: RunningAccess, how_many: int) -> None:
+        async with asyncio.timeout(60):
+            while len((await running.service.ask(lambda access: access.facts("on_duty"))).rows) != how_many:
+                await asyncio.sleep(0.05)
+
+    async with (
+        broker(port),  # type: ignore[attr-defined]
+        domain(tmp_path, port, streams=(told,)) as running,
+        maia.connect(f"127.0.0.1:{port}", key=MET, network=NETWORK) as desk,
+    ):
+        roster = await desk.advertise(ROSTER)
+
+        async def say(officer: str, *, present: bool) -> None:
+            await roster.publish(officer=officer, present=present)
+            await roster.flush()
+
+        async def say_until(officer: str, how_many: int, *, present: bool) -> None:
+            waiting = asyncio.create_task(until(running, how_many))
+            while not waiting.done():
+                await say(officer, present=present)
+                await asyncio.sleep(0.2)
+            await waiting
+
+        await say_until(str(SMITH.principal), 1, present=True)
+        await say("nobody's key", present=True)  # no fact, and no reason to stop
+        await say_until(str(BROKER.principal), 2, present=True)
+        await say_until(str(SMITH.principal), 1, present=False)
+        await until(running, 0)  # silence
+
+
+@in_a_loop
+async def test_the_certificates_of_a_broker_are_kept_fresh_in_its_folder(tmp_path: Path) -> None:
+    """P8: what the domain issued to a broker lies in the broker's folder, and goes when it is revoked."""
+    folder, (port,) = tmp_path / "broker-certs", free_ports(1)
+    given = may_connect(BROKER.principal)
+    async with domain(tmp_path, port) as running:
+        now, actor = system_now(), MET.principal
+        await running.service.ask(lambda access: access.hold([given], actor=actor, now=now))
+        pushes = ((BROKER.principal, folder),)
+
+        async def pushed() -> set[bytes]:
+            task = asyncio.create_task(pushing(pushes, running.service, "x:1", RecordedNotes()))
+            await asyncio.sleep(1)
+            task.cancel()
+            return {one.id for one in WalletFolder(folder).read().certificates}
+
+        assert await pushed() == {given.id}
+        await running.service.ask(lambda access: access.revoke([given.id], "", actor=actor, now=system_now()))
+        assert await pushed() == set()
