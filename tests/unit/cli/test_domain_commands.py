@@ -1,0 +1,139 @@
+"""`maia domain …` and `maia login` on the command line: what they say when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
+from maia.runtime.domain_api.bodies import TypedArgument
+from maia.runtime.key_files import create_key_file
+from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.processes import Answer, maia
+
+POLICY = """\
+policy "Police"
+fact detective(who: principal)
+appointment licence(kind: string) by here
+role officer()
+rule officer()
+    while detective(holder)
+    for 1 day
+grant officer()
+    may subscribe to topic "/calls" of here
+end
+"""
+COMMANDS = (
+    ("login",), ("domain", "serve"), ("domain", "status"), ("domain", "appoint"), ("domain", "appointments"),
+    ("domain", "activate"), ("domain", "deactivate"), ("domain", "who-can"), ("domain", "rights"),
+    ("domain", "register"), ("domain", "would"), ("domain", "revoke"), ("domain", "delegated"),
+    ("domain", "hold"), ("domain", "register-type"), ("domain", "types"), ("domain", "statements"),
+    ("domain", "hear"), ("domain", "policy", "check"), ("domain", "policy", "load"),
+    ("domain", "policy", "show"), ("domain", "policy", "reload"), ("domain", "fact", "assert"),
+    ("domain", "fact", "retract"), ("domain", "fact", "replace"), ("domain", "fact", "list"),
+    ("domain", "audit", "show"), ("domain", "audit", "verify"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DomainAtWork, Path]]:
+    folder = tmp_path_factory.mktemp("cli")
+    from maia.credentials import certificate_to_text
+
+    with domain_at_work(tmp_path_factory.mktemp("data")) as found:
+        for who in ("met", "admin", "smith"):
+            create_key_file(folder / f"{who}.key", key_of(who))
+            (folder / f"{who}.pub").write_text(f"{key_of(who).principal}\n")
+        (folder / "certs").mkdir()
+        certificate = admin_certificate(found.key, key_of("admin").principal)
+        (folder / "certs" / "admin.cert").write_text(certificate_to_text(certificate))
+        (folder / "met.policy").write_text(POLICY)
+        yield found, folder
+
+
+def run(met: tuple[DomainAtWork, Path], *words: object, who: str = "admin") -> Answer:
+    domain, folder = met
+    at = ("--server", domain.address, "--domain", "met.pub", "-k", f"{who}.key")
+    shown = ("--credentials", "certs") if who == "admin" else ()
+    return maia(*words, *at, *shown, cwd=folder)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(words: tuple[str, ...], tmp_path: Path) -> None:
+    answer = maia(*words, "--help", cwd=tmp_path)
+    assert answer.returncode == 0
+    assert "Example" in answer.stdout
+    assert f"maia {words[0]}" in answer.stdout
+
+
+def test_a_day_at_the_desk(met: tuple[DomainAtWork, Path]) -> None:
+    _, folder = met
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    assert "version 1" in run(met, "domain", "policy", "show").stdout
+    assert "holds" in run(met, "domain", "fact", "assert", "detective", "smith.pub").stdout
+    assert "held already" in run(met, "domain", "fact", "assert", "detective", "smith.pub").stdout
+    assert str(key_of("smith").principal) in run(met, "domain", "fact", "list", "detective").stdout
+    given = run(met, "domain", "appoint", "smith.pub", "licence", "lorry", "--days", 1, "-o", "l.appointment")
+    assert (folder / "l.appointment").exists(), given.stderr
+    assert "licence(lorry)" in run(met, "domain", "appointments").stdout
+    member = json.loads(run(met, "domain", "activate", "officer", "--json", who="smith").stdout)[
+        "memberships"
+    ]
+    assert [one["role"] for one in member] == ["officer"]
+    wallet = json.loads(run(met, "login", "-w", "wallet", "--json", who="smith").stdout)
+    assert wallet["roles"] == ["officer()"]
+    assert "/calls" in run(met, "domain", "would", "officer").stdout
+    assert "issued" in run(met, "domain", "register", "--standing").stdout
+    ended = run(met, "domain", "deactivate", member[0]["id"], who="smith")
+    assert "officer()" in ended.stdout, ended.stderr
+    assert "verifiers learn it with the next list" in ended.stdout
+    retracted = json.loads(run(met, "domain", "fact", "retract", "detective", "smith.pub", "--json").stdout)
+    assert retracted["published"] in (False, True)
+    (folder / "rows.json").write_text(json.dumps([[{"principal": str(key_of("smith").principal)}]]))
+    assert run(met, "domain", "fact", "replace", "detective", "rows.json").returncode == 0
+    assert run(met, "domain", "audit", "show", "-o", "audit.jsonl").returncode == 0
+    assert run(met, "domain", "statements", "--history", "-o", "heard", who="smith").returncode == 0
+    verified = maia(
+        "domain", "audit", "verify", "audit.jsonl", "--of", "met.pub", "--against", "heard", cwd=folder
+    )
+    assert verified.returncode == 0, verified.stderr
+    lines = (folder / "audit.jsonl").read_text().splitlines()
+    (folder / "cut.jsonl").write_text("\n".join(lines[:1]) + "\n")
+    cut = maia("domain", "audit", "verify", "cut.jsonl", "--of", "met.pub", "--against", "heard", cwd=folder)
+    assert (cut.returncode, "CREDENTIAL-AUDIT" in cut.stderr) == (4, True)
+
+
+def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAtWork, Path]) -> None:
+    _, folder = met
+    away = ("--server", "127.0.0.1:1", "--domain", "met.pub", "-k", "smith.key")
+    (folder / "wrong.policy").write_text("policy x\nrul a\n")
+    for answer, status, code in (
+        (maia("domain", "types", *away, cwd=folder), 6, "UNAVAILABLE-DOMAIN"),
+        (run(met, "domain", "policy", "show", who="smith"), 3, "POLICY-"),
+        (run(met, "domain", "policy", "load", "wrong.policy"), 2, "INPUT-ROLE-POLICY"),
+        (maia("domain", "policy", "check", "wrong.policy", cwd=folder), 2, "INPUT-ROLE-POLICY"),
+        (run(met, "domain", "policy", "load", "nowhere.policy"), 2, "INPUT-FILE"),
+        (run(met, "domain", "revoke", "not-an-id"), 2, "INPUT-"),
+        (run(met, "domain", "deactivate", "00" * 32), 2, "INPUT-UNKNOWN-MEMBERSHIP"),
+        (run(met, "domain", "who-can", "fly", "Numberplate"), 2, "INPUT-"),
+        (run(met, "domain", "who-can", "subscribe", "Nothing"), 2, "INPUT-NOT-FOUND"),
+        (run(met, "domain", "activate", "king", who="smith"), 2, "INPUT-UNKNOWN-ROLE"),
+        (run(met, "domain", "hold", "met.policy"), 2, "INPUT-FILE"),
+        (run(met, "domain", "fact", "replace", "detective", "met.policy"), 2, "INPUT-FILE"),
+        (run(met, "login", "-w", "met.policy", who="smith"), 2, "INPUT-FILE"),
+    ):
+        assert (answer.returncode, code in answer.stderr) == (status, True), answer.stderr
+        assert "Traceback" not in answer.stderr
+
+
+def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
+    smith = key_of("smith").principal
+    words = ["case 7", "42", "1.5", "true", '"42"', f"{smith}", "time:2026-11-15T08:30:00Z", "-3"]
+    found = arguments_from_words(words)
+    assert [type(one) for one in found] == [str, int, float, bool, str, TypedArgument, TypedArgument, int]
+    assert shown_call("f", found) == f'f(case 7, 42, 1.5, true, "42", {smith}, time:2026-11-15T08:30:00Z, -3)'
+    with pytest.raises(BadArgumentWord):
+        arguments_from_words(['"open'])
