@@ -1,0 +1,97 @@
+"""A broker whose own right is taken back loses its keys, and neighbours share nothing with it any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from maia.credentials import Action, SignedCertificate
+from maia.domain import DomainSettings, KeyServer
+from maia.scenarios.numberplate import NUMBERPLATE
+from maia.sealing.secrets import Secret
+from maia.types import Sealing, SealingLevel, sign_definition
+from maia.wire.messages import SealedWithPlaintext
+from support.broker import Running, connect_right, random_from, sighting
+from support.revoking import Issuer, connecting, grant_demanding
+from support.sealed_net import state_of
+from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
+
+KEYS = "key server"
+
+
+class RevokingNet(PublishingNet):
+    """Two brokers with keys from a key server, who hear what PITO states."""
+
+    def __init__(self) -> None:
+        super().__init__(SealingLevel.ATTRIBUTE)
+        key, _ = self._identity(KEYS)
+        sealing = Sealing(SealingLevel.ATTRIBUTE, key.principal, ("key-server:7400",))
+        definition = replace(self.story.definition.definition, sealing=sealing)
+        self.story = replace(self.story, definition=sign_definition(definition, self.story.keys["PITO"]))
+        self._key_server()
+        self.entitle("CCS broker", READ, WRITE)
+        self.entitle("Met broker", READ)
+        self.right: SignedCertificate = self.rights["Met broker"][0]
+        # A certificate of no use but that it demands PITO's word, so that both listen to PITO.
+        for name in ("CCS broker", "Met broker"):
+            self.rights[name] = (*self.rights[name], self._demanding(name))
+        self.ccs, self.met = self.broker(), self.broker("Met broker", seeds=["CCS broker"])
+        self.issuer = Issuer(self, "PITO")
+        self.issuer.vouch(3600)
+
+    def _demanding(self, name: str) -> SignedCertificate:
+        to = self._identity(name)[0].principal
+        return grant_demanding(self.story, "PITO", to, connecting(self.story), Action.CONNECT, now=self.now)
+
+    def _key_server(self) -> None:
+        key, _ = self._identity(KEYS)
+        settings = DomainSettings(
+            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),)
+        )
+        at_rest = Secret.fresh(random_from(b"at rest"))
+        node = KeyServer(key, settings, at_rest=at_rest, random=random_from(b"key server"))
+        running = self.brokers[KEYS] = Running(KEYS, key, settings, node)
+        self._perform(running, node.start(self.now))
+        self.settle()
+
+    def plaintext(self) -> int:
+        return sum(isinstance(message, SealedWithPlaintext) for _, _, message in self.carried)
+
+    def has_keys(self, running: Running) -> bool:
+        ring = state_of(running).seals.ring_of(self.type_id)
+        return ring is not None and any(ring.groups(epoch) for epoch in range(1, (ring.newest or 0) + 1))
+
+
+def test_its_keys_are_gone_and_nobody_behind_it_reads_on() -> None:
+    """A35: with the right of a broker falls what it opens for its subscribers, whoever they are."""
+    net = RevokingNet()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+    assert net.has_keys(net.met)
+    net.issuer.revoke(net.right)
+    net.advance(1)
+    assert not net.has_keys(net.met)
+    assert net.has_keys(net.ccs)
+    camera.publish(1, sighting("LC05 DEF"))
+    assert len(office.events()) == 1
+
+
+def test_neighbours_share_no_plaintext_with_it() -> None:
+    """A51: plaintext stops at the first link without the right, from the moment of the revocation on."""
+    net = RevokingNet()
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    before = net.plaintext()
+    assert before
+    net.issuer.revoke(net.right)
+    camera.publish(1, sighting("LC05 DEF"))
+    assert net.plaintext() == before
+
+
+def test_other_certificates_leave_its_keys_alone() -> None:
+    net = RevokingNet()
+    camera, office = camera_and_reader(net)
+    net.issuer.revoke(connect_right(net.story, net._identity("a broker that is gone")[0].principal))
+    camera.publish(1, sighting("LC04 ABC"))
+    assert net.has_keys(net.met)
+    assert len(office.events()) == 1

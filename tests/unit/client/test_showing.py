@@ -1,0 +1,160 @@
+"""What does a client do about certificates that must be vouched for, and rights that change?"""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.client import Changed, Disconnected, Gone, Shown, Stands
+from maia.client.wallet import Wallet
+from maia.credentials import Action, SigningKey, certificate_to_bytes, statement_to_bytes
+from maia.events import Instant
+from maia.wire import Accepted, Bye, Ended, Failed, Hello, Subscribe
+from maia.wire.messages import Changed as ChangedMessage
+from maia.wire.messages import Show
+from support.client_session import LEASE_S, NOW, STORY, Played
+from support.revoking import Statements, grant_demanding, seeing
+
+AWAITED = "UNAVAILABLE-STATEMENT-AWAITED"
+CCS = STORY.keys["CCS"]
+
+
+@pytest.fixture
+def played() -> Played:
+    made = Played("billing office")
+    made.start()
+    return made
+
+
+def asked(played: Played):
+    played.is_welcomed()
+    entry = played.subscribes()
+    played.said(Subscribe)
+    played.notices()
+    return entry
+
+
+def test_a_request_that_waits_for_a_statement_is_made_again_by_itself(played):
+    entry = asked(played)
+    for _ in range(5):
+        played.broker_says(Failed(entry.ref, AWAITED, "nobody has vouched for it yet"))
+        assert played.notices() == []
+        played.time_passes(2.1)
+        (again,) = played.said(Subscribe)
+        assert again.id == entry.ref
+    played.broker_says(Accepted(entry.ref, None))
+    assert played.notices() == [Stands(entry.ref, None)]
+
+
+def test_it_is_not_made_again_for_ever(played):
+    entry = asked(played)
+    for _ in range(33):
+        played.broker_says(Failed(entry.ref, AWAITED, "nobody has vouched for it yet"))
+        played.time_passes(2.1)
+    (gone,) = [one for one in played.notices() if isinstance(one, Gone)]
+    assert gone.problem.code == AWAITED
+
+
+def test_what_ended_for_want_of_a_statement_is_asked_for_again(played):
+    entry = asked(played)
+    played.broker_says(Accepted(entry.ref, None))
+    played.broker_says(Ended(entry.ref, "POLICY-STALE", "nobody has vouched for it"))
+    assert len(played.said(Subscribe)) == 1
+    assert not any(isinstance(one, Gone) for one in played.notices())
+
+
+def test_what_was_revoked_is_not_asked_for_again(played):
+    entry = asked(played)
+    played.broker_says(Accepted(entry.ref, None))
+    played.notices()
+    played.broker_says(Ended(entry.ref, "POLICY-REVOKED", "it was revoked"))
+    assert played.said(Subscribe) == []
+    (gone,) = played.notices()
+    assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-REVOKED")
+
+
+def test_a_client_that_may_not_connect_any_more_wants_nothing(played):
+    entry = asked(played)
+    played.broker_says(Accepted(entry.ref, None))
+    played.notices()
+    played.broker_says(Bye("POLICY-REVOKED", "it was revoked"))
+    left, gone = played.notices()
+    assert isinstance(left, Disconnected)
+    assert left.is_final
+    assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-REVOKED")
+
+
+def test_a_changed_right_is_told_to_the_application(played):
+    entry = asked(played)
+    played.broker_says(Accepted(entry.ref, None))
+    played.notices()
+    played.broker_says(ChangedMessage(entry.ref, 7, "POLICY-RIGHT-CHANGED", "it may show something else"))
+    (changed,) = played.notices()
+    assert isinstance(changed, Changed)
+    assert (changed.ref, changed.until, changed.problem.code) == (
+        entry.ref,
+        Instant(7),
+        "POLICY-RIGHT-CHANGED",
+    )
+
+
+def test_what_is_shown_goes_to_the_broker_and_into_the_wallet(played):
+    played.is_welcomed()
+    played.said(Hello)
+    more = _certificate("more")
+    number, effects = played.session.show([more], [Statements(CCS).list_for(NOW, 60)])
+    played.effects += effects
+    (shown,) = played.said(Show)
+    assert (shown.id, shown.certificates) == (number, [certificate_to_bytes(more)])
+    assert len(shown.statements) == 1
+    assert played.notices()[-1:] != [Shown(number)]
+    played.broker_says(Accepted(number, None))
+    assert played.notices() == [Shown(number)]
+
+
+def test_a_showing_that_fails_says_why(played):
+    played.is_welcomed()
+    number, effects = played.session.show([_certificate("more")], [])
+    played.effects += effects
+    played.notices()
+    played.broker_says(Failed(number, "UNAVAILABLE-ENTRY-QUOTA", "that is too much"))
+    (gone,) = played.notices()
+    assert (gone.ref, gone.problem.code) == (number, "UNAVAILABLE-ENTRY-QUOTA")
+
+
+def test_what_is_shown_without_a_broker_is_shown_with_the_next_hello(played):
+    says = Statements(CCS)
+    number, effects = played.session.show([], [says.list_for(NOW, 60)])
+    played.effects += effects
+    assert played.said(Show) == []
+    assert Shown(number) in played.notices()
+    played.is_welcomed()
+    before_hello, after_welcome = played.said(Show)
+    assert before_hello.certificates == after_welcome.certificates == []
+    assert before_hello.statements == after_welcome.statements
+
+
+def test_a_wallet_keeps_the_newest_list_with_and_without_a_period():
+    wallet, says = Wallet([_certificate("one")]), Statements(CCS)
+    first, second = says.list_for(NOW, 60), says.list_for(Instant(NOW + 60_000_000), 60)
+    at_once = says.revoke(_certificate("two"))
+    stranger = Statements(SigningKey.from_seed(bytes(32))).list_now()
+    for statements in ([first, second], [second, first, at_once], [first, stranger]):
+        wallet.add_statements(statements)
+    assert wallet.statements_for() == [statement_to_bytes(second), statement_to_bytes(at_once)]
+
+
+def test_a_renewal_is_one_message_after_a_showing(played):
+    """The broker has decided again what stands, so nothing has to be asked for one by one."""
+    entry = asked(played)
+    played.broker_says(Accepted(entry.ref, None))
+    number, effects = played.session.show([_certificate("more")], [])
+    played.effects += effects
+    played.broker_says(Accepted(number, None))
+    played.said(Show)
+    played.time_passes(LEASE_S / 2)
+    assert played.said(Subscribe) == []
+
+
+def _certificate(comment: str):
+    to = STORY.principal("billing office")
+    return grant_demanding(STORY, "CCS", to, seeing(STORY), Action.SUBSCRIBE, now=NOW, comment=comment)
