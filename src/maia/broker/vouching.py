@@ -22,7 +22,7 @@ from maia.broker.statement_desk import Voucher
 from maia.broker.telling import told
 from maia.broker.tells import Proof
 from maia.broker.transit import Transit, from_carried
-from maia.credentials import Action, Principal, SignedStatement, certificate_to_bytes, statement_from_bytes
+from maia.credentials import Action, Principal, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
@@ -96,8 +96,8 @@ def _wanted(state: BrokerState, voucher: Voucher, now: Instant) -> list[Effect]:
     name, entry_id = validity_type_name(voucher.by), _entry_id(voucher)
     network, random = state.settings.network, state.random
     asked = EdgeRequest(Action.SUBSCRIBE, network, name, ALWAYS, random(16), now, random(16))
-    shown = tuple([certificate_to_bytes(signed) for signed in state.settings.credentials[:16]])
-    proof = Proof(request_to_bytes(sign_request(asked, state.key)), shown)
+    # Whoever may connect may hear this; certificates for other types are nobody's business on the way.
+    proof = Proof(request_to_bytes(sign_request(asked, state.key)), ())
     state.routes.stir(now)
     return told(state, state.routes.book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
 
