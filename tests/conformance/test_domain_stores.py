@@ -295,3 +295,47 @@ def test_an_address_where_nobody_listens_is_refused_without_its_secret(tmp_path:
     with pytest.raises(DomainStoreUnavailable) as refused:
         postgres_store(f"host={tmp_path} user=maia password=hunter2 dbname=none")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("schema", ["", "Maia", "a b", 'x"; DROP TABLE y; --', "a" * 64, "-c", "1a"])
+def test_a_schema_that_could_be_mistaken_for_something_else_is_refused(
+    postgres_server: str, schema: str
+) -> None:
+    with pytest.raises(DomainStoreUnavailable):
+        postgres_store(postgres_server, schema)
+
+
+def test_postgres_is_also_named_by_an_address_of_the_other_form(postgres_server: str) -> None:
+    named = psycopg.conninfo.conninfo_to_dict(postgres_server)
+    address = f"postgresql://{named['user']}@/{named['dbname']}?host={named['host']}"
+    with closing(postgres_store(address, "by_url")) as store, store.transaction() as tables:
+        tables.put(META, [MetaRow("url", 1, b"")])
+
+
+def test_a_database_that_goes_away_in_the_middle_keeps_nothing_of_it_and_is_found_again(
+    postgres_server: str,
+) -> None:
+    with closing(postgres_store(postgres_server, "outage")) as store:
+        with store.transaction() as tables:
+            tables.put(META, [MetaRow("kept", 1, b"")])
+
+        def interrupted() -> None:
+            with store.transaction() as tables:
+                tables.put(META, [MetaRow("kept", 2, b"")])
+                end_connections(postgres_server)
+                tables.put(META, [MetaRow("more", 1, b"")])
+
+        with pytest.raises(DomainStoreUnavailable):
+            interrupted()
+        with store.transaction() as tables:
+            assert tables.find(META, {}, limit=5) == [MetaRow("kept", 1, b"")]
+            tables.put(META, [MetaRow("kept", 3, b"")])
+
+
+def end_connections(address: str) -> None:
+    """End every other connection to the database, as a restart of the server would."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND query LIKE '%domain_meta%'"
+        )

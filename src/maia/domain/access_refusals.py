@@ -14,7 +14,6 @@ __all__ = [
     "NotOurs",
     "NotTheirMembership",
     "ReplayedRequest",
-    "RevocationListFull",
     "ServiceFull",
     "TooManyShown",
     "UnknownCertificate",
@@ -93,12 +92,6 @@ class ReplayedRequest(Refusal):
     """A signed request was seen before."""
 
     code = "REFUSED-REPLAYED-REQUEST"
-
-
-class RevocationListFull(Unavailable):
-    """More is revoked than one list can name: the domain signs no statement until some of it has expired."""
-
-    code = "UNAVAILABLE-REVOCATION-LIST-FULL"
 
 
 class ServiceFull(Unavailable):
