@@ -9,11 +9,12 @@ asked no more than once in a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Principal, SigningKey, Tester, VerificationCache
+from maia.credentials import Principal, SignedCertificate, SigningKey, Tester, VerificationCache
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member import KeyMember
@@ -113,6 +114,12 @@ class KeyDesk:
         self._found.clear()
         lost = without_alarms(self.member.rights_changed(now))
         return [*lost, *(effect for type_id in types for effect in self.look_for(type_id, now))]
+
+    def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+        """Ask with other certificates from now on; what they open is looked at when `rights_changed`."""
+        self._settings = replace(self._settings, credentials=certificates)
+        self.is_touched = True
+        return without_alarms(self.member.credentials_changed(certificates, now))
 
     def next_look(self) -> Instant | None:
         """Return when there is something to do: for the member, or because a certificate begins."""

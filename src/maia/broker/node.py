@@ -19,6 +19,7 @@ from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.log_state import NO_LOG, LogAtStart
+from maia.broker.own_certificates import hold_certificates
 from maia.broker.own_interests import look_at_own_interests
 from maia.broker.peers import dial_failed, leave, start
 from maia.broker.recording import new_recording, reload_recording
@@ -30,7 +31,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
 from maia.broker.vouching import meet_own_certificates, want_vouchers
-from maia.credentials import SigningKey
+from maia.credentials import SignedCertificate, SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import decode
@@ -129,6 +130,10 @@ class Broker:
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
         return self._finished(look_at_everything(self._state, now), now)
+
+    def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+        """Put these certificates in the place of the broker's own, as when they were renewed."""
+        return self._finished(hold_certificates(self._state, certificates, now), now)
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""

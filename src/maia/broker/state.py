@@ -8,7 +8,7 @@ a clock or a socket.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -51,6 +51,7 @@ __all__ = [
     "just_after",
     "new_state",
     "seconds_after",
+    "shown_to_everybody",
 ]
 
 _SECOND = 1_000_000
@@ -161,7 +162,7 @@ def new_state(
         random=random,
         instance=random(16),
         network=network_to_bytes(settings.network),
-        own_credentials=[certificate_to_bytes(one) for one in settings.credentials if not _is_for_types(one)],
+        own_credentials=shown_to_everybody(settings.credentials),
         certificates=certificates,
         edge=edge,
         types=types,
@@ -174,6 +175,11 @@ def new_state(
         statements=statements,
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
+
+
+def shown_to_everybody(certificates: Iterable[SignedCertificate]) -> list[bytes]:
+    """Return what this broker shows to whoever dials it, as bytes."""
+    return [certificate_to_bytes(one) for one in certificates if not _is_for_types(one)]
 
 
 def _is_for_types(signed: SignedCertificate) -> bool:

@@ -7,19 +7,23 @@ port, and both close in order when the process is told to stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from maia.credentials import SignedCertificate
 from maia.runtime.broker_server import RunningBroker, run_broker
 from maia.runtime.clock import system_now
 from maia.runtime.data_folder import DataFolderInUse, one_of, own_folder
 from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
 from maia.runtime.preparation import PreparedBroker
+from maia.runtime.renewed_credentials import watching
 from maia.runtime.signals import until_told_to_stop
+from maia.runtime.start_checks import right_to_connect
 from maia.runtime.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
 from maia.runtime.stores import FolderStore, MemoryStore, Store
 from maia.runtime.telemetry import Telemetry
@@ -74,9 +78,30 @@ async def serve(
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
-                    await _answer_until_stopped(prepared, telemetry, running, ready)
+                    async with _renewing(prepared, telemetry, running):
+                        await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
         raise one_of(group) from group
+
+
+@asynccontextmanager
+async def _renewing(
+    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker
+) -> AsyncIterator[None]:
+    """Take over certificates that were renewed, while the body runs."""
+
+    def take(certificates: tuple[SignedCertificate, ...]) -> None:
+        now = running.clock()
+        right_to_connect(prepared.config, prepared.key, prepared.network, certificates, now)
+        running.runner.perform(running.broker.hold(certificates, now))
+
+    task = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _answer_until_stopped(

@@ -1,0 +1,38 @@
+"""How does a broker go on when its certificates are renewed?
+
+A domain renews what it issued to its brokers and puts it where they read it
+(dissertation 6.5.2: pushed, for it is the domain's interest that its brokers
+can work). The new certificates take the place of the old ones at once: for
+the next greeting, for keys, for what the broker itself wants. Links that stand
+go on; a neighbour that stops believing an old certificate is met again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from maia.broker.own_interests import look_at_own_interests_again
+from maia.broker.state import BrokerState, shown_to_everybody
+from maia.broker.vouching import meet_own_certificates
+from maia.credentials import SignedCertificate
+from maia.events import Instant
+from maia.wire.effects import Count, Effect, Note
+
+__all__ = ["hold_certificates"]
+
+
+def hold_certificates(
+    state: BrokerState, certificates: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    """Put these certificates in the place of the broker's own."""
+    before = {one.id for one in state.settings.credentials}
+    changed = before ^ {one.id for one in certificates}
+    if not changed:
+        return []
+    state.settings = replace(state.settings, credentials=certificates)
+    state.own_credentials[:] = shown_to_everybody(certificates)
+    asked = state.keys.hold(certificates, now)
+    meet_own_certificates(state)
+    noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
+    counted = Count("maia_own_certificates_changed_total")
+    return [*asked, *look_at_own_interests_again(state, changed, now), noted, counted]
