@@ -81,7 +81,7 @@ class StatementStream:
         try:
             async with asyncio.timeout(self._settings.carry_s):
                 publisher = await self._ready()
-                await publisher.publish(statement=statement_to_bytes(statement))
+                await publisher.publish_many(_events(await self._with_all_that_holds(statement)))
                 await publisher.flush(timeout_s=self._settings.carry_s)
         except TimeoutError:
             self._records.note("failed", {"why": "no broker takes a statement on"})
@@ -92,6 +92,17 @@ class StatementStream:
             return False
         self.carried += 1
         return True
+
+    async def _with_all_that_holds(self, statement: SignedStatement) -> list[SignedStatement]:
+        """Return a statement behind the lists that hold beside it.
+
+        They travel as one frame, which is what brokers tell a newcomer as the state of the
+        stream: a revocation alone would say nothing about what still counts.
+        """
+        now, held = self._service.clock(), tuple[SignedStatement, ...]()
+        with suppress(MaiaError):  # the store is not there now; the statement itself is
+            held = await self._service.ask(lambda access: access.current_statements(now))
+        return [*(one for one in held if one.id != statement.id), statement]
 
     async def _ready(self) -> Publisher:
         async with self._changed:
@@ -142,8 +153,8 @@ class StatementStream:
     async def _tell_everything(self, publisher: Publisher) -> None:
         """Say first what tells a newcomer everything: the broker may have been away, or be another."""
         now = self._service.clock()
-        for statement in await self._service.ask(lambda access: access.current_statements(now)):
-            await publisher.publish(statement=statement_to_bytes(statement))
+        current = await self._service.ask(lambda access: access.current_statements(now))
+        await publisher.publish_many(_events(current))
         with suppress(RowsRefused):  # what the broker has heard before it need not take again
             await publisher.flush(timeout_s=self._settings.carry_s)
 
@@ -232,6 +243,10 @@ async def statements_carried(stream: StatementStream) -> AsyncIterator[Statement
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:
+    return [{"statement": statement_to_bytes(signed)} for signed in statements]
 
 
 def install_credentials(
