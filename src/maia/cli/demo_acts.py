@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from maia.scenarios.acts import LivePlay
     from maia.scenarios.live_brokers import LiveNodes, StartingNodes
     from maia.scenarios.million import Comparison
+    from maia.scenarios.numberplate import NumberplateStory
     from maia.scenarios.recording import Recording
 
 __all__ = ["ACTS", "Act", "Demonstration", "Options", "Outcome"]
@@ -59,6 +60,8 @@ class Demonstration:
     now: Instant
     started_at: float
     live: LivePlay = field(init=False)
+    story: NumberplateStory = field(init=False)
+    """With the certificates that counted when the live acts ended."""
     nodes: LiveNodes = field(init=False)
     recording: Recording = field(init=False)
 
@@ -79,7 +82,7 @@ Act = Callable[[Demonstration], Outcome]
 
 
 def the_network_plays(demo: Demonstration) -> Outcome:
-    """Run brokers, key server and clients, kill a broker, and compare deliveries with the kernel."""
+    """Run brokers, domain and clients, kill a broker, revoke a right; compare deliveries with the kernel."""
     from maia.cli.demo_live import play_on_the_network
 
     play_on_the_network(demo)
@@ -92,6 +95,7 @@ def the_network_plays(demo: Demonstration) -> Outcome:
         "first_event_s": None if first is None else round(first - demo.started_at, 3),
         "ready_s": round(live.ready_s, 3),
         "repaired_s": round(live.repaired_s, 3),
+        "revocation": None if live.revocation is None else live.revocation.record(),
     }
     return Outcome(record, tuple(live.differences()))
 
@@ -107,7 +111,11 @@ def the_log_goes_to_spark(demo: Demonstration) -> Outcome:
 
         plot = str(demo.options.plot.resolve())
         keys_at = demo.nodes.key_server.address
-        demo.spark.give_log(LakeOrder(str(demo.recording.folder), keys_at, str(demo.lake), plot))
+        right = demo.live.right
+        shown, heard = ((), ()) if right is None else right.as_hex()
+        demo.spark.give_log(
+            LakeOrder(str(demo.recording.folder), keys_at, str(demo.lake), plot, shown, heard)
+        )
     return Outcome({"recorded": {"events": demo.recording.events, "frames": demo.recording.frames}})
 
 
@@ -115,7 +123,7 @@ def who_granted_what(demo: Demonstration) -> Outcome:
     """Show the certificates."""
     from maia.cli.demo_tables import show_story
 
-    show_story(demo.screen, demo.nodes.story)
+    show_story(demo.screen, demo.story)
     return Outcome()
 
 
@@ -154,7 +162,7 @@ def who_tried_for_more(demo: Demonstration) -> Outcome:
     from maia.cli.demo_tables import show_attempts
     from maia.scenarios.attempts import attempts
 
-    tried = [*attempts(demo.nodes.story, now=demo.now), *demo.live.refused]
+    tried = [*attempts(demo.story, now=demo.now), *demo.live.refused]
     show_attempts(demo.screen, tried)
     succeeded = tuple(one.title for one in tried if not one.was_refused)
     return Outcome({"attempts": [asdict(one) for one in tried]}, succeeded)

@@ -35,8 +35,15 @@ def _show_offices(screen: Console, found: LakeResult) -> None:
     for one in found.offices:
         counts = (one.rows, one.values["numberplate"], one.values["location"])
         same = "every row" if one.same else "NO"
+        same = "refused" if one.is_revoked and one.is_as_live else same
         table.add_row(one.office, " ".join(one.columns_read), *(f"{count:,}" for count in counts), same)
     screen.print(table)
+    for one in found.offices:
+        if one.is_revoked and one.is_as_live:
+            screen.print(
+                f"  {one.office} saw {one.rows_live} sightings while her court order stood; it is revoked, "
+                f"and no past opens to her either: {one.refused}"
+            )
 
 
 def _show_bill(screen: Console, found: LakeResult) -> None:

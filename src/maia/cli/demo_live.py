@@ -1,9 +1,9 @@
 """How does the live part of the demonstration run, and what does a watcher see of it?
 
-Four brokers and a key server in processes of their own, five clients, a
-broker that dies. Deliveries of the sightings at Victoria are one line each,
-as they happen. When the brokers have ended, what two of them heard and kept
-is searched.
+Four brokers, a key server and the Met's domain in processes of their own, five
+clients, a broker that dies, a right that is revoked. Deliveries of the
+sightings at Victoria are one line each, as they happen. When the brokers have
+ended, what two of them heard and kept is searched.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ def starting_network(*, seed: bytes, now: Instant, folder: Path) -> Iterator[Sta
     _load(_BEFORE_THEY_START)
     from maia.scenarios.carriers import add_carrier
     from maia.scenarios.live_brokers import starting_nodes
+    from maia.scenarios.met_domain import add_met_domain
     from maia.scenarios.recording import recording_settings
 
     settings = recording_settings(story, folder)
-    with starting_nodes(story, add_carrier(story, seed), folder, settings=settings) as starting:
+    story, cast = add_met_domain(story, add_carrier(story, seed), seed)
+    with starting_nodes(story, cast, folder, settings=settings) as starting:
         _load(_WHILE_THEY_START)
         yield starting
 
@@ -77,9 +79,12 @@ def play_on_the_network(demo: Demonstration) -> None:
 async def _played(demo: Demonstration) -> None:
     from maia.scenarios.acts import Stage, play_live
     from maia.scenarios.live import connected
+    from maia.scenarios.met_domain import DETECTIVE
+    from maia.scenarios.performance import OFFICES
 
+    at_once = [office for office in OFFICES if office != DETECTIVE]
     watcher = _Watcher(demo.screen, demo.started_at)
-    async with connected(demo.nodes, watcher.tell) as network:
+    async with connected(demo.nodes, watcher.tell, offices=at_once) as network:
         stage = Stage(
             network,
             demo.nodes.brokers,
@@ -90,6 +95,7 @@ async def _played(demo: Demonstration) -> None:
             seed=demo.options.seed,
         )
         demo.live = await play_live(stage)
+        demo.story = stage.story
         if demo.options.keep:
             await _kept(demo, network, watcher)
 
@@ -154,10 +160,13 @@ def searched(demo: Demonstration) -> Searched:
     """Search what two brokers heard and kept for everything that was written."""
     from maia.scenarios.carriage import carriage_of, words_to_look_for
     from maia.scenarios.carriers import CARRIER
+    from maia.types import validity_type_id
 
-    words = words_to_look_for(demo.nodes.story, demo.live.expected.written)
-    brokers = demo.nodes.brokers
-    carrier, reader = (carriage_of(name, brokers[name].folder, words) for name in (CARRIER, "CCS broker"))
+    words = words_to_look_for(demo.story, demo.live.expected.written)
+    brokers, public = demo.nodes.brokers, {validity_type_id(demo.nodes.story.principal("Met"))}
+    carrier, reader = (
+        carriage_of(name, brokers[name].folder, words, public=public) for name in (CARRIER, "CCS broker")
+    )
     return Searched(carrier, reader)
 
 
@@ -177,13 +186,17 @@ def process_started_at() -> float:
 
 
 def _show_nodes(screen: Console, nodes: LiveNodes) -> None:
-    screen.print("A key server and four brokers, each a process of its own:")
+    screen.print("A key server, four brokers and the Met's domain, each a process of its own:")
     for one in (nodes.key_server, *nodes.brokers.values()):
         screen.print(f"  {one.name:<16} {one.address:<16} process {one.process.pid}")
+    if nodes.domain is not None:
+        screen.print(f"  {nodes.domain.name:<16} {'starting':<16} process {nodes.domain.process.pid}")
 
 
 def _show_where_to_ask(screen: Console, nodes: LiveNodes) -> None:
-    screen.print(f"  maia domain status --data {nodes.key_server.folder / 'data'}", soft_wrap=True)
+    homes = [nodes.key_server.folder, *(() if nodes.domain is None else (nodes.domain.home,))]
+    for home in homes:
+        screen.print(f"  maia domain status --data {home / 'data'}", soft_wrap=True)
     for one in nodes.brokers.values():
         if not one.process.has_ended:
             screen.print(f"  maia status --data {one.folder / 'data'}", soft_wrap=True)

@@ -46,6 +46,7 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
     from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 
     names = {attribute.uid: attribute.name for attribute in NUMBERPLATE_ATTRIBUTES}
+    who = {key.principal: name for name, key in story.keys.items()}
     table = Table(title="Who granted what: certificates for uk.gov.pito.Numberplate", **LOOK)
     for heading in ("from", "to", "may", "attributes", "only where"):
         table.add_column(heading)
@@ -56,10 +57,12 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
             continue
         record = authority_record(certificate.authority, names)
         may = _joined(record["actions"]) + (", pass it on" if certificate.may_delegate else "")
+        may += ", until revoked" if certificate.validity.tests else ""
         attributes = certificate.authority.attributes
         is_all = attributes is ALL_ATTRIBUTES or attributes == names.keys()
         seen = "all" if is_all else _joined(record["attributes"])
-        table.add_row(*certificate.comment.split(" to "), may, seen, str(record.get("where", "")))
+        ends = (who.get(end, "?") for end in (certificate.issuer, certificate.subject))
+        table.add_row(*ends, may, seen, str(record.get("where", "")))
     screen.print(table)
 
 
@@ -141,6 +144,7 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
         ("first event delivered after", _seconds(record["first_event_s"])),
         ("a broker was killed, and everything flowed again after", _seconds(record["repaired_s"])),
         ("subscriptions lost", len(lost) if isinstance(lost, list) else "?"),
+        *_of_revocation(record["revocation"]),
         ("sealed events that passed a broker without rights", _of_carrier(record, "events")),
         ("of what they say, found in all that it received and kept", _of_carrier(record, "found")),
         ("attempts for more, refused", len(refused) if isinstance(refused, list) else 0),
@@ -151,6 +155,19 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     for name, value in lines:
         table.add_row(name, str(value))
     screen.print(table)
+
+
+def _of_revocation(told: object) -> list[tuple[str, str]]:
+    if not isinstance(told, dict):
+        return []
+    return [
+        ("court order revoked, and the detective's stream ended after", f"{told['delay_ms']:.0f} ms"),
+        (
+            "that car was seen since, and shown to her",
+            f"{told['suspect_seen_after']}, {told['delivered_after']}",
+        ),
+        ("the billing office was shown since", f"{told['billing_after']:,}"),
+    ]
 
 
 def _of_carrier(record: Mapping[str, object], name: str) -> object:

@@ -8,18 +8,24 @@ write one more act and put it where it belongs in `LIVE_ACTS`.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from maia.credentials import Standing
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.runtime.clock import system_now
 from maia.scenarios.attempts import Attempt
 from maia.scenarios.carriage import FrameId
 from maia.scenarios.live import LiveNetwork
 from maia.scenarios.live_brokers import LiveBroker
-from maia.scenarios.numberplate import NumberplateStory
+from maia.scenarios.met_domain import DETECTIVE, DetectivesRight, MetDesk, with_certificates
+from maia.scenarios.numberplate import SUSPECT, NumberplateStory
 from maia.scenarios.performance import CAMERA, OFFICES, Performance, Received, play
+from maia.scenarios.revocation import NotRevoked, Revocation, subscriptions_at
 from maia.scenarios.traffic import CONTROL_ROOM, Sighting, city_traffic, close_up
 
 __all__ = ["LIVE_ACTS", "Act", "LivePlay", "Stage", "play_live"]
@@ -48,10 +54,15 @@ class Stage:
     killed: str = ""
     ready_s: float = 0.0
     repaired_s: float = 0.0
+    standing: Standing = field(default_factory=Standing)
+    """What the kernel has heard about certificates, from the Met and from nobody else."""
+    desk: MetDesk | None = None
+    right: DetectivesRight | None = None
+    revocation: Revocation | None = None
 
     async def publish(self, sightings: Sequence[Sighting], *, by: str) -> Performance:
         """Publish, and wait until every office has what the kernel says that it should have by now."""
-        told = play(self.story, sightings, now=self.now, by=by)
+        told = play(self.story, sightings, now=self.now, by=by, standing=self.standing)
         self.expected = self.expected.and_then(told)
         await self.network.publish(sightings, by=by)
         await self.network.receive({one.office: len(one.events) for one in self.expected.received})
@@ -64,7 +75,22 @@ Act = Callable[[Stage], Awaitable[None]]
 async def everybody_is_reached(stage: Stage) -> None:
     """Wait until events reach all offices for the first time."""
     stage.ready_s = await stage.network.settle()
-    stage.say(f"events reach all three offices {stage.ready_s:.2f} s after the camera's first")
+    stage.say(f"events reach both offices {stage.ready_s:.2f} s after the camera's first")
+
+
+async def the_detective_logs_in(stage: Stage) -> None:
+    """Let the detective get her right from the Met's policy, and subscribe with it."""
+    domain = stage.network.nodes.domain
+    assert domain is not None  # noqa: S101 - the demonstration's cast has one
+    address = await asyncio.to_thread(domain.interface)
+    stage.desk = MetDesk(stage.story, address)
+    stage.right = right = await asyncio.to_thread(stage.desk.log_in, system_now())
+    stage.story, stage.now = with_certificates(stage.story, right.certificates), system_now()
+    for statement in right.statements:
+        stage.standing.hear(statement, stage.now)
+    stage.say(f"by court order and policy, {DETECTIVE} is {right.role}")
+    await stage.network.join(DETECTIVE, credentials=right.certificates, statements=right.statements)
+    await stage.network.settle()
 
 
 async def cars_pass_victoria(stage: Stage) -> None:
@@ -104,20 +130,73 @@ async def more_cars_pass_victoria(stage: Stage) -> None:
     stage.close_up = stage.close_up.and_then(told)
 
 
+async def the_court_order_is_revoked(stage: Stage) -> None:
+    """Have the court take its order back, and measure when the detective's subscription ends."""
+    desk, right, network = stage.desk, stage.right, stage.network
+    assert desk is not None  # noqa: S101 - the detective has logged in
+    assert right is not None  # noqa: S101 - the detective has logged in
+    begun = time.monotonic()
+    statement = await asyncio.to_thread(desk.take_back, right.order, "appeal allowed")
+    answered = time.monotonic()
+    ending = await network.until_ended(DETECTIVE)
+    if statement is None or ending is None:
+        raise NotRevoked("the court order was revoked, and the detective's subscription goes on")
+    stage.now = system_now()
+    stage.standing.hear(statement, stage.now)
+    stage.right = replace(right, statements=(*right.statements, statement))
+    stage.revocation = Revocation(
+        delay_ms=round((ending.at - begun) * 1000, 1),
+        answered_ms=round((answered - begun) * 1000, 1),
+        code=ending.problem.code,
+        sentence=ending.problem.message,
+        received_before={office: len(network.inboxes[office]) for office in OFFICES},
+        published_before=len(stage.expected.sent),
+    )
+    stage.say(
+        f"court order revoked; her stream ends {stage.revocation.delay_ms:.0f} ms later: "
+        f"{stage.revocation.code}"
+    )
+    await _asks_again(stage)
+
+
 async def the_city_is_busy_again(stage: Stage) -> None:
-    """Publish the other half of what the other cameras see."""
+    """Publish the other half of what the other cameras see; the suspect's car is among it."""
     await _publish_traffic(stage, slice(stage.traffic // 2, None))
+    if stage.revocation is not None:
+        stage.revocation = stage.revocation.and_then(
+            received={office: len(stage.network.inboxes[office]) for office in OFFICES},
+            suspect_seen=sum(
+                event["numberplate"] == SUSPECT
+                for event in stage.expected.sent[stage.revocation.published_before :]
+            ),
+            still_subscribed=await asyncio.to_thread(
+                subscriptions_at, stage.brokers["Met broker"].folder, stage.story.principal(DETECTIVE)
+            ),
+        )
 
 
 LIVE_ACTS: Final[tuple[Act, ...]] = (
     everybody_is_reached,
+    the_detective_logs_in,
     cars_pass_victoria,
     the_city_is_busy,
     an_office_asks_for_too_much,
     a_broker_dies,
     more_cars_pass_victoria,
+    the_court_order_is_revoked,
     the_city_is_busy_again,
 )
+
+
+async def _asks_again(stage: Stage) -> None:
+    """Let the detective ask once more, with the certificates that she still has."""
+    title = "over the network: the detective subscribes again after the revocation"
+    try:
+        await stage.network.clients[DETECTIVE].subscribe(stage.network.story.definition)
+    except MaiaError as problem:
+        stage.refused.append(Attempt(title, problem.code, problem.message))
+    else:
+        stage.refused.append(Attempt(title, None, "nothing stopped it"))
 
 
 async def _publish_traffic(stage: Stage, part: slice) -> None:
@@ -148,6 +227,10 @@ class LivePlay:
     refused: tuple[Attempt, ...]
     frames: Mapping[str, FrameId]
     """In which frame each sighting reached the billing office, by its moment."""
+    revocation: Revocation | None = None
+    right: DetectivesRight | None = None
+    ended: Mapping[str, str] = field(default_factory=dict)
+    """The offices whose subscription has ended, with the code."""
 
     def of(self, office: str) -> Received:
         """Return what one office received."""
@@ -168,7 +251,10 @@ class LivePlay:
 
     def differences(self) -> list[str]:
         """Return where the network and the kernel disagree, as sentences."""
-        found = []
+        found = [] if self.revocation is None else list(self.revocation.broken_claims())
+        for office, code in self.ended.items():
+            if self.revocation is None or office != DETECTIVE:
+                found.append(f"the subscription of the {office} has ended: {code}")
         for live, told in zip(self.received, self.expected.received, strict=True):
             if list(live.events) != list(told.events):
                 found.append(
@@ -194,4 +280,7 @@ async def play_live(stage: Stage, acts: Sequence[Act] = LIVE_ACTS) -> LivePlay:
         first_event_at=network.first_event_at,
         refused=tuple(stage.refused),
         frames=network.frames,
+        revocation=stage.revocation,
+        right=stage.right,
+        ended={office: one.problem.code for office, one in network.ended.items()},
     )

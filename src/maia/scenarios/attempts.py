@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
+    ASSUMED_GOOD,
     Action,
     AuthorisationCertificate,
     SignedCertificate,
@@ -101,7 +102,8 @@ def _widened(story: NumberplateStory, now: Instant) -> Denial | None:
 def _expired(story: NumberplateStory) -> Denial | None:
     end = _authorisation(_chain_of(story, "Detective Smith")[1]).validity.not_after
     assert end is not None  # noqa: S101 - every certificate of the story ends
-    return _denial(ask(story, "Detective Smith", Action.SUBSCRIBE, now=Instant(end + _MINUTE)))
+    late = Instant(end + _MINUTE)
+    return _denial(ask(story, "Detective Smith", Action.SUBSCRIBE, now=late, standing=ASSUMED_GOOD))
 
 
 def _probing(story: NumberplateStory, now: Instant) -> Denial | None:

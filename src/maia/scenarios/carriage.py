@@ -8,11 +8,12 @@ something, or it would prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from maia.credentials import AuthorisationCertificate, SignedCertificate, TypePattern
 from maia.events import Instant, Value
 from maia.scenarios.live_processes import HEARD_FILE
 from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_ATTRIBUTES, NumberplateStory
@@ -99,8 +100,13 @@ def words_to_look_for(
     return words
 
 
-def carriage_of(broker: str, home: Path, words: Mapping[str, Sequence[bytes]]) -> Carriage:
-    """Read what a broker heard, and search all of its files."""
+def carriage_of(
+    broker: str, home: Path, words: Mapping[str, Sequence[bytes]], *, public: Collection[bytes] = ()
+) -> Carriage:
+    """Read what a broker heard, and search all of its files.
+
+    `public` are the ids of types that are for everybody, as statements about revoked certificates are.
+    """
     from maia.runtime.overhearing import read_heard
     from maia.wire.codec import decode
     from maia.wire.messages import Carried, Publish, Sealed, SealedInterest, SealedWithPlaintext
@@ -117,7 +123,11 @@ def carriage_of(broker: str, home: Path, words: Mapping[str, Sequence[bytes]]) -
         type_ids=tuple(sorted({one.type_id.hex() for one in sealed})),
         frames=tuple(_carried(one, sizes[id(one)]) for one in sealed),
         interests=sum(len(one.add) for one in messages if isinstance(one, SealedInterest)),
-        in_clear=sum(isinstance(one, Carried | Publish | SealedWithPlaintext) for one in messages),
+        in_clear=sum(
+            isinstance(one, Carried | Publish | SealedWithPlaintext)
+            and not (isinstance(one, Carried) and one.type_id in public)
+            for one in messages
+        ),
         files=len(files),
         searched=sum(map(len, files.values())),
         looked_for=len(words),
@@ -149,7 +159,16 @@ def _found(files: Iterable[bytes], words: Mapping[str, Sequence[bytes]]) -> Iter
 def _names(story: NumberplateStory) -> Iterator[str]:
     yield story.definition.definition.name.name
     yield from (attribute.name for attribute in NUMBERPLATE_ATTRIBUTES)
-    yield from ("camera at Victoria", *OFFICES)
+    # Names of people and offices are in the comments of certificates; a policy writes no names into them.
+    comments = [one.certificate.comment for one in story.certificates if _is_about_types(one)]
+    yield from (who for who in ("camera at Victoria", *OFFICES) if any(who in one for one in comments))
+
+
+def _is_about_types(signed: SignedCertificate) -> bool:
+    certificate = signed.certificate
+    return isinstance(certificate, AuthorisationCertificate) and isinstance(
+        certificate.authority.resources, TypePattern
+    )
 
 
 def _values(sightings: Iterable[Mapping[str, Value]]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 The demonstration asks, of the files that Spark wrote. Rows are compared with
 live deliveries, and so are the bill and the counts, which are made once more
-here from what was delivered. Then the files and plans of the billing office
+here from what was delivered. The detective, whose right was revoked, must be
+refused: the past is not a way around a revocation. Then the files and plans of the billing office
 are searched for every place that exists in the log. The same search of the
 statistics office, which may know places, must find all of them, or it would
 prove nothing.
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from maia.events import Instant, Value
 from maia.pipeline.applications import BILLING, STATISTICS
+from maia.policy import GrantRevoked
 from maia.scenarios.acts import LivePlay
 from maia.scenarios.lake_jobs import RESULT, TABLE, Work
 from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
@@ -41,7 +43,7 @@ __all__ = [
     "counted_by_window",
 ]
 
-BILLING_OFFICE, STATISTICS_OFFICE, _DETECTIVE = OFFICES
+BILLING_OFFICE, STATISTICS_OFFICE, DETECTIVE = OFFICES
 _NAMES: Final = tuple(one.name for one in NUMBERPLATE_ATTRIBUTES)
 _SATURDAY: Final = 5
 _MINUTE: Final = 60_000_000
@@ -61,6 +63,15 @@ class LakeOffice:
     columns_read: tuple[str, ...]
     values: Mapping[str, int]
     """How many rows show each attribute."""
+    refused: str | None = None
+    """The code with which it was refused the log."""
+    is_revoked: bool = False
+    """Whether its right was taken away while the network played."""
+
+    @property
+    def is_as_live(self) -> bool:
+        """Say whether it finds what it saw live; or nothing at all, if its right is revoked."""
+        return self.refused == GrantRevoked.code and not self.rows if self.is_revoked else self.same
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +139,12 @@ class LakeResult:
     def broken_claims(self) -> Iterator[str]:
         """Say where Spark and the network disagree, and what the billing office held that it must not."""
         for one in self.offices:
-            if not one.same:
+            if one.is_revoked and not one.is_as_live:
+                yield (
+                    f"{one.office}, whose right was revoked, reads {one.rows} sightings in the log, "
+                    f"or is refused for another reason: {one.refused}"
+                )
+            elif not one.is_as_live:
                 yield (
                     f"the {one.office} finds {one.rows} sightings in the log that differ "
                     f"from the {one.rows_live} it saw live"
@@ -193,7 +209,7 @@ _SEARCHED: Final = (BILLING_OFFICE, STATISTICS_OFFICE)
 
 def _office(live: LivePlay, work: Work, table: Path) -> LakeOffice:
     seen = _rows(live.of(work.office))
-    found = Counter(_rows_in(table))
+    found = Counter(_rows_in(table) if table.exists() else ())
     trials = Counter({row: count for row, count in found.items() if row[1] in live.tried})
     found -= trials
     is_whole = Counter(row[1] for row in trials.elements()) == Counter(live.tried)
@@ -207,6 +223,8 @@ def _office(live: LivePlay, work: Work, table: Path) -> LakeOffice:
             name: sum(count for row, count in found.items() if row[at] is not None)
             for at, name in enumerate(_NAMES)
         },
+        refused=work.refused,
+        is_revoked=live.revocation is not None and work.office == DETECTIVE,
     )
 
 

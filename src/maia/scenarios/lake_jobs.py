@@ -2,9 +2,10 @@
 
 The Spark part of the demonstration asks. Each office shows its certificates,
 gets the keys that they opened at the time, and reads the log as a governed
-table. The billing office makes the bill of it and the statistics office
-counts traffic. Everything that Spark made for an office, tables and plans,
-is kept in a folder of its own, uncompressed, so that it can be searched.
+table. Whose right was revoked reads nothing of the past either. The billing
+office makes the bill of it and the statistics office counts traffic.
+Everything that Spark made for an office, tables and plans, is kept in a
+folder of its own, uncompressed, so that it can be searched.
 """
 
 from __future__ import annotations
@@ -12,23 +13,36 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.credentials import SignedCertificate
+from maia.credentials import (
+    Action,
+    RevocationList,
+    SignedCertificate,
+    SignedStatement,
+    Standing,
+    certificate_from_bytes,
+    statement_from_bytes,
+)
+from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.pipeline.reader import Reader
+from maia.policy import Denial
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.runtime.clock import system_now
 from maia.runtime.history_client import ReadingKeys, fetch_reading_keys
 from maia.runtime.log_view import LogView
 from maia.scenarios.carriers import SealedCast, sealed_story
+from maia.scenarios.met_domain import with_certificates, without_detectives_right
 from maia.scenarios.numberplate import (
     NUMBERPLATE_ATTRIBUTES,
     TIMESTAMP,
     NumberplateStory,
 )
-from maia.scenarios.performance import OFFICES
+from maia.scenarios.performance import OFFICES, ask
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
 
@@ -55,6 +69,21 @@ class LakeOrder:
     keys_at: str
     out: str
     plot: str
+    detective: tuple[str, ...] = ()
+    """The certificates that the Met's policy gave to the detective, in hexadecimal."""
+    heard: tuple[str, ...] = ()
+    """What the Met has said about them, likewise."""
+
+    def in_story(self, story: NumberplateStory) -> NumberplateStory:
+        """Return the story in which the detective has these certificates, and no others."""
+        if not self.detective:
+            return story
+        shown = (certificate_from_bytes(bytes.fromhex(one)) for one in self.detective)
+        return with_certificates(without_detectives_right(story), shown)
+
+    def statements(self) -> tuple[SignedStatement, ...]:
+        """Return what the Met has said."""
+        return tuple(statement_from_bytes(bytes.fromhex(one)) for one in self.heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +96,21 @@ class Lake:
     segments: tuple[Path, ...]
     wallets: Mapping[str, tuple[SignedCertificate, ...]] = field(repr=False)
     keys: Mapping[str, ReadingKeys] = field(repr=False)
+    heard: tuple[SignedStatement, ...] = ()
+
+    def revoked(self) -> frozenset[bytes]:
+        """Return the ids of the certificates that were heard to be revoked."""
+        lists = (one.statement for one in self.heard)
+        return frozenset(each for one in lists if isinstance(one, RevocationList) for each in one.revoked)
+
+    def why_not(self, office: str, refusal: Refusal) -> str:
+        """Return the code of a refusal: what the kernel says of the present, else the table's own."""
+        now, standing = system_now(), Standing()
+        for one in self.heard:
+            with suppress(BrokenCredential):  # a list whose time is over says nothing any more
+                standing.hear(one, now)
+        decision = ask(self.story, office, Action.SUBSCRIBE, now=now, standing=standing)
+        return decision.code if isinstance(decision, Denial) else refusal.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +121,8 @@ class Work:
     columns_read: tuple[str, ...]
     """The attributes whose columns of the log were read from the disk."""
     seconds: float
+    refused: str | None = None
+    """The code with which it was refused the log."""
 
 
 # ------------------------------------------------------------ before Spark has started
@@ -84,12 +130,12 @@ class Work:
 
 def opened(order: LakeOrder, story: NumberplateStory, cast: SealedCast, *, now: Instant) -> Lake:
     """Let each office fetch its keys from the key server; Spark is not needed for that."""
-    story = sealed_story(story, cast, keys_at=order.keys_at)
+    story = order.in_story(sealed_story(story, cast, keys_at=order.keys_at))
     event_type, log = verify_definition(story.definition, at=now), Path(order.log)
     segments = tuple(LogView(log).segments(event_type.type_id))
     wallets = {office: _wallet(story, office) for office in OFFICES}
     keys = {office: _keys(story, office, event_type, wallets[office]) for office in OFFICES}
-    return Lake(story, event_type, log, segments, wallets, keys)
+    return Lake(story, event_type, log, segments, wallets, keys, order.statements())
 
 
 def _wallet(story: NumberplateStory, office: str) -> tuple[SignedCertificate, ...]:
@@ -143,7 +189,12 @@ class _Reading:
     def worked(self, application: Application[Any] | None) -> Work:
         began = time.perf_counter()
         self.folder.mkdir(parents=True)
-        read = self._kept(self._governed(ALWAYS), TABLE)
+        try:
+            table = self._governed(ALWAYS)
+        except Refusal as problem:
+            why = self.lake.why_not(self.office, problem)
+            return Work(self.office, (), time.perf_counter() - began, why)
+        read = self._kept(table, TABLE)
         if application is not None:
             read |= self._kept(application.of(self._governed(_NOT_A_TRIAL)), RESULT)
         return Work(self.office, tuple(sorted(read)), time.perf_counter() - began)
@@ -157,7 +208,9 @@ class _Reading:
             log=str(lake.log),
             segments=lake.segments,
             event_type=lake.event_type,
-            reader=Reader(lake.story.principal(self.office), lake.wallets[self.office]),
+            reader=Reader(
+                lake.story.principal(self.office), lake.wallets[self.office], revoked=lake.revoked()
+            ),
             keys=Keys(found.source, self.desk, found.signers),
             filter=interest,
         )

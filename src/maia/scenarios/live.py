@@ -1,10 +1,10 @@
 """How does the cast of the numberplate story come onto a real network, and what does it receive?
 
 The cameras publish through CCS's broker. The billing office listens there
-too, Detective Smith at Met's broker, and the statistics office at PITO's,
-with CCS's as its second choice. Between them stands the broker of a domain
-without any right to the type (`carriers.py`). What happens on this network is
-told in `acts.py`.
+too, the statistics office at PITO's, with CCS's as its second choice, and
+Detective Smith at Met's, as soon as she has her right. Between them stands
+the broker of a domain without any right to the type (`carriers.py`). What
+happens on this network is told in `acts.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from maia.errors import Unavailable
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, Value
 from maia.runtime.clock import system_now
 from maia.scenarios.carriage import FrameId
@@ -27,11 +27,12 @@ from maia.scenarios.performance import CAMERA, OFFICES
 from maia.scenarios.traffic import CONTROL_ROOM, Sighting, trial_sighting
 
 if TYPE_CHECKING:
+    from maia.credentials import SignedCertificate, SignedStatement
     from maia.runtime.client_api import Client
     from maia.runtime.publisher import Publisher
     from maia.runtime.subscription import Subscription
 
-__all__ = ["WITNESS", "LiveNetwork", "NotSettled", "Tell", "connected", "keep_going"]
+__all__ = ["WITNESS", "Ending", "LiveNetwork", "NotSettled", "Tell", "connected", "keep_going"]
 
 Tell = Callable[[str, str, Mapping[str, Value]], None]
 """Who is told of each delivery: the office, what kind of event it is, and the event."""
@@ -59,6 +60,15 @@ class NotSettled(Unavailable):
     code = "UNAVAILABLE-NOT-SETTLED"
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why an office receives nothing more, and when it was told."""
+
+    problem: MaiaError
+    at: float
+    """By the clock that only goes forward."""
+
+
 @dataclass(slots=True)
 class LiveNetwork:
     """The connected cast: who publishes, and what each office has received so far."""
@@ -67,6 +77,8 @@ class LiveNetwork:
     tell: Tell
     stack: AsyncExitStack
     """Connections that end when the network does."""
+    group: asyncio.TaskGroup
+    collecting: list[asyncio.Task[None]] = field(default_factory=list)
     clients: dict[str, Client] = field(default_factory=dict)
     publishers: dict[str, Publisher] = field(default_factory=dict)
     inboxes: dict[str, list[Mapping[str, Value]]] = field(default_factory=dict)
@@ -78,22 +90,52 @@ class LiveNetwork:
     """In which frame each sighting reached the billing office, by its moment."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     first_event_at: float | None = None
+    ended: dict[str, Ending] = field(default_factory=dict)
+    """The offices whose subscription has ended."""
+
+    @property
+    def readers(self) -> list[str]:
+        """Return the offices that are subscribed."""
+        return [office for office in self.inboxes if office not in self.ended]
 
     @property
     def story(self) -> NumberplateStory:
         """Return the story that is played."""
         return self.nodes.story
 
-    async def connect(self, who: str) -> Client:
-        """Connect a member of the cast through its broker."""
+    async def connect(
+        self,
+        who: str,
+        *,
+        credentials: Sequence[SignedCertificate] = (),
+        statements: Sequence[SignedStatement] = (),
+    ) -> Client:
+        """Connect a member of the cast through its broker, with the story's certificates and its own."""
         from maia.runtime.client_api import connect
 
         story, addresses = self.story, [self.nodes.brokers[home].address for home in HOMES[who]]
         connecting = connect(
-            addresses, key=story.keys[who], network=story.network, credentials=story.certificates
+            addresses,
+            key=story.keys[who],
+            network=story.network,
+            credentials=[*story.certificates, *credentials],
+            statements=statements,
         )
         self.clients[who] = await self.stack.enter_async_context(connecting)
         return self.clients[who]
+
+    async def join(
+        self,
+        office: str,
+        *,
+        credentials: Sequence[SignedCertificate] = (),
+        statements: Sequence[SignedStatement] = (),
+    ) -> None:
+        """Connect an office, subscribe it to the type, and collect what it receives."""
+        client = await self.connect(office, credentials=credentials, statements=statements)
+        subscription = await client.subscribe(self.story.definition)
+        self.inboxes[office], self.trials[office] = [], set()
+        self.collecting.append(self.group.create_task(self.collect(office, subscription)))
 
     async def publish(self, sightings: Sequence[Sighting], *, by: str = CAMERA) -> None:
         """Publish in somebody's name, and wait until the broker has taken everything on."""
@@ -108,12 +150,12 @@ class LiveNetwork:
         await publisher.flush()
 
     async def settle(self) -> float:
-        """Publish trial sightings until one of them reaches every office; return the seconds."""
+        """Publish trial sightings until one of them reaches all who are subscribed; return the seconds."""
         begun = time.monotonic()
         mine: set[Instant] = set()
-        while not all(mine & self.trials[office] for office in OFFICES):
+        while not all(mine & self.trials[office] for office in self.readers):
             if time.monotonic() - begun > _SETTLE_S:
-                missing = [office for office in OFFICES if not mine & self.trials[office]]
+                missing = [office for office in self.readers if not mine & self.trials[office]]
                 raise NotSettled(
                     f"no event reached the {', the '.join(missing)} within {_SETTLE_S:g} seconds"
                 )
@@ -127,13 +169,27 @@ class LiveNetwork:
     async def receive(self, how_many: Mapping[str, int]) -> None:
         """Wait until every office has so many events, or has had the time to."""
         deadline = time.monotonic() + _ARRIVE_S
-        while any(len(self.inboxes[office]) < how_many[office] for office in OFFICES):
+        while any(len(self.inboxes[office]) < how_many[office] for office in self.readers):
             if time.monotonic() >= deadline:
                 return  # what is missing is reported by the comparison
             await self._something(0.1)
 
+    async def until_ended(self, office: str, *, timeout_s: float = _ARRIVE_S) -> Ending | None:
+        """Wait until an office is told that its subscription has ended; None if it is not."""
+        deadline = time.monotonic() + timeout_s
+        while office not in self.ended and time.monotonic() < deadline:
+            await self._something(0.1)
+        return self.ended.get(office)
+
     async def collect(self, office: str, subscription: Subscription) -> None:
         """Take what arrives for one office, for as long as it is subscribed."""
+        try:
+            await self._taken(office, subscription)
+        except MaiaError as problem:
+            self.ended[office] = Ending(problem, time.monotonic())
+            self.arrived.set()
+
+    async def _taken(self, office: str, subscription: Subscription) -> None:
         async for event in subscription:
             if self.first_event_at is None:
                 self.first_event_at = time.time()
@@ -158,20 +214,19 @@ class LiveNetwork:
 
 
 @asynccontextmanager
-async def connected(nodes: LiveNodes, tell: Tell) -> AsyncIterator[LiveNetwork]:
-    """Connect the camera and the three offices, and subscribe each office to the type."""
+async def connected(
+    nodes: LiveNodes, tell: Tell, *, offices: Sequence[str] = OFFICES
+) -> AsyncIterator[LiveNetwork]:
+    """Connect the camera and these offices, and subscribe each of them to the type."""
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        network = LiveNetwork(nodes, tell, stack)
+        network = LiveNetwork(nodes, tell, stack, group)
         await network.publish(())
-        collecting = []
-        for office in OFFICES:
-            network.inboxes[office], network.trials[office] = [], set()
-            subscription = await (await network.connect(office)).subscribe(nodes.story.definition)
-            collecting.append(group.create_task(network.collect(office, subscription)))
+        for office in offices:
+            await network.join(office)
         try:
             yield network
         finally:
-            for task in collecting:
+            for task in network.collecting:
                 task.cancel()
 
 

@@ -3,7 +3,8 @@
 Each gets a folder with its key, its certificates and a configuration, the
 files that an operator would have. The key server and the broker of the third
 domain come first, because the others are told where those are; then the
-three others start together.
+three others start together. The Met's own server, if the cast has it, is
+started last, and nobody waits for it yet.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from maia.runtime.key_files import create_key_file
 from maia.scenarios.carriers import CARRIER, KEY_SERVER, SealedCast, sealed_story
 from maia.scenarios.live_processes import (
     BROKER_FILE,
+    DOMAIN_FILE,
     HEARD_FILE,
-    KEYS_FILE,
     Child,
     Starting,
     start,
     stop_all,
 )
+from maia.scenarios.met_domain import MET_DOMAIN, domain_files
 from maia.scenarios.numberplate import NumberplateStory
 from maia.types import definition_to_text
 
@@ -61,10 +63,13 @@ class LiveNodes:
     story: NumberplateStory
     brokers: Mapping[str, LiveBroker]
     key_server: LiveBroker
+    domain: Starting | None = None
+    """The Met's own server, which may still be starting."""
 
     def stop_brokers(self) -> None:
-        """Ask every broker to stop, and return when all have; the key server goes on."""
-        stop_all([one.process for one in self.brokers.values()])
+        """Ask every broker, and the Met's server, to stop; return when all have. The key server goes on."""
+        domain = () if self.domain is None else (self.domain.process,)
+        stop_all([*domain, *(one.process for one in self.brokers.values())])
 
 
 @contextmanager
@@ -121,7 +126,16 @@ class StartingNodes:
         for name in sorted(self.cast.brokers, key=lambda one: one not in self.settings):
             self.begin(name, join=(carrier.address,), definition=text)
         others = {name: self._listening(name) for name in self.cast.brokers}
-        return LiveNodes(sealed, {CARRIER: carrier, **others}, server)
+        domain = self._begun_domain(text, others) if MET_DOMAIN in self.cast.keys else None
+        return LiveNodes(sealed, {CARRIER: carrier, **others}, server, domain)
+
+    def _begun_domain(self, definition: str, brokers: Mapping[str, LiveBroker]) -> Starting:
+        """Start the Met's server, which publishes through the Met's broker."""
+        home = self.folder / MET_DOMAIN.replace(" ", "-").lower()
+        lines = domain_files(home, self.story, definition, broker=brokers["Met broker"].address)
+        _write(home, self.story, self.cast, MET_DOMAIN, lines | dict(self.settings.get(MET_DOMAIN, {})))
+        self.begun[MET_DOMAIN] = self.start(MET_DOMAIN, home)
+        return self.begun[MET_DOMAIN]
 
     def _listening(self, name: str) -> LiveBroker:
         begun = self.begun[name]
@@ -147,6 +161,8 @@ def _write(
         **more,
     }
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
-    (home / (KEYS_FILE if name == KEY_SERVER else BROKER_FILE)).write_text(text, encoding="utf-8")
+    (home / (DOMAIN_FILE if name in {KEY_SERVER, MET_DOMAIN} else BROKER_FILE)).write_text(
+        text, encoding="utf-8"
+    )
     if name in LISTENED_TO:
         (home / HEARD_FILE).touch()

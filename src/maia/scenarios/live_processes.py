@@ -28,8 +28,8 @@ from maia.errors import Unavailable
 
 __all__ = [
     "BROKER_FILE",
+    "DOMAIN_FILE",
     "HEARD_FILE",
-    "KEYS_FILE",
     "Child",
     "NodeNotStarted",
     "Starting",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 BROKER_FILE: Final = "broker.toml"
-KEYS_FILE: Final = "domain.toml"
+DOMAIN_FILE: Final = "domain.toml"
 HEARD_FILE: Final = "heard"
 """If a broker's folder has this file, the broker writes down there what it hears."""
 
@@ -94,9 +94,16 @@ class Starting:
 
     def address(self) -> str:
         """Wait for the line that says where it listens; may be asked once."""
+        return self._said("listening")
+
+    def interface(self) -> str:
+        """Wait for the line that says where a domain answers over HTTP; may be asked once."""
+        return self._said("interface")
+
+    def _said(self, name: str) -> str:
         try:
             line = _line(self.says, time.monotonic() + _START_S)
-            return str(json.loads(line)["listening"])
+            return str(json.loads(line)[name])
         except (ValueError, KeyError, TypeError) as problem:
             raise NodeNotStarted(f"the {self.name} did not start; its log is in `{self.home}`") from problem
         finally:
@@ -170,12 +177,13 @@ def run_node(home: Path, ready: int) -> None:
     """Be the node whose files are in `home`; say on the descriptor `ready` where it listens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear; it will tell us
     parent = os.getppid()
-    run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_key_server
+    run = _be_a_broker if (home / BROKER_FILE).exists() else _be_a_domain
 
-    def say(address: str) -> None:
+    def say(address: str, interface: str | None = None) -> None:
         import asyncio
 
-        os.write(ready, json.dumps({"listening": address}).encode() + b"\n")
+        line = {"listening": address} | ({} if interface is None else {"interface": interface})
+        os.write(ready, json.dumps(line).encode() + b"\n")
         os.close(ready)
         asyncio.get_running_loop().call_later(1.0, look_for_parent)
 
@@ -189,7 +197,7 @@ def run_node(home: Path, ready: int) -> None:
     run(home, say)
 
 
-def _be_a_broker(home: Path, say: Callable[[str], None]) -> None:
+def _be_a_broker(home: Path, say: Callable[..., None]) -> None:
     import asyncio
 
     from maia.runtime.broker_process import serve
@@ -210,7 +218,7 @@ def _be_a_broker(home: Path, say: Callable[[str], None]) -> None:
         asyncio.run(serve(prepared, telemetry, lambda ready: say(ready.address), overhear=overhear))
 
 
-def _be_a_key_server(home: Path, say: Callable[[str], None]) -> None:
+def _be_a_domain(home: Path, say: Callable[..., None]) -> None:
     import asyncio
 
     from maia.runtime.clock import system_now
@@ -220,10 +228,10 @@ def _be_a_key_server(home: Path, say: Callable[[str], None]) -> None:
     from maia.runtime.telemetry import Telemetry
 
     with (home / "domain.log").open("w", encoding="utf-8") as log:
-        config = read_domain_config(home / KEYS_FILE, flags={}, environment={})
+        config = read_domain_config(home / DOMAIN_FILE, flags={}, environment={})
         prepared = prepare_domain(config, now=system_now(), open_key=load_signing_key)
         telemetry = Telemetry(log, log_format=config.log_format, level=config.log_level)
-        asyncio.run(serve_domain(prepared, telemetry, lambda ready: say(ready.address)))
+        asyncio.run(serve_domain(prepared, telemetry, lambda ready: say(ready.address, ready.api)))
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ Everything here is decided from certificates; nobody is told what to answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from maia.credentials import Action, SignedCertificate
+from maia.credentials import Action, SignedCertificate, Tester
 from maia.events import Event, Instant, PresentValue, Value
 from maia.policy import (
     NO_FACTS,
     Decision,
     Denial,
+    GrantRevoked,
     Permit,
     Request,
     View,
@@ -70,17 +72,24 @@ def ask(
     now: Instant,
     filter: Predicate = ALWAYS,  # noqa: A002 - the word of the papers
     pool: Iterable[SignedCertificate] | None = None,
+    standing: Tester | None = None,
 ) -> Decision:
-    """Let a member of the cast ask for a right to the numberplate type, with the story's certificates."""
+    """Let a member of the cast ask for a right to the numberplate type, with the story's certificates.
+
+    `standing` knows what is revoked, and who vouches for what.
+    """
     event_type = verify_definition(story.definition, at=now)
     request = Request(story.principal(who), action, event_type.name, event_type, filter)
     certificates = story.certificates if pool is None else tuple(pool)
-    return decide(request, gather_evidence(request, certificates, at=now), NO_FACTS, now)
+    evidence = gather_evidence(request, certificates, at=now, standing=standing)
+    return decide(request, evidence, NO_FACTS, now)
 
 
-def view_of(story: NumberplateStory, who: str, action: Action, *, now: Instant) -> View:
+def view_of(
+    story: NumberplateStory, who: str, action: Action, *, now: Instant, standing: Tester | None = None
+) -> View:
     """Return the View of a member of the cast; raise the refusal if there is none."""
-    match ask(story, who, action, now=now):
+    match ask(story, who, action, now=now, standing=standing):
         case Permit() as permit:
             return permit.view
         case Denial() as denial:
@@ -93,11 +102,18 @@ def play(
     *,
     now: Instant,
     by: str = CAMERA,
+    standing: Tester | None = None,
 ) -> Performance:
-    """Publish sightings through a camera and deliver them to the three offices."""
+    """Publish sightings through a camera and deliver them to the three offices.
+
+    Whoever's right is revoked receives nothing; any other refusal is raised.
+    """
     event_type = verify_definition(story.definition, at=now)
-    publishing = view_of(story, by, Action.PUBLISH, now=now)
-    views = {office: view_of(story, office, Action.SUBSCRIBE, now=now) for office in OFFICES}
+    publishing = view_of(story, by, Action.PUBLISH, now=now, standing=standing)
+    views: dict[str, View] = {}
+    for office in OFFICES:
+        with suppress(GrantRevoked):
+            views[office] = view_of(story, office, Action.SUBSCRIBE, now=now, standing=standing)
     inboxes: dict[str, list[Mapping[str, Value]]] = {office: [] for office in OFFICES}
     written, sent = tuple(sightings), []
     for sighting in written:
