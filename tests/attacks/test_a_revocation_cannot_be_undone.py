@@ -264,6 +264,16 @@ def test_setting_the_clock_back_brings_no_ended_period_back():
     assert refused_as(standing, TIMED, 10) is CertificateStale
 
 
+def test_a_statement_that_was_refused_because_it_was_over_is_refused_after_the_clock_was_set_back():
+    """A78: an old list, first shown too late, does not count when it is shown again at an earlier hour."""
+    standing, old = Standing(), crl(1, since=0)
+    standing.hear(crl(2), moment(0))
+    for second in (30, 10):
+        with pytest.raises(StatementOld):
+            standing.hear(old, moment(second))
+    assert refused_as(standing, TIMED, 10) is CertificateStale
+
+
 def test_hearing_something_later_ends_a_period_too():
     """A78: the verifier has seen a later moment when it heard the next statement, without being asked."""
     standing = Standing()

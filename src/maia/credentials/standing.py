@@ -34,6 +34,7 @@ from maia.credentials.broken_statements import (
     CertificateStale,
     CertificateTestedOnce,
     StandingFull,
+    StatementOld,
 )
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.online_tests import OnlineTest, TestKind
@@ -121,6 +122,8 @@ class Standing:
         after, problem = before.hearing(signed, now)
         self._check_room(key, before, after)
         self._series[key] = after
+        if isinstance(problem, StatementOld):
+            raise problem
         return self._what_changed(statement, before, after, problem)
 
     def _what_changed(

@@ -151,14 +151,17 @@ class Series:
         return replace(self, holds=left, spent=max(self.spent, over))
 
     def hearing(self, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
-        """Return the series with one more statement, and what is improper about it; refuse an old one."""
+        """Return the series with one more statement, and what is improper about it.
+
+        `StatementOld` means that it was not taken in.
+        """
         series = self.aged(now)
         sequence = numbered(signed).sequence
         if sequence > series.sequence:
             return _newer(series, signed, now)
         if sequence == series.sequence:
             return _contradicting(series, signed)
-        return _older(series, signed, now), None
+        return _older(series, signed, now)
 
 
 def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
@@ -200,15 +203,18 @@ def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, Bro
     return Series((*series.newest, signed), ordered, spent), problem
 
 
-def _older(series: Series, signed: SignedStatement, now: Instant) -> Series:
+def _older(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
     hold = _hold_of(signed)
-    timely = hold is not None and hold.since - EARLY_MAX <= now <= hold.until
-    if hold is None or not timely or _overlaps(series, hold) or len(series.holds) >= HOLDS_MAX:
-        raise StatementOld(
-            f"statement {numbered(signed).sequence} of `{signed.statement.by}` is older than "
-            f"number {series.sequence}, which is known"
-        )
-    return _with_hold(series, hold, now)
+    old = StatementOld(
+        f"statement {numbered(signed).sequence} of `{signed.statement.by}` is older than "
+        f"number {series.sequence}, which is known"
+    )
+    if hold is None or hold.since - now > EARLY_MAX or _overlaps(series, hold):
+        return series, old
+    # That its period is over is worth knowing, should the clock be set back.
+    if hold.until < now or len(series.holds) >= HOLDS_MAX:
+        return (_with_hold(series, hold, now) if hold.until < now else series), old
+    return _with_hold(series, hold, now), None
 
 
 def _hold_of(signed: SignedStatement) -> Hold | None:
@@ -233,14 +239,13 @@ def _overlaps(series: Series, hold: Hold) -> bool:
 
 
 def _cut(series: Series, newer: Hold) -> Series:
-    """Let whatever reaches into `newer` end before it begins."""
-    kept: list[Hold] = []
-    for hold in series.holds:
-        if hold.until < newer.since or newer.until < hold.since:
-            kept.append(hold)
-        elif hold.since < newer.since:
-            kept.append(replace(hold, until=Instant(newer.since - 1)))
-    return replace(series, holds=tuple(kept))
+    """Let whatever is held end before `newer` begins: of lists that have begun, the newest decides."""
+    kept = tuple(
+        replace(hold, until=min(hold.until, Instant(newer.since - 1)))
+        for hold in series.holds
+        if hold.since < newer.since
+    )
+    return replace(series, holds=kept)
 
 
 def _common(hold: Hold, other: Hold | None) -> Hold | None:
