@@ -33,6 +33,8 @@ from maia.runtime.wallet_folder import WalletFolder
 __all__ = ["beating", "end_when_over", "feeders", "pushing", "reloading_at_signals", "source_of"]
 
 PUSH_S: Final = 10.0
+RENEW_S: Final = 300
+"""How often it is asked at least what the policy grants a broker, beside what must be renewed sooner."""
 _BEAT_MOST_S: Final = 5.0
 _BEAT_LEAST_S: Final = 0.05
 _AGAIN_S: Final = 1.0
@@ -114,10 +116,13 @@ async def pushing(
 ) -> None:
     """Keep the certificates of brokers in their folders, renewed before they end."""
     told: dict[Path, tuple[bytes, ...]] = {}
+    renew_at: dict[Principal, Instant] = {}
     while True:
         for subject, folder in pushes:
             try:
                 now = service.clock()
+                if now >= renew_at.get(subject, now):
+                    renew_at[subject] = await _renewed(subject, service, now)
                 wallet = await service.ask(_wallet_for(subject, now))
                 if told.get(folder) != (content := (*wallet.chains, *wallet.statements)):
                     keep = _keeping(folder, wallet, service.principal, address, now)
@@ -126,6 +131,19 @@ async def pushing(
             except MaiaError as problem:
                 records.note("failed", {"push": str(folder), "code": problem.code, "why": problem.message})
         await asyncio.sleep(PUSH_S)
+
+
+async def _renewed(subject: Principal, service: DomainService, now: Instant) -> Instant:
+    """Issue to a broker whatever the policy grants it, as if it had logged in; return when to do so again."""
+    later = Instant(now + RENEW_S * _SECOND)
+
+    def work(access: AccessControl) -> Instant:
+        if access.policy() is None:
+            return later
+        renew_before = access.login(subject, (), actor=service.principal, now=now).renew_before
+        return later if renew_before is None else min(later, max(renew_before, Instant(now + _SECOND)))
+
+    return await service.ask(work)
 
 
 def _keeping(

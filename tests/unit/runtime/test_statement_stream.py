@@ -26,9 +26,11 @@ from maia.credentials import (
     issue,
 )
 from maia.credentials.arguments import ParameterKind
+from maia.credentials.standing import Standing
 from maia.credentials.statement_encoding import statement_from_bytes
 from maia.domain.access_control import AccessControl
 from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.runtime.access_config import AccessConfig
 from maia.runtime.broker_server import run_broker
 from maia.runtime.clock import system_now
@@ -119,6 +121,29 @@ async def test_a_revocation_is_on_the_network_when_the_act_returns(tmp_path: Pat
 
 
 @in_a_loop
+async def test_key_groups_hear_of_a_revocation_once_and_before_the_network(tmp_path: Path) -> None:
+    told: list[bytes] = []
+    prepared = PreparedAccess(
+        replace(AccessConfig(api_listen="127.0.0.1:0"), statements_period_s=1, statements_lead_s=0)
+    )
+    identity = DomainIdentity(MET, NETWORK, ())
+    async with access_running(
+        prepared, identity, data=tmp_path, records=RecordedNotes(), on_revoked=told.extend
+    ) as running:
+        revoked, _ = await revoke_something(running)
+        assert told == [revoked]
+        await asyncio.sleep(2.5)  # lists that name it again
+        assert told == [revoked]
+    told.clear()
+    async with access_running(
+        prepared, identity, data=tmp_path, records=RecordedNotes(), on_revoked=told.extend
+    ):
+        async with asyncio.timeout(30):
+            while revoked not in told:  # after a restart, with the first list
+                await asyncio.sleep(0.05)
+
+
+@in_a_loop
 async def test_what_no_broker_could_take_on_is_told_to_the_first_that_comes(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     async with domain(tmp_path, port) as running:
@@ -200,3 +225,42 @@ async def test_the_certificates_of_a_broker_are_kept_fresh_in_its_folder(tmp_pat
         assert await pushed() == {given.id}
         await running.service.ask(lambda access: access.revoke([given.id], "", actor=actor, now=system_now()))
         assert await pushed() == set()
+
+
+BROKERS = """
+policy "Brokers"
+fact ours(who: principal)
+role broker()
+rule broker()
+    while ours(holder)
+    for 1 day
+grant broker()
+    may connect to network "Test" of here
+end
+"""
+
+
+@in_a_loop
+async def test_a_broker_gets_what_the_policy_grants_it_without_asking(tmp_path: Path) -> None:
+    """P8: a role for brokers; the domain issues its right and puts it where the broker reads it."""
+    folder, (port,) = tmp_path / "broker-certs", free_ports(1)
+    async with domain(tmp_path, port) as running:
+        now, actor = system_now(), MET.principal
+        await running.service.ask(lambda access: access.load_policy(BROKERS, actor=actor, now=now))
+        await running.service.ask(
+            lambda access: access.assert_fact("ours", (BROKER.principal,), actor=actor, now=now)
+        )
+        task = asyncio.create_task(
+            pushing(((BROKER.principal, folder),), running.service, "x:1", RecordedNotes())
+        )
+        async with asyncio.timeout(30):
+            while not (folder / "wallet.json").exists():
+                await asyncio.sleep(0.05)
+        task.cancel()
+        kept = WalletFolder(folder).read()
+        request = Request(BROKER.principal, Action.CONNECT, NETWORK)
+        standing = Standing()
+        for statement in kept.statements:
+            standing.hear(statement, system_now())
+        found = gather_evidence(request, kept.certificates, at=system_now(), standing=standing)
+        assert isinstance(decide(request, found, NO_FACTS, system_now()), Permit)

@@ -63,10 +63,12 @@ def application(
     async def unforeseen(_request: Request, problem: Exception) -> Response:
         return _unforeseen(problem, records)
 
-    return Starlette(
+    app = Starlette(
         routes=[*routes, Route("/openapi.json", openapi), Route("/health", health)],
         exception_handlers={404: unknown, 405: unknown, Exception: unforeseen},
     )
+    app.router.redirect_slashes = False  # a signed call is for one path, and for no other
+    return app
 
 
 def _route(endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant], records: Records) -> Route:

@@ -85,6 +85,7 @@ def _config(app: ASGIApp, key: SigningKey) -> uvicorn.Config:
         lifespan="off",
         loop="none",
         log_config=None,
+        log_level="critical",  # what strangers send writes no line of its own; the interface counts refusals
         access_log=False,
         proxy_headers=False,
         server_header=False,
