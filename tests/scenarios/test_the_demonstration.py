@@ -9,12 +9,14 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from maia.credentials import Action
 from maia.events import Instant
+from maia.policy import Denial, Permit
 from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
 from maia.runtime.clock import system_now
 from maia.runtime.overhearing import HeardFile
@@ -26,12 +28,14 @@ from maia.scenarios.carriers import CARRIER, add_carrier
 from maia.scenarios.live import connected
 from maia.scenarios.live_brokers import starting_nodes
 from maia.scenarios.live_processes import HEARD_FILE
+from maia.scenarios.met_domain import MET_DOMAIN, add_met_domain
 from maia.scenarios.numberplate import NUMBERPLATE_KINDS, SUSPECT
-from maia.scenarios.performance import OFFICES, Received, play
+from maia.scenarios.performance import OFFICES, Received, ask, play
+from maia.scenarios.revocation import Revocation
 from maia.scenarios.traffic import city_traffic, close_up
-from maia.types import type_id
+from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
-from maia.wire.messages import Publish
+from maia.wire.messages import Carried, Publish
 from reference import pipeline_applications as by_hand
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -82,19 +86,38 @@ def test_the_network_delivers_what_the_kernel_says_although_a_broker_is_killed(d
     assert (demonstrated["failed"], demonstrated["lost"]) == ([], [])
     received = demonstrated["received"]
     assert [len(received[office]) for office in OFFICES] == [5, 5, 2]
-    assert [demonstrated["deliveries"][office] for office in OFFICES] == [2005, 2005, 16]
+    assert [demonstrated["deliveries"][office] for office in OFFICES] == [2005, 2005, 9]
     assert all(event["location"] is None for event in received["billing office"])
     assert all(event["numberplate"] is None for event in received["statistics office"])
     assert all(event["location"] == "Victoria" for event in received["Detective Smith"])
+
+
+def test_a_court_order_is_revoked_and_the_detectives_stream_ends_while_billing_goes_on(demonstrated) -> None:
+    """P7, A35: over the Met's HTTP interface, the network, and the detective's own broker."""
+    revocation = demonstrated["revocation"]
+    assert revocation["code"] == "POLICY-REVOKED"
+    assert 0 < revocation["delay_ms"] < 10_000
+    assert (revocation["delivered_after"], revocation["still_subscribed"]) == (0, 0)
+    assert revocation["suspect_seen_after"] == 7
+    assert (revocation["billing_after"], revocation["statistics_after"]) == (1000, 1000)
 
 
 def test_each_office_finds_in_the_log_what_it_saw_live(demonstrated) -> None:
     """D10: the log was recorded sealed, by the very network; a broker died in between."""
     lake = demonstrated["lake"]
     assert lake["events"] == 2005 + lake["trials"]
-    assert {one["office"]: (one["rows"], one["same"]) for one in lake["offices"]} == {
-        office: (demonstrated["deliveries"][office], True) for office in OFFICES
+    billing, statistics, _ = OFFICES
+    assert {one["office"]: (one["rows"], one["same"]) for one in lake["offices"] if not one["refused"]} == {
+        office: (demonstrated["deliveries"][office], True) for office in (billing, statistics)
     }
+
+
+def test_the_log_is_no_way_around_a_revocation(demonstrated) -> None:
+    """A44: the detective saw some of these events live, and reads none of them now."""
+    detective = demonstrated["lake"]["offices"][-1]
+    assert detective["office"] == "Detective Smith"
+    assert (detective["refused"], detective["rows"]) == ("POLICY-REVOKED", 0)
+    assert (detective["rows_live"], detective["columns_read"]) == (9, [])
 
 
 def test_spark_makes_the_bill_and_each_vehicle_is_charged_once_a_day(demonstrated) -> None:
@@ -131,8 +154,10 @@ def traffic_as_delivered() -> list[dict[str, object]]:
     return [{**event, "timestamp": event["timestamp"].to_datetime()} for event in seen]
 
 
-def test_a_probing_filter_is_refused_by_a_broker_too(demonstrated) -> None:
-    assert demonstrated["attempts"][-1]["code"] == "POLICY-ATTRIBUTE-NOT-READABLE"
+def test_a_probing_filter_and_a_revoked_right_are_refused_by_brokers_too(demonstrated) -> None:
+    by_title = {one["title"]: one["code"] for one in demonstrated["attempts"][-2:]}
+    assert list(by_title.values()) == ["POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-REVOKED"]
+    assert all(title.startswith("over the network") for title in by_title)
 
 
 def test_a_broker_without_rights_carries_the_events_and_can_read_nothing(demonstrated) -> None:
@@ -197,7 +222,7 @@ def test_a_network_that_is_kept_ends_with_all_of_its_processes(number: signal.Si
             assert demo.wait(180) == 130
         finally:
             demo.kill()
-    assert len(processes) == 5
+    assert len(processes) == 6
     assert not [pid for pid in processes if _is_there(pid)]
 
 
@@ -240,6 +265,45 @@ def test_a_difference_between_network_and_kernel_is_a_failure() -> None:
     assert len(wider.differences()) == 1
 
 
+REVOCATION = Revocation(
+    80.0, 70.0, "POLICY-REVOKED", "", received_before=dict.fromkeys(OFFICES, 3), published_before=3
+)
+AFTER = {"received": dict(zip(OFFICES, (9, 9, 3), strict=True)), "suspect_seen": 2, "still_subscribed": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim"),
+    [
+        ({}, None),
+        ({"received": dict(zip(OFFICES, (9, 9, 4), strict=True))}, "1 sightings reached the detective"),
+        ({"received": dict(zip(OFFICES, (3, 9, 3), strict=True))}, "the billing office receives nothing"),
+        ({"received": dict(zip(OFFICES, (9, 3, 3), strict=True))}, "the statistics office receives nothing"),
+        ({"suspect_seen": 0}, "was not seen again"),
+        ({"still_subscribed": 1}, "still has 1 subscriptions"),
+    ],
+)
+def test_a_revocation_that_comes_to_nothing_or_to_too_much_is_a_failure(changes, claim) -> None:
+    broken = list(REVOCATION.and_then(**{**AFTER, **changes}).broken_claims())
+    assert (len(broken), claim is None or claim in broken[0]) == (0 if claim is None else 1, True)
+    played = replace(claimed(PLAYED.received), revocation=REVOCATION.and_then(**{**AFTER, **changes}))
+    assert played.differences() == broken
+
+
+def test_a_subscription_that_ends_for_another_reason_is_a_failure() -> None:
+    stale = replace(REVOCATION.and_then(**AFTER), code="POLICY-STALE")
+    assert ["another reason: POLICY-STALE" in one for one in stale.broken_claims()] == [True]
+    for who, revocation in (("billing office", REVOCATION.and_then(**AFTER)), ("Detective Smith", None)):
+        ended = replace(claimed(PLAYED.received), revocation=revocation, ended={who: "POLICY-REVOKED"})
+        assert ended.differences() == [f"the subscription of the {who} has ended: POLICY-REVOKED"]
+
+
+def test_the_detective_has_no_right_but_that_of_the_mets_policy() -> None:
+    story, cast = add_met_domain(STORY, add_carrier(STORY, b"a fixed seed"), b"a fixed seed")
+    assert isinstance(ask(STORY, "Detective Smith", Action.SUBSCRIBE, now=NOON), Permit)
+    assert isinstance(ask(story, "Detective Smith", Action.SUBSCRIBE, now=NOON), Denial)
+    assert cast.keys[MET_DOMAIN].principal == STORY.principal("Met")
+
+
 SIGHTINGS = [{"numberplate": "LB02 KRT", "timestamp": NOON, "location": "Victoria"}]
 WORDS = words_to_look_for(STORY, SIGHTINGS)
 
@@ -280,3 +344,14 @@ def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path:
     short = carriage_of("third", tmp_path / "full", WORDS)
     assert (short.is_whole, short.messages) == (False, 1)
     assert "not everything" in next(iter(short.broken_claims()))
+
+
+def test_statements_that_are_for_everybody_are_no_events_in_clear(tmp_path: Path) -> None:
+    """The stream on which the Met says what is revoked is public; any other type is not."""
+    public = validity_type_id(STORY.principal("Met"))
+    for kind, in_clear in ((public, 0), (b"\x01" * 32, 1)):
+        (home := tmp_path / kind.hex()[:8]).mkdir()
+        message = Carried(kind, STORY.principal("Met").key, b"s" * 16, 1, int(NOON), 1, [], [])
+        with HeardFile(home / HEARD_FILE) as heard:
+            heard.write(encode(message))
+        assert carriage_of("third", home, WORDS, public={public}).in_clear == in_clear

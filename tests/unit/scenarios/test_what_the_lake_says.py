@@ -16,6 +16,7 @@ from maia.scenarios.lake import LakeResult, charged_once_a_day, compared_with_li
 from maia.scenarios.lake_jobs import PLAN, RESULT, TABLE, Work
 from maia.scenarios.performance import OFFICES, play
 from maia.scenarios.recording import Recording
+from maia.scenarios.revocation import Revocation
 from maia.scenarios.traffic import CONTROL_ROOM, add_control_room, city_traffic, close_up, trial_sighting
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -65,10 +66,18 @@ def write_bill(lake: Path, owed: list[tuple[str, object]]) -> None:
     pq.write_table(pa.table(columns), lake / OFFICES[0] / RESULT)
 
 
-def result(lake: Path, *, read: dict[str, tuple[str, ...]] = READ, log: bytes = b"sealed") -> LakeResult:
-    works = [Work(office, read.get(office, ()), 0.1) for office in OFFICES]
+def result(
+    lake: Path,
+    *,
+    read: dict[str, tuple[str, ...]] = READ,
+    log: bytes = b"sealed",
+    live: LivePlay = LIVE,
+    refused: str | None = None,
+) -> LakeResult:
+    works = [Work(office, read.get(office, ()), 0.1) for office in OFFICES[:-1]]
+    works.append(Work(OFFICES[-1], (), 0.1, refused))
     recording = Recording(lake, 1, 305, log)
-    return compared_with_live(LIVE, works, recording, out=lake, plot=lake / "t.png", no_plot=None)
+    return compared_with_live(live, works, recording, out=lake, plot=lake / "t.png", no_plot=None)
 
 
 def claims(lake: Path, **how: object) -> str:
@@ -82,6 +91,25 @@ def test_nothing_is_said_if_all_is_well(lake: Path) -> None:
     assert found.most_seen.sightings > 1
     assert found.bill.pounds == found.bill.charges * 15 > 0
     assert found.traffic.sightings == 305
+
+
+REVOKED = replace(
+    LIVE,
+    revocation=Revocation(1.0, 1.0, "POLICY-REVOKED", "", received_before={}, published_before=0),
+)
+
+
+def test_whose_right_was_revoked_must_be_refused_for_that_reason(lake: Path) -> None:
+    """A44: a table, or another refusal, is not what a revocation comes to; nor is a refusal without one."""
+    table = lake / OFFICES[-1] / TABLE
+    assert "whose right was revoked, reads" in claims(lake, live=REVOKED)
+    assert "whose right was revoked, reads" in claims(lake, live=REVOKED, refused="POLICY-REVOKED")
+    table.unlink()
+    assert "refused for another reason: POLICY-NO-CHAIN" in claims(
+        lake, live=REVOKED, refused="POLICY-NO-CHAIN"
+    )
+    assert "the Detective Smith finds 0 sightings" in claims(lake, refused="POLICY-REVOKED")
+    assert claims(lake, live=REVOKED, refused="POLICY-REVOKED") == ""
 
 
 @pytest.mark.parametrize("number", range(3))
