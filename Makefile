@@ -19,7 +19,7 @@ help: ## Show this list
 environment:
 	@tools/bootstrap
 
-demo: environment ## Sealed events over real brokers, one of which dies, then Spark on their log: who sees what
+demo: environment ## Sealed events over real brokers, a crash, a revocation, then Spark on their log: who sees what
 	@$(BIN)/maia demo $(ARGS)
 
 # A few chosen tests are done before a second lane has started.

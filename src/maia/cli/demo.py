@@ -51,7 +51,7 @@ def demo(
         bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
     ] = False,
 ) -> int:
-    """Play the numberplate story over a real network with a crash, and end with Spark on what it recorded."""
+    """Play the numberplate story on a real network, with a crash and a revocation; Spark reads the log."""
     from maia.cli.demo_acts import ACTS, Options
 
     options = Options(rows=0 if keep else rows, seed=seed, plot=plot, keep=keep, quiet=as_json)

@@ -140,6 +140,8 @@ def _forked(home: Path, ready: int) -> int:
         return pid
     status = 1
     try:
+        with (home / "errors.log").open("wb") as log:
+            os.dup2(log.fileno(), 2)  # the screen is the demonstration's
         run_node(home, ready)
         status = 0
     finally:

@@ -1,0 +1,43 @@
+"""What does a broker give away when it asks for the streams on which issuers say what is revoked?"""
+
+from __future__ import annotations
+
+from maia.credentials import Action
+from maia.scenarios.numberplate import NUMBERPLATE, TIMESTAMP
+from maia.types import validity_type_id
+from maia.wire.messages import Interest
+from support.broker import Net
+from support.revoking import Issuer, grant_demanding, seeing
+
+
+def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> None:
+    """A52: a broker on the way may know of no type; such an interest needs no certificate, and shows none."""
+    net = Net()
+    net.broker("PITO broker")
+    net.broker("CCS broker", seeds=["PITO broker"])
+    net.broker("Met broker", seeds=["PITO broker"])
+    net.advance(5)
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    office = net.story.principal("billing office")
+    right = grant_demanding(
+        net.story,
+        "CCS",
+        office,
+        seeing(net.story),
+        Action.SUBSCRIBE,
+        now=net.now,
+        attributes=frozenset({NUMBERPLATE, TIMESTAMP}),
+    )
+    client = net.client("billing office", "Met broker", credentials=(*net.story.certificates, right))
+    client.subscribe()
+    net.advance(5)
+    stream = validity_type_id(issuer.key.principal)
+    asked = [
+        wanted
+        for sender, _, one in net.carried
+        if sender == "Met broker" and isinstance(one, Interest) and one.type_id == stream
+        for wanted in one.add
+    ]
+    assert asked, "nobody asked for the stream"
+    assert all(wanted.proof is not None and not wanted.credentials for wanted in asked)
