@@ -21,7 +21,7 @@ from maia.credentials.principals import Principal
 from maia.events import AttributeUid, Instant, PresentValue, Value, attribute_uid, checked_value, kind_of
 from maia.policy.clock_facts import clock_facts
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, Predicate
+from maia.predicates.syntax import ALWAYS, Exists, Predicate, atoms
 
 __all__ = ["NO_FACTS", "Facts"]
 
@@ -63,7 +63,11 @@ class Facts(Mapping[AttributeUid, PresentValue]):
         if condition == ALWAYS:
             return True
         said = self._asserted.get(of, {}) if of is not None else {}
-        return admits(condition, said | self._values | clock_facts(condition, now))
+        known = said | self._values | clock_facts(condition, now)
+        # Of an event, absence can be seen. Of a fact it cannot: whoever withholds the word on it would grant.
+        if any(isinstance(atom, Exists) and atom.uid not in known for atom in atoms(condition)):
+            return False
+        return admits(condition, known)
 
 
 def _checked(values: Mapping[AttributeUid, Value]) -> dict[AttributeUid, PresentValue]:

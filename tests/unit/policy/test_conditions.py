@@ -89,6 +89,15 @@ def test_along_a_chain_each_issuer_speaks_for_its_own_condition():
     permit(ask(SMITH, "subscribe", chains=chains, facts=both))
 
 
+def test_that_nothing_was_heard_of_a_fact_grants_nothing():
+    """S17, A59: whoever withholds the word that somebody is suspended does not keep its rights alive."""
+    trusted = smith(condition="not exists(suspended)")
+    denial(ask(SMITH, "subscribe", chains=trusted))
+    denial(ask(SMITH, "subscribe", chains=trusted, facts=Facts(asserted={PITO.principal: {ON_DUTY: True}})))
+    either = smith(condition="not exists(suspended) or on-duty = true")
+    denial(ask(SMITH, "subscribe", chains=either, facts=Facts({ON_DUTY: True})))
+
+
 def test_what_the_verifier_knows_by_itself_is_not_overruled():
     rate = AttributeUid("rate-minute")
     slow = smith(condition="rate-minute <= 10")
