@@ -7,7 +7,7 @@ from maia.scenarios.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
 from maia.wire.messages import Interest
 from support.broker import Net
-from support.revoking import Issuer, grant_demanding, seeing
+from support.revoking import Issuer, grant_demanding, of_story, seeing
 
 
 def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> None:
@@ -29,7 +29,9 @@ def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> No
         now=net.now,
         attributes=frozenset({NUMBERPLATE, TIMESTAMP}),
     )
-    client = net.client("billing office", "Met broker", credentials=(*net.story.certificates, right))
+    standing = [of_story(net.story, "CCS to billing office", Action.SUBSCRIBE)]
+    pool = (*(one for one in net.story.certificates if one not in standing), right)
+    client = net.client("billing office", "Met broker", credentials=pool)
     client.subscribe()
     net.advance(5)
     stream = validity_type_id(issuer.key.principal)
