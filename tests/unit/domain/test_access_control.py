@@ -24,6 +24,7 @@ from maia.domain.access_refusals import (
     UnknownMembership,
 )
 from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.domain.access_tables import ALL_TABLES
 from maia.policy import Denial, Permit
 from maia.policy.refusals import PolicyRefusal
 from maia.roles import BadPolicy, UnknownRole
@@ -38,6 +39,7 @@ from support.access_control import (
     SMITH,
     Station,
     broker,
+    check_consistent,
     court,
     granted,
     later,
@@ -564,3 +566,55 @@ def test_what_hangs_from_a_certificate_that_its_owner_has_revoked_is_withheld(co
     wallet = station.login(SMITH.principal, [])
     assert wallet.issued == ()
     assert {one.code for one in wallet.withheld} == {"CREDENTIAL-NO-CHAIN"}
+
+
+def test_a_premise_that_is_only_asked_once_is_not_watched():
+    text = """policy "Given"
+fact member(who: principal)
+fact invited(who: principal)
+role guest()
+role friend()
+rule guest()
+    given invited(holder)
+    while member(holder)
+    for 8 hours
+rule friend()
+    given guest()
+    for 4 hours
+end
+"""
+    station = Station(MET)
+    station.load_policy(text)
+    for fact in ("member", "invited"):
+        station.assert_fact(fact, [SMITH.principal])
+    assert roles(station.login(SMITH.principal, []).memberships) == ["guest", "friend"]
+    assert station.retract_fact("invited", [SMITH.principal]) == Revoked()
+    assert [one.role for one in station.retract_fact("member", [SMITH.principal]).memberships] == ["guest"]
+    assert roles(station.memberships_of(SMITH.principal, station.now).rows) == ["friend"]
+
+
+def test_what_expired_is_kept_for_a_while_and_then_forgotten(station, courts):
+    station.once("k", b"d", lambda: b"x")
+    station.use_nonce(SMITH.principal, b"n" * 16, until=later(60), now=station.now)
+    for day in range(3):
+        station.now = later(day * DAY)
+        told(station, courts)
+        station.beat()
+        station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE, days=day + 1)])
+        check_consistent(station)
+    assert len(station.rights_of(SMITH.principal).rows) == 6
+    station.now = later(9 * DAY)
+    station.beat()
+    check_consistent(station)
+    assert len(station.rights_of(SMITH.principal).rows) == 2, "the last ones ended less than a week ago"
+    station.now = later(30 * DAY)
+    station.beat()
+    check_consistent(station)
+    assert station.rights_of(SMITH.principal).rows == ()
+    with station.store.reading() as tables:
+        kept = {table.name: tables.count(table, {}) for table in ALL_TABLES}
+    for emptied in ("memberships", "supports", "testers", "revoked", "answers", "nonces"):
+        assert kept[emptied] == 0
+    assert kept["appointments"] == 0
+    assert kept["rights"] == 1
+    assert station.audit_head().length == kept["audit"]
