@@ -70,6 +70,7 @@ class StatementStream:
         self._listeners = listeners
         self._publisher: Publisher | None = None
         self._changed = asyncio.Condition()
+        self._away_since = asyncio.get_running_loop().time()
         self._is_broken = asyncio.Event()
         self.carried = 0
         """How many statements a broker has taken on so far."""
@@ -79,12 +80,13 @@ class StatementStream:
     async def carry(self, statement: SignedStatement) -> bool:
         """Publish a statement and wait until the broker has acted on it; say whether it has."""
         try:
-            async with asyncio.timeout(self._settings.carry_s):
+            async with asyncio.timeout(self._patience_s()):
                 publisher = await self._ready()
                 await publisher.publish_many(_events(await self._with_all_that_holds(statement)))
                 await publisher.flush(timeout_s=self._settings.carry_s)
         except TimeoutError:
             self._records.note("failed", {"why": "no broker takes a statement on"})
+            self._is_broken.set()
             return False
         except MaiaError as problem:
             self._records.note("failed", {"code": problem.code, "why": problem.message})
@@ -104,6 +106,13 @@ class StatementStream:
             held = await self._service.ask(lambda access: access.current_statements(now))
         return [*(one for one in held if one.id != statement.id), statement]
 
+    def _patience_s(self) -> float:
+        """Return how long to wait: a broker that has been away for long keeps no further caller waiting."""
+        if self._publisher is not None:
+            return self._settings.carry_s
+        away_s = asyncio.get_running_loop().time() - self._away_since
+        return max(0.0, self._settings.carry_s - away_s)
+
     async def _ready(self) -> Publisher:
         async with self._changed:
             await self._changed.wait_for(lambda: self._publisher is not None)
@@ -119,9 +128,8 @@ class StatementStream:
             try:
                 await self._be_connected()
                 wait_s = _AGAIN_S
-            except* MaiaError as group:
-                problem = _first(group)
-                self._records.note("failed", {"code": problem.code, "why": problem.message})
+            except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
+                self._records.note("failed", _fields(_first(group)))
             finally:
                 await self._set(None)
             await asyncio.sleep(wait_s)
@@ -171,6 +179,8 @@ class StatementStream:
 
     async def _set(self, publisher: Publisher | None) -> None:
         async with self._changed:
+            if publisher is None and self._publisher is not None:
+                self._away_since = asyncio.get_running_loop().time()
             self._publisher = publisher
             self._changed.notify_all()
 
@@ -269,6 +279,12 @@ def install_credentials(
     return chain.certificates
 
 
-def _first(group: BaseExceptionGroup[MaiaError]) -> MaiaError:
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
     one = group.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
+
+
+def _fields(problem: BaseException) -> dict[str, object]:
+    if isinstance(problem, MaiaError):
+        return {"code": problem.code, "why": problem.message}
+    return {"why": type(problem).__name__}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -149,6 +150,11 @@ async def test_what_no_broker_could_take_on_is_told_to_the_first_that_comes(tmp_
     async with domain(tmp_path, port) as running:
         revoked, is_known = await revoke_something(running)
         assert not is_known, "nobody was there, and the caller hears so"
+        began = time.monotonic()
+        for _ in range(5):
+            _, is_known = await revoke_something(running)
+            assert not is_known
+        assert time.monotonic() - began < 10, "who comes later does not wait for it again and again"
         async with broker(port), reader(port) as smith:  # type: ignore[attr-defined]
             stream = await smith.subscribe(validity_definition(MET), state=True)
             await heard_that(stream, revoked)
