@@ -5,14 +5,25 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.statement_desk import KEPT_STATEMENTS, BadKeptStatements
-from maia.credentials import Action, SignedCertificate, TestKind, statement_to_bytes
+from maia.credentials import (
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    OnlineTest,
+    SignedCertificate,
+    SigningKey,
+    TestKind,
+    issue,
+    statement_to_bytes,
+)
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show
-from support.broker import SECOND, Client, Net, sighting
+from support.broker import SECOND, Client, Net, shown, sighting
 from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, positions
 from support.revoking import Issuer, Statements, grant_demanding, of_story, seeing
 
@@ -329,3 +340,29 @@ def test_a_replayed_showing_does_not_lead_back(net: Net) -> None:
     subscriber = office(net, right)
     subscriber.say(Show(704, [], [statement_to_bytes(old)]))
     assert subscriber.code_of(subscriber.subscribe()) == "POLICY-REVOKED"
+
+
+def test_strangers_fill_nobodys_memory_with_statements(net: Net) -> None:
+    """A39: statements by keys that lead to no right are not heard, however well they are signed."""
+    subscriber = net.client(BILLING)
+    assert subscriber.was_accepted(subscriber.subscribe())
+    running = net.brokers[AT]
+    before = running.broker.status(net.now)["statements"]
+    for number in range(40):
+        stranger = SigningKey.from_seed(bytes([number + 1]) * 32)
+        own = AuthorisationCertificate(
+            issuer=stranger.principal,
+            subject=subscriber.principal,
+            may_delegate=True,
+            authority=Authority(seeing(net.story), frozenset({Action.SUBSCRIBE})),
+            validity=UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, stranger.principal)),
+        )
+        says = Statements(stranger)
+        lists = [statement_to_bytes(says.revoke(demanding(net, str(one)))) for one in range(2)]
+        subscriber.say(Show(800 + number, shown([issue(own, stranger)]), lists))
+        assert subscriber.was_accepted(800 + number)
+        subscriber.subscribe(credentials=(*net.story.certificates, issue(own, stranger)))
+    after = running.broker.status(net.now)["statements"]
+    assert after["vouchers"] == before["vouchers"]
+    assert after["streams"] == before["streams"]
+    assert not any(name.startswith(KEPT_STATEMENTS) for name in running.kept)

@@ -74,6 +74,7 @@ from maia.wire.messages import (
     Unsubscribe,
 )
 from maia.wire.names import type_from_bytes
+from maia.wire.requests import request_from_bytes
 
 __all__ = ["answer"]
 
@@ -126,7 +127,10 @@ def _heard_before(state: BrokerState, link: Link, message: Message, now: Instant
     """Hear the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
         return []
-    return hear_held(state, link, state.edge.pool(message.credentials, link.shown), now)
+    asked = request_from_bytes(message.request).request
+    pool = state.edge.pool(message.credentials, link.shown)
+    state.edge.expect(link.peer, asked.action, asked.event_type, pool, now)
+    return hear_held(state, link, now)
 
 
 def _refused(

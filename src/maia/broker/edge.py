@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,9 +30,10 @@ from maia.credentials import (
     Validity,
     VerificationCache,
     certificate_from_bytes,
+    find_chains,
     steady_period,
 )
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant
 from maia.policy import (
     NO_FACTS,
@@ -241,7 +243,33 @@ class Edge:
     def _found_in(
         self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
     ) -> _Found:
-        evidence = gather_evidence(
+        evidence = self._gathered(request, pool, at, standing)
+        used = _used_in(evidence)
+        missed = self._missed(request, pool, at) if standing is self._statements.standing else ()
+        watched = frozenset([one.id for one in (*used, *missed)])
+        self._statements.met(pool, watched)
+        steady = steady_period((signed.certificate.validity for signed in pool), at)
+        conditions = (chain.authority.condition for chain in evidence.chains)
+        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
+        return _Found(pool, evidence, steady, used, watched, asks, at, bool(missed))
+
+    def _missed(
+        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that would speak for a request if they counted, and no others.
+
+        Anybody can show certificates that lead nowhere, by issuers and with testers of its own making.
+        """
+        doubted = set(self._statements.doubted(pool, at))
+        if not doubted:
+            return ()
+        would = _used_in(self._gathered(request, pool, at, ASSUMED_GOOD))
+        return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
+
+    def _gathered(
+        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+    ) -> Evidence:
+        return gather_evidence(
             request,
             pool,
             at=at,
@@ -250,14 +278,29 @@ class Edge:
             constitutions=self._settings.constitutions,
             standing=standing,
         )
-        used = _used_in(evidence)
-        doubted = self._statements.doubted(pool, at)
-        watched = frozenset([*(one.id for one in used), *doubted[:_DOUBTED_MAX]])
-        self._statements.met(pool, watched)
-        steady = steady_period((signed.certificate.validity for signed in pool), at)
-        conditions = (chain.authority.condition for chain in evidence.chains)
-        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        return _Found(pool, evidence, steady, used, watched, asks, at, bool(doubted))
+
+    def expect(
+        self,
+        principal: Principal,
+        action: Action,
+        resource: ResourceName,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+    ) -> None:
+        """Listen to those whose word the certificates demand that would speak for somebody."""
+        with suppress(BrokenCredential):
+            chains = find_chains(
+                pool,
+                root=resource.owner,
+                subject=principal,
+                action=action,
+                resource=resource,
+                at=now,
+                cache=self._certificates,
+                constitutions=self._settings.constitutions,
+            )
+            spoken = frozenset(signed.id for chain in chains for signed in chain.certificates)
+            self._statements.met(pool, spoken)
 
     def decide_connect(
         self,

@@ -31,6 +31,7 @@ from maia.broker.sessions import Known, Link, Role, Stage
 from maia.broker.showing import hear_held, hold_statements, show_own_statements
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, next_look_at_right_to_connect
+from maia.credentials import Action
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale
@@ -120,7 +121,8 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
         raise WrongNetwork(f"this is a broker of network `{state.settings.network.name}`, and of no other")
     link.shown = tuple(shown.credentials)
     pool = state.edge.pool(link.shown)
-    heard = hear_held(state, link, pool, now)
+    state.edge.expect(link.peer, Action.CONNECT, state.settings.network, pool, now)
+    heard = hear_held(state, link, now)
     try:
         link.connect = state.edge.decide_connect(link.peer, pool, now, link.known)
     except GrantStale as problem:

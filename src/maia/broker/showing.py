@@ -4,8 +4,9 @@ Within a session a client may show more certificates: what stands on its link
 is decided again with them, so that rights widen without a reconnection. It
 may show statements too, by which certificates that demand it are known to
 count still (RFC 2693: whoever asks brings the evidence). A statement is heard
-as soon as a certificate was shown that it could be about; until then it is
-held on the link, and there is not room for many.
+once a certificate was shown that leads from an owner to the peer and that it
+could be about; until then it is held on the link, and there is not room for
+many: anybody can sign statements.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from maia.broker.state import BrokerState
 from maia.broker.subscription import decide_again
 from maia.broker.vouching import hear_statement
 from maia.credentials import (
-    Principal,
     SignedCertificate,
     SignedStatement,
     statement_from_bytes,
@@ -54,9 +54,13 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     if len(together) > most:
         raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
     hold_statements(state, link, message.statements)
-    effects = hear_held(state, link, shown, now)
+    effects = hear_held(state, link, now)
     if len(together) > len(link.shown):
         link.shown = together
+        for entry in link.entries:
+            right = entry.right
+            state.edge.expect(right.principal, right.action, right.resource, (*right.pool, *shown), now)
+        effects += hear_held(state, link, now)
         effects += _decided_again(state, link, shown, now)
     return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
 
@@ -94,24 +98,15 @@ def hold_statements(state: BrokerState, link: Link, statements: Iterable[bytes])
     del link.statements[: -state.settings.limits.statements_shown]
 
 
-def hear_held(
-    state: BrokerState, link: Link, shown: Iterable[SignedCertificate], now: Instant
-) -> list[Effect]:
-    """Hear the statements of a peer by those who test, or issued, a certificate that it has shown."""
-    concerned = {by for signed in shown for by in _concerned(signed)}
+def hear_held(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Hear the statements of a peer by those to whom this broker has a reason to listen."""
     heard: list[SignedStatement] = []
     held: list[SignedStatement] = []
     for signed in link.statements:
-        by = signed.statement.by
-        is_awaited = by in concerned or validity_type_id(by) in state.statements.streams
+        is_awaited = validity_type_id(signed.statement.by) in state.statements.streams
         (heard if is_awaited else held).append(signed)
     link.statements = held
     return [effect for signed in heard for effect in hear_statement(state, signed, now)]
-
-
-def _concerned(signed: SignedCertificate) -> tuple[Principal, ...]:
-    certificate = signed.certificate
-    return (certificate.issuer, *(test.by for test in certificate.validity.tests))
 
 
 def show_own_statements(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:

@@ -41,6 +41,8 @@ KEPT_STATEMENTS: Final = "statements/"
 """How the names under which statements are kept begin."""
 
 _STREAMS_MAX: Final = 8192
+_CERTIFICATES_MAX: Final = 65_536
+"""Certificates that are remembered although nothing rests on them any more, or not yet."""
 _RECORDS: Final = msgspec.msgpack.Decoder(list[bytes])
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 
@@ -118,11 +120,6 @@ class StatementDesk:
         problem_with = self.standing.problem_with
         return [signed.id for signed in pool if problem_with(signed, now) is not None]
 
-    def usable(self, pool: tuple[SignedCertificate, ...], now: Instant) -> tuple[SignedCertificate, ...]:
-        """Return a pool without the certificates that something speaks against now."""
-        bad = self.doubted(pool, now)
-        return tuple([one for one in pool if one.id not in bad]) if bad else pool
-
     def met(self, pool: Iterable[SignedCertificate], watched: frozenset[bytes]) -> None:
         """Take note of certificates that something is decided from: of their issuers, and of their tests."""
         for signed in pool:
@@ -134,16 +131,23 @@ class StatementDesk:
                     self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
+        if signed.id not in self.certificates and len(self.certificates) >= _CERTIFICATES_MAX:
+            self._forget_unused(frozenset())
         self.certificates[signed.id] = signed
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)
             if voucher is None:
-                if len(self.vouchers) >= self._limit and not self._is_one_evicted():
-                    continue  # nothing will be heard of it, and what demands it stays refused
+                if not self._has_room(test.by):
+                    continue  # nothing was heard of it, so what demands it is refused
                 voucher = self.vouchers[test.by] = Voucher(test.by, self.listen(test.by))
             voucher.certificates.add(signed.id)
             voucher.kinds.add(test.kind)
             self.new[test.by] = voucher
+
+    def _has_room(self, by: Principal) -> bool:
+        """Say whether somebody may be looked after; who was heard must be, for its word to end in time."""
+        was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
+        return was_heard or len(self.vouchers) < self._limit or self._is_one_evicted()
 
     def _is_one_evicted(self) -> bool:
         """Make room by giving up somebody who was never heard: anybody can name people who never speak."""
@@ -262,18 +266,23 @@ class StatementDesk:
 
     def given_up(self, now: Instant, *, after_us: int) -> list[Voucher]:
         """Forget certificates that nothing rests on, and return those whose word nobody needs any more."""
-        gone: list[Voucher] = []
-        for voucher in list(self.vouchers.values()):
-            is_recent = voucher.met_at is None or now < voucher.met_at + after_us
-            voucher.certificates = {one for one in voucher.certificates if one in self.reliance or is_recent}
-            if not voucher.certificates:
-                del self.vouchers[voucher.by]
-                self.new.pop(voucher.by, None)
-                gone.append(voucher)
-        needed = {one for voucher in self.vouchers.values() for one in voucher.certificates}
-        self.certificates = {one: signed for one, signed in self.certificates.items() if one in needed}
-        self.conditional = {one: by for one, by in self.conditional.items() if one in self.reliance}
+        recent = [one for one in self.vouchers.values() if one.met_at is None or now < one.met_at + after_us]
+        self._forget_unused(frozenset(id_ for one in recent for id_ in one.certificates))
+        gone = [one for one in self.vouchers.values() if not one.certificates]
+        for voucher in gone:
+            del self.vouchers[voucher.by]
+            self.new.pop(voucher.by, None)
         return gone
+
+    def _forget_unused(self, spared: frozenset[bytes]) -> None:
+        """Forget certificates that nothing rests on, but for some."""
+        resting = self.reliance
+        self.certificates = {
+            one: signed for one, signed in self.certificates.items() if one in resting or one in spared
+        }
+        self.conditional = {one: by for one, by in self.conditional.items() if one in resting}
+        for voucher in self.vouchers.values():
+            voucher.certificates &= self.certificates.keys()
 
     def kept(self, by: Principal) -> Effect:
         """Return what keeps all that somebody has said."""

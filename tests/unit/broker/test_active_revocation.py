@@ -418,8 +418,21 @@ def test_nobody_keeps_others_out_by_naming_people_who_never_speak() -> None:
     stranger.subscribe(credentials=fakes)
     story = Story(net)
     assert story.billing.was_accepted(story.ref), story.billing.heard
-    assert len(net.brokers["CCS broker"].broker.status(net.now)["statements"]["vouchers"]) <= 4
+    assert len(net.brokers["CCS broker"].broker.status(net.now)["statements"]["vouchers"]) <= 5
 
 
 def connect_key(number: int) -> Principal:
     return SigningKey.from_seed(bytes([number]) * 32).principal
+
+
+def test_who_was_heard_is_looked_after_however_many_there_are() -> None:
+    """A word that is at hand ends in time, also where there is no room for more people."""
+    net = Net(limits=BrokerLimits(vouchers=0))
+    net.broker()
+    says = Statements(net.story.keys["CCS"])
+    billing = net.client(BILLING, credentials=pool_with(net, demanding(net)))
+    billing.say(Show(950, [], [statement_to_bytes(says.list_for(net.now, 30))]))
+    ref = billing.subscribe()
+    assert billing.was_accepted(ref)
+    net.advance(30)
+    assert billing.ended_with(ref) == "POLICY-STALE"
