@@ -11,6 +11,7 @@ called one at a time. Whether the actor may do it is asked before, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, TypeName, Validity
@@ -342,7 +343,11 @@ class AccessControl(AccessStatements, AccessQuestions):
         granted = rights(policy, membership, world, turn.now)
         for right in granted:
             self._desk.keep_relied_on(turn, right.rests_on, shown)
-        return self._issuer.issue_all(turn, membership, granted, tester)
+        issued, withheld = self._issuer.issue_all(turn, membership, granted, tester)
+        return (
+            [replace(one, rule=self._rule_called(turn.tables, one.rule)) for one in issued],
+            [replace(one, rule=self._rule_called(turn.tables, one.rule)) for one in withheld],
+        )
 
     def _wallet(
         self,

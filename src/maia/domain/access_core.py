@@ -115,6 +115,12 @@ class AccessCore:
     def _tester(self, tables: Tables) -> DomainTester:
         return DomainTester(tables, self._standing(tables), self.principal)
 
+    def _rule_called(self, tables: Tables, grant: str) -> str:
+        """Return how people find a grant: by role and place, or by id if the policy has it no more."""
+        policy = self._shelf.in_force(tables)
+        found = None if policy is None else policy.grant(grant)
+        return grant if found is None else f"grant {found.role}, {found.place}"
+
     def _policy_in_force(self, tables: Tables) -> Policy:
         policy = self._shelf.in_force(tables)
         if policy is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from maia.credentials import Action, Principal, TypeName
 from maia.credentials.arguments import Argument
@@ -86,7 +87,8 @@ class AccessQuestions(AccessCore):
                 cache=self._cache,
                 now=now,
             )
-            return abilities(given, role, arguments)
+            found = abilities(given, role, arguments)
+            return tuple(replace(one, rule=self._rule_called(tables, one.rule)) for one in found)
 
     def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
         """Return the audit records that follow number `after`."""
@@ -105,5 +107,5 @@ class AccessQuestions(AccessCore):
         page_limit(limit, self._settings.limits)
         with self._looking() as tables:
             rows = tables.find(RIGHTS, where, limit=limit, order="number", after=cursor_number(after))
-            found = tuple(map(entry_of, rows))
-            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
+            found = (replace(entry_of(row), rule=self._rule_called(tables, row.rule)) for row in rows)
+            return Page(tuple(found), str(rows[-1].number) if len(rows) == limit else None)

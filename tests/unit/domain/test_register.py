@@ -236,6 +236,17 @@ def test_what_a_role_would_be_able_to_do_is_what_its_member_can(station):
     assert ability.resource == NUMBERPLATE.name.name
 
 
+def test_a_right_says_which_line_of_the_policy_granted_it(station):
+    line = 1 + POLICY[: POLICY.index("grant np_tracker")].count("\n")
+    named = f"grant np_tracker, policy, line {line}"
+    assert named in {one.rule for one in station.rights_of(SMITH.principal).rows}
+    assert named in {one.rule for one in station.login(SMITH.principal, []).issued}
+    assert [one.rule for one in station.would_be_able("np_tracker", [PLATE], NOON)] == [named]
+    start, end = POLICY.index("grant np_tracker"), POLICY.index("grant supervisor")
+    station.load_policy(POLICY[:start] + POLICY[end:])
+    assert named not in {one.rule for one in station.rights_of(SMITH.principal).rows}
+
+
 def test_a_question_leaves_no_trace(station):
     head, entries = station.audit_head(), station.register().rows
     station.would_be_able("np_tracker", [PLATE], NOON)
