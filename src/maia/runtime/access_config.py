@@ -65,6 +65,8 @@ class AccessConfig:
     api_skew_s: int = 60
     api_requests: int = 1200
     """Requests of one principal within twice the skew."""
+    api_public: str | None = None
+    """How others reach the interface; certificates then say that statements can be asked for there."""
     database_url: str | None = field(default=None, repr=False)
     broker_addresses: tuple[str, ...] = ()
     broker_hear: tuple[str, ...] = ()
@@ -223,6 +225,7 @@ ACCESS_SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "api.listen": readers.address,
     "api.skew_s": _whole(1),
     "api.requests": _whole(1),
+    "api.public": readers.address,
     "database.url": _database,
     "broker.addresses": readers.addresses,
     "broker.hear": _principal_words,

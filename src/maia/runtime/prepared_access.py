@@ -48,4 +48,5 @@ class PreparedAccess:
             period_s=config.statements_period_s,
             lead_s=config.statements_lead_s,
             right_s=config.rights_seconds,
+            locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
 
+from maia.credentials import certificate_from_bytes
 from maia.errors import BadInput, MaiaError, Refusal
+from maia.runtime.access_config import AccessConfig
 from maia.runtime.domain_api import answers, bodies
 from maia.runtime.domain_client import DomainClient, NotThisDomain, new_once
 from maia.runtime.tls import pinning_context
@@ -222,3 +226,15 @@ def test_a_member_ends_its_own_membership_and_nobody_elses(met: DomainAtWork) ->
             green.call("POST", path, bodies.Reason(), answer=answers.RevokedAnswer)
         assert brown.call("POST", path, bodies.Reason(), answer=answers.RevokedAnswer).memberships
         assert code_of(lambda: green.call("POST", path, bodies.Reason(), answer=answers.News)) != "INTERNAL"
+
+
+def test_certificates_say_where_statements_can_be_asked_for(tmp_path: Path) -> None:
+    config = replace(AccessConfig(api_listen="127.0.0.1:0"), api_public="met.example:7600")
+    with domain_at_work(tmp_path, config=config) as found:
+        with found.admin() as admin:
+            admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)
+        make_officer(found, "smith")
+        with found.client("smith") as smith:
+            wallet = login(smith)
+    said = certificate_from_bytes(wallet.rights[0].certificate).certificate
+    assert [test.locations for test in said.validity.tests] == [("https://met.example:7600/v1/statements",)]
