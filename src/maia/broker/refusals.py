@@ -30,6 +30,7 @@ __all__ = [
     "PublishedTooLongAgo",
     "PlainOfSealed",
     "RefTaken",
+    "RightChanged",
     "SealOutdated",
     "SealTooNew",
     "SealedTooWeakly",
@@ -168,6 +169,12 @@ class StatementAwaited(Unavailable):
     """A certificate demands somebody's word that it still counts, and this broker waits for it."""
 
     code = "UNAVAILABLE-STATEMENT-AWAITED"
+
+
+class RightChanged(Refusal):
+    """What stands rests on other certificates than before, and may show less, or more."""
+
+    code = "REFUSED-RIGHT-CHANGED"
 
 
 class KeysAwaited(Unavailable):

@@ -19,7 +19,7 @@ from maia.broker.edge import refusal_effects
 from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.last_said import publisher_lost_its_right
 from maia.broker.own_interests import kept_class, want_to_record
-from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken, StatementAwaited
+from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken, RightChanged, StatementAwaited
 from maia.broker.routing_glue import (
     advertised,
     class_gone,
@@ -68,8 +68,6 @@ __all__ = [
 _SECOND: Final = 1_000_000
 _MOMENTS_IN_A_LEASE: Final = 64
 _FILTER: Final = b"(6:filter"
-RIGHT_CHANGED: Final = "POLICY-RIGHT-CHANGED"
-"""How a client is told that what stands rests on other certificates than before."""
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
@@ -381,7 +379,7 @@ def decide_again(
         return [*placed, *_proved_otherwise(state, link, entry, right, now)]
     until = right.view.until
     why = "it rests on other certificates than before, and may show something else"
-    changed = Changed(entry.ref, None if until is None else int(until), RIGHT_CHANGED, why)
+    changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
     return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total")]
 
 

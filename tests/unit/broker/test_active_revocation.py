@@ -129,7 +129,7 @@ def test_a_right_of_two_chains_is_narrowed_and_its_holder_told(net: Net) -> None
     assert set(before) == {NUMBERPLATE, TIMESTAMP, LOCATION}
     assert set(after) == {NUMBERPLATE, TIMESTAMP}
     (told,) = billing.all_heard(Changed)
-    assert (told.ref, told.code) == (ref, "POLICY-RIGHT-CHANGED")
+    assert (told.ref, told.code) == (ref, "REFUSED-RIGHT-CHANGED")
 
 
 def test_an_advertisement_falls_with_its_certificate(net: Net) -> None:

@@ -87,13 +87,13 @@ def test_a_changed_right_is_told_to_the_application(played):
     entry = asked(played)
     played.broker_says(Accepted(entry.ref, None))
     played.notices()
-    played.broker_says(ChangedMessage(entry.ref, 7, "POLICY-RIGHT-CHANGED", "it may show something else"))
+    played.broker_says(ChangedMessage(entry.ref, 7, "REFUSED-RIGHT-CHANGED", "it may show something else"))
     (changed,) = played.notices()
     assert isinstance(changed, Changed)
     assert (changed.ref, changed.until, changed.problem.code) == (
         entry.ref,
         Instant(7),
-        "POLICY-RIGHT-CHANGED",
+        "REFUSED-RIGHT-CHANGED",
     )
 
 
