@@ -158,6 +158,7 @@ def hear_statement(state: BrokerState, signed: SignedStatement, now: Instant) ->
     effects: list[Effect] = [Count("maia_statements_heard_total")]
     if odd is not None:
         effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
+    effects += state.keys.statement_heard(by, now)
     voucher = desk.vouchers.get(by)
     if voucher is not None:
         _ask_to_look(state, voucher)
@@ -180,6 +181,7 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     for voucher in list(state.statements.vouchers.values()):
         if voucher.look_at is not None and voucher.look_at < now:
             touched = state.statements.look_at(voucher, now)
+            voucher.promised = None
             _ask_to_look(state, voucher)
             effects += look_at_touched(state, touched, now) if touched else []
         effects += _asked(state, voucher, now)
@@ -187,9 +189,10 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
 
 
 def _ask_to_look(state: BrokerState, voucher: Voucher) -> None:
-    """Have somebody's word looked at when it ends."""
-    if voucher.look_at is not None:
-        at = just_after(voucher.look_at)
+    """Have somebody's word looked at when it ends, if nobody has asked for that yet."""
+    at = None if voucher.look_at is None else just_after(voucher.look_at)
+    if at is not None and at != voucher.promised:
+        voucher.promised = at
         state.deadlines.ask(at, Due(STATEMENTS, None, at))
 
 
