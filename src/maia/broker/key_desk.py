@@ -14,7 +14,7 @@ from typing import Final
 
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Principal, SignedCertificate, SigningKey, Tester, VerificationCache
+from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, Witness
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member import KeyMember
@@ -52,7 +52,7 @@ class KeyDesk:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes],
         cache: VerificationCache,
-        standing: Tester,
+        standing: Witness,
     ) -> None:
         """Begin with no type needed; `standing` says which certificates still count."""
         self._key, self._settings, self._types, self._cache = key, settings, types, cache
@@ -126,6 +126,10 @@ class KeyDesk:
         begins = [Instant(found.until + 1) for found, _ in self._found.values() if found.until < INSTANT_MAX]
         member = self.member.next_look()
         return min([*begins, *([] if member is None else [member])], default=None)
+
+    def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
+        """Show key managers a statement that this broker's own certificates demand."""
+        return without_alarms(self.member.statement_heard(by, now))
 
     def ask_for_epoch(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask the manager what was missed: something is sealed in an epoch that is not known here."""

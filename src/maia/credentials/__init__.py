@@ -159,7 +159,7 @@ from maia.credentials.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
-from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester
+from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester, Witness
 from maia.credentials.statement_encoding import (
     STATEMENT_BYTES_MAX,
     check_statement,
@@ -291,6 +291,7 @@ __all__ = [
     "VerifiedChain",
     "VerifiedConstitution",
     "Version",
+    "Witness",
     "WrongRoot",
     "actions_from_words",
     "answer_question",

@@ -52,7 +52,7 @@ from maia.credentials.statement_series import Hold, Numbered, Series, SeriesKind
 from maia.credentials.statements import OneTimeAnswer, SignedStatement
 from maia.events import AttributeUid, Instant, PresentValue
 
-__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester"]
+__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester", "Witness"]
 
 SERIES_MAX: Final = 4096
 IDS_KEPT_MAX: Final = 1_000_000
@@ -90,6 +90,16 @@ class Tester(Protocol):
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None."""
+
+
+class Witness(Tester, Protocol):
+    """A tester that also says for how long its answers hold, and can show what they rest on."""
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Return the last moment at which none of these is stale, if nothing more is heard."""
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Return what tells a newcomer all that is known of `by` at `at`."""
 
 
 class Standing:
@@ -323,8 +333,16 @@ class _AssumedGood:
         """Find nothing: whoever enforces will look again."""
         return None
 
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Expect nothing to become stale."""
+        return None
 
-ASSUMED_GOOD: Final[Tester] = _AssumedGood()
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Have nothing to show."""
+        return ()
+
+
+ASSUMED_GOOD: Final[Witness] = _AssumedGood()
 """Says of every certificate that its tests would be passed. Never for a verifier."""
 
 

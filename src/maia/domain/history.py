@@ -40,7 +40,7 @@ def history_reply(
     epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
     # Who publishes is told to whoever may read anything of the type, as it is to members.
     reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
-    writers = manager.past_writers() if reads and not message.after else {}
+    writers = manager.past_writers(now) if reads and not message.after else {}
     info = past_info(manager.type_id, manager=by, reader=reader)
     sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)
     terms = manager.terms

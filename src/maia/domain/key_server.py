@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from maia.credentials import (
+    Heard,
     Principal,
+    SignedCertificate,
+    SignedStatement,
     SigningKey,
     VerificationCache,
     certificate_from_bytes,
@@ -35,8 +38,10 @@ from maia.domain.refusals import (
 )
 from maia.domain.settings import DomainSettings
 from maia.domain.telling import Teller
+from maia.domain.vouching import Vouching
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
+from maia.policy import Request
 from maia.sealing.at_rest import AtRest
 from maia.sealing.delivery import EncryptionKey, check_encryption_key
 from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
@@ -44,8 +49,9 @@ from maia.sealing.group_manager import GroupManager
 from maia.sealing.group_outcomes import Distrusted, Outcome
 from maia.sealing.groups import GroupId
 from maia.sealing.manager_store import ManagerStore
-from maia.sealing.membership import Claim, Grounds
+from maia.sealing.membership import Claim, Grounds, requests_for
 from maia.sealing.secrets import Secret
+from maia.sealing.vouched import held_statements
 from maia.types import SealingLevel, VerifiedType
 from maia.wire.codec import decode, encode
 from maia.wire.effects import (
@@ -66,6 +72,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import (
+    Accepted,
     Bye,
     Failed,
     Hello,
@@ -76,6 +83,7 @@ from maia.wire.messages import (
     Message,
     Ping,
     Pong,
+    Show,
     WhoWrites,
     Writer,
 )
@@ -107,9 +115,11 @@ class KeyServer:
         self._groups: dict[bytes, GroupManager] = {}
         self._looks: dict[bytes, Instant | None] = {}
         """When the groups of each type want to be looked at."""
+        self._vouching = Vouching(settings, self._certificates, kept)
         self._links = Links(
             settings,
             self._certificates,
+            vouching=self._vouching,
             instance=random(16),
             credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
         )
@@ -173,6 +183,7 @@ class KeyServer:
             "groups": {type_id.hex(): manager.status() for type_id, manager in self._groups.items()},
             "evicted": len(self._distrusted.evicted),
             "revoked": len(self._distrusted.revoked),
+            "vouchers": self._vouching.status(now),
             "counters": dict(self._counters),
         }
 
@@ -196,6 +207,32 @@ class KeyServer:
         self._distrusted.revoked |= ids
         self._changes |= kept_revocations(ids)
         return self._everywhere(lambda manager: manager.revoke(ids, now), now)
+
+    def hear(self, signed: SignedStatement, now: Instant) -> list[Effect]:
+        """Hear a statement that the domain made, or heard; whoever it takes the ground from is put out."""
+        return self._finished(self._heard([signed], now), now)
+
+    def _heard(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        for signed in statements:
+            heard = self._vouching.hear(signed, now)
+            if isinstance(heard, MaiaError):
+                effects.append(Count("maia_statements_refused_total", labels={"code": heard.code}))
+            elif heard.is_news:
+                self._changes |= self._vouching.kept(heard.by)
+                effects.append(Count("maia_statements_heard_total"))
+                effects += self._looked_again(heard, now)
+        return effects
+
+    def _looked_again(self, heard: Heard, now: Instant) -> list[Effect]:
+        """Look again at exactly those whom a statement concerns."""
+        changed = heard.revoked | heard.restored
+        effects: list[Effect] = []
+        for manager in self._groups.values():
+            effects += self._told(manager, manager.hear(heard.by, changed, now))
+        for link, problem in self._links.fallen(changed, now) if changed else ():
+            effects += self._close(link, problem, now)
+        return effects
 
     def _everywhere(self, change: Callable[[GroupManager], list[Outcome]], now: Instant) -> list[Effect]:
         effects: list[Effect] = []
@@ -222,8 +259,14 @@ class KeyServer:
                         Close(link.id, code),
                         *self._gone(self._links.pop(link.id), now),
                     ]
+                case Show() if not link.is_ready and not message.certificates:
+                    link.statements = held_statements(link.statements, message)
+                    return []
                 case Hello() if not link.is_ready:
-                    return self._links.said_hello(link, message, now)
+                    pool = tuple(certificate_from_bytes(one) for one in message.credentials)
+                    asked = [self._links.connecting(link.peer)]
+                    heard = self._hear_held(link, asked, pool, now)
+                    return [*heard, *self._links.said_hello(link, message, now)]
                 case _ if link.is_ready:
                     return self._answered(link, message, now)
             raise NotExpected(f"`{type(message).__name__}` was not expected before hello")
@@ -237,6 +280,10 @@ class KeyServer:
                 return [Send(link.id, encode(Pong(nonce)))]
             case Pong():
                 return []
+            case Show(id=number, certificates=[]):
+                link.statements = held_statements(link.statements, message)
+                heard = self._heard(link.take_statements(self._vouching.known()), now)
+                return [*heard, Send(link.id, encode(Accepted(number, None)))]
             case KeysHeld(type_id=type_id):
                 return [Send(link.id, encode(self._held(link, type_id)))]
             case LeaveGroups(type_id=type_id):
@@ -276,16 +323,27 @@ class KeyServer:
         manager = self._manager_for(versions)
         pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
         claim = Claim(link.peer, versions, pool)
+        heard = self._hear_held(link, requests_for(claim), pool, now)
         outcomes = manager.join(claim, self._head(message.head), now)
         self._changes |= self._definitions.remember(versions)
         self._groups[manager.type_id] = manager
         link.joined[manager.type_id] = message.key
         fields = {**link.named(), "type": manager.type_id.hex(), "epoch": manager.number}
         return [
+            *heard,
             Note("joined", fields),
             Count("maia_key_joins_total"),
             *self._told(manager, outcomes, asked=(link, message.id)),
         ]
+
+    def _hear_held(
+        self, link: Link, asked: Iterable[Request], pool: tuple[SignedCertificate, ...], now: Instant
+    ) -> list[Effect]:
+        """Hear what a peer has shown, of those on whose word one of these requests could rest."""
+        if not link.statements:
+            return []
+        concerned = self._vouching.concerned(asked, pool, now)
+        return self._heard(link.take_statements(concerned), now)
 
     def _manager_for(self, versions: tuple[VerifiedType, ...]) -> GroupManager:
         """Return the groups of a type, new ones if need be, if its owner wants them to be run here."""
@@ -303,7 +361,9 @@ class KeyServer:
 
     def _grounds(self, level: SealingLevel) -> Grounds:
         settings = self._settings
-        return Grounds(level, settings.bounds, settings.constitutions, self._certificates)
+        return Grounds(
+            level, settings.bounds, settings.constitutions, self._certificates, self._vouching.standing
+        )
 
     def _new_manager(self, type_id: bytes, grounds: Grounds) -> GroupManager:
         return GroupManager(
@@ -345,11 +405,14 @@ class KeyServer:
         )
         versions = self._definitions.verified(message.definitions, now)
         manager = self._manager_for(versions)
+        pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
+        heard = self._hear_held(link, requests_for(Claim(link.peer, versions, pool)), pool, now)
         reply = history_reply(
             manager, message, versions, reader=link.peer, by=self._key.principal, now=now, random=self._random
         )
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
+            *heard,
             Note("history-told", fields),
             Count("maia_history_keys_total"),
             Send(link.id, encode(reply)),

@@ -9,6 +9,7 @@ the period of the answer ends.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
@@ -17,6 +18,7 @@ from maia.credentials import (
     Action,
     Principal,
     SignedCertificate,
+    SignedStatement,
     VerificationCache,
     certificate_from_bytes,
 )
@@ -28,9 +30,11 @@ from maia.domain.refusals import (
     TooManyJoins,
 )
 from maia.domain.settings import DomainSettings
+from maia.domain.vouching import Vouching
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.sealing.vouched import shown_statements
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
@@ -56,8 +60,16 @@ class Link:
     """When a ping was sent, if nothing has been heard since."""
     right_ends: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     pool: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
+    """What the peer has shown, until it is known whether a right could rest on it."""
     joined: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     """The encryption key of this session, by the types that it has joined."""
+
+    def take_statements(self, of: Collection[Principal]) -> list[SignedStatement]:
+        """Return the statements of these that the peer has shown, and hold them no more."""
+        taken = [one for one in self.statements if one.statement.by in of]
+        self.statements = tuple(one for one in self.statements if one.statement.by not in of)
+        return taken
 
     def named(self) -> dict[str, object]:
         """Return how log lines name the link."""
@@ -77,11 +89,12 @@ class Links:
         settings: DomainSettings,
         certificates: VerificationCache,
         *,
+        vouching: Vouching,
         instance: bytes,
         credentials: list[bytes],
     ) -> None:
         """Begin with none; `instance` is new in every process, and members sign session keys for it."""
-        self._settings, self._certificates = settings, certificates
+        self._settings, self._certificates, self._vouching = settings, certificates, vouching
         self.instance = instance
         self._network = network_to_bytes(settings.network)
         self._credentials = credentials
@@ -132,7 +145,9 @@ class Links:
         self._links[link.id] = self._by_peer.setdefault(link.peer, {})[link.id] = link
         self._ask_to_look(link, _later(now, limits.handshake_s))
         greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
-        return [Send(opened.link, encode(greeting))]
+        own = shown_statements(self._vouching.standing, self._settings.credentials, now)
+        shown: list[Effect] = [] if own is None else [Send(opened.link, encode(own))]
+        return [*shown, Send(opened.link, encode(greeting))]
 
     def said_hello(self, link: Link, message: Hello, now: Instant) -> list[Effect]:
         """Welcome a peer that has the right to be part of this network."""
@@ -145,20 +160,38 @@ class Links:
         welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
         return [welcome, Note("connected", link.named())]
 
+    def connecting(self, peer: Principal) -> Request:
+        """Return the question whether somebody may be part of this network."""
+        return Request(peer, Action.CONNECT, self._settings.network)
+
     def _decide(self, link: Link, now: Instant) -> None:
-        request = Request(link.peer, Action.CONNECT, self._settings.network)
+        request = self.connecting(link.peer)
         evidence = gather_evidence(
             request,
             link.pool,
             at=now,
             cache=self._certificates,
             constitutions=self._settings.constitutions,
+            standing=self._vouching.standing,
         )
         decision = decide(request, evidence, NO_FACTS, now)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        ends = decision.stable.not_after
-        link.right_ends = Instant(INSTANT_MAX) if ends is None else ends
+        used = [signed for chain in evidence.chains for signed in chain.certificates]
+        ends = (decision.stable.not_after, self._vouching.standing.stale_after(used, now))
+        link.right_ends = min((one for one in ends if one is not None), default=Instant(INSTANT_MAX))
+
+    def fallen(self, changed: Collection[bytes], now: Instant) -> list[tuple[Link, MaiaError]]:
+        """Return the links that have to end because of what was heard about these certificates."""
+        ended: list[tuple[Link, MaiaError]] = []
+        for link in self.all():
+            if link.is_ready and any(signed.id in changed for signed in link.pool):
+                try:
+                    self._decide(link, now)
+                    self._ask_to_look(link, self._next_due(link, now))
+                except MaiaError as problem:
+                    ended.append((link, problem))
+        return ended
 
     # -------------------------------------------------------- upkeep
 

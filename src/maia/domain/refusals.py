@@ -11,6 +11,7 @@ from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 __all__ = [
     "BadDomainSettings",
     "BadJoin",
+    "BadStatementRecord",
     "HandshakeOverdue",
     "KeyServerFull",
     "KeyServerStopped",
@@ -27,6 +28,12 @@ class BadDomainSettings(BadInput):
     """A key server cannot run with these settings."""
 
     code = "INPUT-DOMAIN-SETTINGS"
+
+
+class BadStatementRecord(BadInput):
+    """What a key server kept of statements cannot be read: without it, it would forget revocations."""
+
+    code = "INPUT-KEY-SERVER-STATEMENTS"
 
 
 class NotExpected(ProtocolViolation):

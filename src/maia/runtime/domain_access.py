@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maia.credentials import NetworkName, SignedCertificate, SigningKey
+from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access_control import AccessControl
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -72,13 +72,14 @@ async def access_running(
     data: Path,
     records: Records,
     on_revoked: Callable[[Iterable[bytes]], None] = lambda _ids: None,
+    on_statement: Callable[[SignedStatement], None] = lambda _signed: None,
     clock: Callable[[], Instant] = system_now,
 ) -> AsyncIterator[RunningAccess]:
     """Run the service while the body runs."""
     key = identity.key
     with closing(_store(prepared.config, data)) as store:
         access = AccessControl(key, store, prepared.settings)
-        service = DomainService(access, key, clock=clock, on_revoked=on_revoked)
+        service = DomainService(access, key, clock=clock, on_revoked=on_revoked, on_statement=on_statement)
         try:
             await _set_up(service, prepared, records)
             async with _interface(service, key, prepared, records) as address:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from maia.credentials import SigningKey
+from maia.credentials import SignedStatement, SigningKey
 from maia.domain import DomainSettings, KeyServer
 from maia.events import Instant
 from maia.runtime.addresses import bind
@@ -140,10 +140,21 @@ async def _access(
     def on_revoked(ids: Iterable[bytes]) -> None:
         running.runner.perform(running.server.revoke(ids, running.clock()))
 
+    def on_statement(signed: SignedStatement) -> None:
+        running.runner.perform(running.server.hear(signed, running.clock()))
+
     identity = DomainIdentity(prepared.key, prepared.network, prepared.credentials)
     async with access_running(
-        prepared.access, identity, data=prepared.config.data, records=telemetry, on_revoked=on_revoked
+        prepared.access,
+        identity,
+        data=prepared.config.data,
+        records=telemetry,
+        on_revoked=on_revoked,
+        on_statement=on_statement,
     ) as access:
+        # What was stated while this process was not there, or before it served any key group.
+        for signed in await access.service.ask(lambda one: one.current_statements(running.clock())):
+            on_statement(signed)
         yield access
 
 

@@ -52,10 +52,14 @@ class DomainService:
         *,
         clock: Callable[[], Instant] = system_now,
         on_revoked: Callable[[Iterable[bytes]], None] = lambda _ids: None,
+        on_statement: Callable[[SignedStatement], None] = lambda _signed: None,
     ) -> None:
-        """Share `access`; `on_revoked` hears the ids of what was taken away, before the network does."""
+        """Share `access`; `on_revoked` hears the ids of what was taken away, before the network does.
+
+        `on_statement` hears what this domain states, and what others do whom it listens to.
+        """
         self._access = access
-        self._on_revoked = on_revoked
+        self._on_revoked, self._on_statement = on_revoked, on_statement
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maia-access")
         self._order = asyncio.Lock()
         self._told: frozenset[bytes] = frozenset()
@@ -82,6 +86,7 @@ class DomainService:
         for one in revoked:
             self._tell_key_groups(one.ids)
             if one.statement is not None:
+                self._on_statement(one.statement)
                 # Statements leave in the order of their numbers, or the later one would be all that is heard.
                 async with self._order:
                     is_carried = await self.carrier.carry(one.statement) and is_carried
@@ -109,6 +114,7 @@ class DomainService:
             )
         except MaiaError as problem:
             return problem
+        self._on_statement(signed)
         return revoked
 
     async def beat(self) -> Instant:
@@ -116,6 +122,7 @@ class DomainService:
         now = self.clock()
         for statement in await self.ask(lambda access: access.due(now)):
             self._tell_key_groups(getattr(statement.statement, "revoked", ()))
+            self._on_statement(statement)
             async with self._order:
                 await self.carrier.carry(statement)
         return await self.ask(lambda access: access.next_due(self.clock()))

@@ -236,6 +236,8 @@ class StatementStream:
         except MaiaError as problem:
             self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
             return
+        if signed.statement.by != issuer:
+            return  # another's word proves itself too, but has a stream of its own
         heard = await self._service.hear(signed)
         if isinstance(heard, MaiaError):
             self._records.note("refused", {"issuer": str(issuer), "code": heard.code})

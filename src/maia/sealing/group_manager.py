@@ -13,11 +13,11 @@ share one sequence of epochs, each signed and bound to the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SigningKey, Standing
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.epoch_ledger import EpochLedger
 from maia.sealing.epochs import SignedEpoch, commitment
@@ -37,7 +37,14 @@ from maia.sealing.key_group import Issued, KeyGroup
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.looks import Looks
 from maia.sealing.manager_store import KeptGroups, ManagerStore
-from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, RightHistory, writing_certificates
+from maia.sealing.membership import (
+    VERSIONS_MAX,
+    Claim,
+    Grounds,
+    RightHistory,
+    tested_now,
+    writing_certificates,
+)
 from maia.sealing.refresh import (
     Refresh,
     joining_calls_for_refresh,
@@ -63,6 +70,13 @@ class _Member:
     may_write: bool = False
     until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     is_here: bool = False
+    good: frozenset[bytes] = frozenset()
+    """Its certificates that nothing spoke against when they were looked at last."""
+
+    def is_about(self, by: Principal, changed: Collection[bytes]) -> bool:
+        """Say whether a word of `by` on these certificates may change what the member holds."""
+        lacking = [one for one in self.claim.pool if one.id not in self.good]
+        return by in Standing.testers(lacking) or any(one.id in changed for one in self.claim.pool)
 
 
 class GroupManager:
@@ -120,13 +134,21 @@ class GroupManager:
         shown = writing_certificates(member.claim, self.grounds, now) if member and writes else ()
         if principal in self._distrusted.evicted:
             return shown
-        earlier = (one for one in self.store.writers.of(principal) if one.id not in self._distrusted.revoked)
+        earlier = (one for one in self.store.writers.of(principal) if not self._is_revoked(one, now))
         return tuple({one.id: one for one in (*shown, *earlier)}.values())
 
-    def past_writers(self) -> dict[Principal, tuple[SignedCertificate, ...]]:
+    def past_writers(self, now: Instant) -> dict[Principal, tuple[SignedCertificate, ...]]:
         """Return who has published what is kept for reading the past, and what spoke for it."""
         distrusted = self._distrusted
-        return self.store.writers.believed(evicted=distrusted.evicted, revoked=distrusted.revoked)
+        found = self.store.writers.believed(evicted=distrusted.evicted, revoked=distrusted.revoked)
+        return {
+            who: tuple(one for one in shown if not self._is_revoked(one, now)) for who, shown in found.items()
+        }
+
+    def _is_revoked(self, signed: SignedCertificate, now: Instant) -> bool:
+        if signed.id in self._distrusted.revoked:
+            return True
+        return isinstance(self.grounds.witness.problem_with(signed, now), CertificateRevoked)
 
     def history(self, group: GroupId, epoch: int) -> Handed | None:
         """Return the secret of a group in an epoch, from what is kept for reading the past."""
@@ -150,10 +172,11 @@ class GroupManager:
             if span.number > after and span.since <= until and span.ends > since
         ]
         page = spans[:PAGE_EPOCHS]
+        good, grounds = tested_now(Claim(principal, claim.versions, pool), self.grounds, now)
         found = past_keys(
             page,
-            Claim(principal, claim.versions, pool),
-            self.grounds,
+            good,
+            grounds,
             self._secret_of,
             trusted_since=self._distrusted.readmitted.get(principal),
         )
@@ -253,6 +276,13 @@ class GroupManager:
             self._looks.ask(now, member.claim.principal)
         return self.tick(now)
 
+    def hear(self, by: Principal, changed: Collection[bytes], now: Instant) -> list[Outcome]:
+        """Look at those whom a word of `by` concerns; `changed` is what it takes away or gives back."""
+        touched = [one for one in self._members.values() if one.is_about(by, changed)]
+        for member in touched:
+            self._looks.ask(now, member.claim.principal)
+        return self.tick(now) if touched else []
+
     # -------------------------------------------------------- time passes
 
     def tick(self, now: Instant) -> list[Outcome]:
@@ -262,6 +292,8 @@ class GroupManager:
         gained: list[tuple[_Member, RightHistory]] = []
         for member in [self._members[one] for one in self._looks.due(now) if one in self._members]:
             before = member.groups
+            if self._is_as_before(member, now):
+                continue
             history = RightHistory(member.claim, self.grounds, now)
             lost = self._stand(member, history, due)
             if lost and member.is_here:
@@ -310,8 +342,8 @@ class GroupManager:
                 group.expel(principal)
                 due[group.id] = Refresh.EXPIRY
         member.groups, member.may_write, member.until = found.groups, found.may_write, found.until
-        if found.until < INSTANT_MAX:
-            self._looks.ask(Instant(found.until + 1), principal)
+        member.good = history.good
+        self._watch(member, history.fresh_until)
         if member.is_here:
             for group_id in sorted(found.groups, key=lambda one: one.order):
                 self._take_in(group_id, member, history, due)
@@ -319,6 +351,22 @@ class GroupManager:
             self.store.keep_writer(principal, writing_certificates(member.claim, self.grounds, history.at))
         self._keep_member(principal)
         return lost
+
+    def _is_as_before(self, member: _Member, now: Instant) -> bool:
+        """Say whether a member is looked at because statements have ended, and newer ones say the same."""
+        witness = self.grounds.witness
+        good = [one for one in member.claim.pool if witness.problem_with(one, now) is None]
+        if not Standing.testers(good) or member.until < now or {one.id for one in good} != member.good:
+            return False
+        fresh = witness.stale_after(good, now)
+        self._watch(member, Instant(INSTANT_MAX) if fresh is None else fresh)
+        return True
+
+    def _watch(self, member: _Member, fresh_until: Instant) -> None:
+        """Have a member looked at as soon as its right has ended, or nobody vouches for it any more."""
+        ends = min(member.until, fresh_until)
+        if ends < INSTANT_MAX:
+            self._looks.ask(Instant(ends + 1), member.claim.principal)
 
     def _take_in(
         self, group_id: GroupId, member: _Member, history: RightHistory, due: dict[GroupId, Refresh]

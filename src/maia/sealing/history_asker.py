@@ -15,6 +15,7 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
     VerificationCache,
+    Witness,
 )
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
@@ -37,6 +38,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import (
+    Accepted,
     Bye,
     Failed,
     Greeting,
@@ -44,6 +46,7 @@ from maia.wire.messages import (
     Message,
     Ping,
     Pong,
+    Show,
     Welcome,
 )
 
@@ -74,7 +77,7 @@ class NotSealed(BadInput):
 class HistoryAsker:
     """One question for the keys of one type in one period."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every one is named at the call
         self,
         key: SigningKey,
         settings: MemberSettings,
@@ -84,8 +87,12 @@ class HistoryAsker:
         random: Callable[[int], bytes],
         since: Instant | None = None,
         until: Instant | None = None,
+        standing: Witness | None = None,
     ) -> None:
-        """Ask with `credentials` for the keys of a type, of which these are versions, oldest first."""
+        """Ask with `credentials` for the keys of a type, of which these are versions, oldest first.
+
+        `standing` shows the manager that they still count, where they demand it.
+        """
         sealing = versions[-1].sealing
         if sealing is None:
             raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
@@ -93,7 +100,7 @@ class HistoryAsker:
         self._credentials = tuple(credentials)
         self._since = Instant(INSTANT_MIN) if since is None else since
         self._until = Instant(INSTANT_MAX) if until is None else until
-        self._links = ManagerLinks(settings, random=random, cache=VerificationCache())
+        self._links = ManagerLinks(settings, random=random, cache=VerificationCache(), standing=standing)
         self._manager = self._links.of(sealing.manager)
         self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
@@ -143,11 +150,16 @@ class HistoryAsker:
         match manager.stage, message:
             case _, Bye(message=said):
                 return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
+            case LinkStage.AWAITING_GREETING, Show():
+                self._links.shown(manager, message)
+                return []
             case LinkStage.AWAITING_GREETING, Greeting():
                 return self._links.greeted(manager, message, self._settings.credentials, now)
             case LinkStage.AWAITING_WELCOME, Welcome():
                 self._links.welcomed(manager, now)
-                return self._asked(manager, after=0)
+                return [*self._links.show(manager, self._credentials, now), *self._asked(manager, after=0)]
+            case LinkStage.READY, Accepted():
+                return []
             case LinkStage.READY, Ping(nonce=nonce):
                 return self._links.say(manager, Pong(nonce))
             case LinkStage.READY, Failed(code=code, message=said):

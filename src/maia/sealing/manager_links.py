@@ -18,7 +18,9 @@ from maia.credentials import (
     Action,
     Principal,
     SignedCertificate,
+    SignedStatement,
     VerificationCache,
+    Witness,
     certificate_from_bytes,
     certificate_to_bytes,
 )
@@ -27,9 +29,10 @@ from maia.events import INSTANT_MAX, Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.delivery import SessionKey
 from maia.sealing.member_settings import MemberSettings
+from maia.sealing.vouched import WithShown, held_statements, shown_statements
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message
+from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show
 from maia.wire.names import network_to_bytes
 
 __all__ = ["LinkStage", "ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
@@ -75,6 +78,8 @@ class ManagerLink:
     """When the present stage has lasted too long, or when to dial again."""
     check_at: Instant | None = None
     awaits_check: bool = False
+    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
+    """What the manager has shown, for the certificates of its greeting."""
 
     @property
     def is_ready(self) -> bool:
@@ -95,10 +100,16 @@ class ManagerLinks:
     """The managers that a member knows, and the links to them."""
 
     def __init__(
-        self, settings: MemberSettings, *, random: Callable[[int], bytes], cache: VerificationCache
+        self,
+        settings: MemberSettings,
+        *,
+        random: Callable[[int], bytes],
+        cache: VerificationCache,
+        standing: Witness | None = None,
     ) -> None:
-        """Begin with nobody."""
+        """Begin with nobody; `standing` is what was heard about certificates, our own and others'."""
         self._settings, self._random, self._cache = settings, random, cache
+        self._standing = standing
         self._instance = random(16)
         self._network = network_to_bytes(settings.network)
         self._managers: dict[Principal, ManagerLink] = {}
@@ -149,6 +160,17 @@ class ManagerLinks:
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
 
+    def shown(self, manager: ManagerLink, message: Show) -> None:
+        """Hold the statements that a manager shows before its greeting."""
+        if message.certificates:
+            raise NotTheManager("a manager shows its certificates in the greeting")
+        manager.statements = held_statements(manager.statements, message)
+
+    def show(self, manager: ManagerLink, own: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+        """Show a manager the statements by which our own certificates still count."""
+        message = shown_statements(self._standing, own, now)
+        return [] if message is None else self.say(manager, message)
+
     def greeted(
         self,
         manager: ManagerLink,
@@ -162,13 +184,20 @@ class ManagerLinks:
         pool = tuple(certificate_from_bytes(one) for one in message.credentials)
         request = Request(manager.principal, Action.CONNECT, self._settings.network)
         evidence = gather_evidence(
-            request, pool, at=now, cache=self._cache, constitutions=self._settings.constitutions
+            request,
+            pool,
+            at=now,
+            cache=self._cache,
+            constitutions=self._settings.constitutions,
+            standing=WithShown(self._standing, manager.statements, now),
         )
+        manager.statements = ()
         if not isinstance(decide(request, evidence, NO_FACTS, now), Permit):
             raise NotTheManager("the manager may not be part of this network")
         manager.stage, manager.instance = LinkStage.AWAITING_WELCOME, message.instance
         credentials = [certificate_to_bytes(signed) for signed in shown]
-        return self.say(manager, Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None))
+        hello = Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None)
+        return [*self.show(manager, shown, now), *self.say(manager, hello)]
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
@@ -180,7 +209,7 @@ class ManagerLinks:
         """Go on without a link, and dial the next address later. The session's key is gone."""
         if manager.link is not None:
             self._links.pop(manager.link, None)
-        manager.link, manager.session, manager.check_at = None, None, None
+        manager.link, manager.session, manager.check_at, manager.statements = None, None, None, ()
         manager.stage = LinkStage.IDLE
         manager.turn += 1
         manager.failures += 1

@@ -25,11 +25,12 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SigningKey,
-    Tester,
     VerificationCache,
+    Witness,
     certificate_from_bytes,
     certificate_to_bytes,
 )
+from maia.credentials import Standing as Statements
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.sealing.epochs import EpochForked, SignedEpoch, epoch_from_bytes, epoch_to_bytes
@@ -63,6 +64,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import (
+    Accepted,
     Bye,
     Failed,
     Greeting,
@@ -76,6 +78,7 @@ from maia.wire.messages import (
     Ping,
     Pong,
     Rekey,
+    Show,
     Welcome,
     WhoWrites,
     Writer,
@@ -118,17 +121,17 @@ class KeyMember:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] | None = None,
         cache: VerificationCache | None = None,
-        standing: Tester | None = None,
+        standing: Witness | None = None,
     ) -> None:
         """Make a member that holds `key`; `kept` is what `Keep` stored before.
 
-        `standing` says which of its certificates still count.
+        `standing` says which of its certificates still count, and shows managers why.
         """
         self._key, self._settings, self._tester = key, settings, standing
         self._cache = VerificationCache() if cache is None else cache
         self._pool = settings.credentials
         self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
-        self._managers = ManagerLinks(settings, random=random, cache=self._cache)
+        self._managers = ManagerLinks(settings, random=random, cache=self._cache, standing=standing)
         self._types: dict[bytes, _Type] = {}
         self._writers: OrderedDict[tuple[bytes, Principal], tuple[SignedCertificate, ...]] = OrderedDict()
         self._asked_writers: OrderedDict[tuple[bytes, Principal], None] = OrderedDict()
@@ -249,6 +252,13 @@ class KeyMember:
         looked = [one for known in self._types.values() for one in self._look_at_rights(known, now)]
         return self._finished(looked, now)
 
+    def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
+        """Show managers what was heard of `by`, if certificates that we have shown them demand it."""
+        if by not in Statements.testers(self._pool):
+            return []
+        ready = [one for one in self._managers.all() if one.is_ready]
+        return [effect for one in ready for effect in self._managers.show(one, self._pool, now)]
+
     def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask again: something was sealed in an epoch that is not known here."""
         known = self._types.get(type_id)
@@ -310,6 +320,9 @@ class KeyMember:
                 closed = [] if manager.link is None else [Close(manager.link, code)]
                 self._lost(manager, now)
                 return [Note("bye", {"peer": str(manager.principal), "code": code}), *closed]
+            case LinkStage.AWAITING_GREETING, Show():
+                self._managers.shown(manager, message)
+                return []
             case LinkStage.AWAITING_GREETING, Greeting():
                 return self._managers.greeted(manager, message, self._pool, now)
             case LinkStage.AWAITING_WELCOME, Welcome():
@@ -322,7 +335,7 @@ class KeyMember:
         match message:
             case Ping(nonce=nonce):
                 return self._managers.say(manager, Pong(nonce))
-            case Pong():
+            case Pong() | Accepted():
                 return []
             case GroupKeys() | Rekey() | KeysHeld() | GroupsEnded():
                 known = self._types.get(message.type_id)

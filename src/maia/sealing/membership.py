@@ -10,19 +10,21 @@ group to whoever has any View of the type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.credentials import (
+    ASSUMED_GOOD,
     Action,
     Principal,
     SignedCertificate,
-    Tester,
     Validity,
     VerificationCache,
     VerifiedConstitution,
+    Witness,
     steady_period,
 )
+from maia.credentials import Standing as Statements
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.policy import NO_FACTS, BoundRule, Evidence, Permit, Request, decide, gather_evidence
@@ -37,7 +39,9 @@ __all__ = [
     "RightHistory",
     "Standing",
     "TooManyVersions",
+    "requests_for",
     "standing",
+    "tested_now",
     "writing_certificates",
 ]
 
@@ -46,6 +50,7 @@ VERSIONS_MAX: Final = 16
 
 _STEPS_MAX: Final = 256
 _ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
+_NOTHING_HEARD: Final = Statements()
 
 
 class TooManyVersions(BadInput):
@@ -76,8 +81,13 @@ class Grounds:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     cache: VerificationCache | None = field(default=None, repr=False)
-    standing: Tester | None = field(default=None, repr=False)
+    standing: Witness | None = field(default=None, repr=False)
     """Who knows which certificates are revoked, and whose statements hold; without one nothing was heard."""
+
+    @property
+    def witness(self) -> Witness:
+        """Return who is asked about certificates."""
+        return _NOTHING_HEARD if self.standing is None else self.standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,15 @@ class Standing:
     may_write: bool
     since: Instant
     until: Instant
+
+
+def requests_for(claim: Claim) -> list[Request]:
+    """Return what the kernel is asked about a claim."""
+    return [
+        Request(claim.principal, action, version.name, version)
+        for version in claim.versions
+        for action in _ACTIONS
+    ]
 
 
 def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
@@ -110,6 +129,18 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
     )
 
 
+def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Grounds]:
+    """Return what is left of a claim at the present moment, and grounds on which to judge its past.
+
+    Whether a certificate is revoked, or stale, is a question about the
+    present. A moment that is over is not judged again: what passes its tests
+    now speaks for the past too, and what does not speaks for nothing.
+    """
+    problem_with = grounds.witness.problem_with
+    pool = tuple(signed for signed in claim.pool if problem_with(signed, now) is None)
+    return replace(claim, pool=pool), replace(grounds, standing=ASSUMED_GOOD)
+
+
 def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:
     """Return the certificates of a claim that let its principal publish, and no others."""
     found: dict[bytes, SignedCertificate] = {}
@@ -124,13 +155,19 @@ def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[S
 class RightHistory:
     """What a claim opens now, and has opened before; worked out backwards, as far as somebody asks."""
 
-    __slots__ = ("_claim", "_found", "_grounds", "at", "now")
+    __slots__ = ("_claim", "_found", "_grounds", "at", "fresh_until", "good", "now")
 
     def __init__(self, claim: Claim, grounds: Grounds, now: Instant) -> None:
         """Begin with what is open at `now`."""
-        self._claim, self._grounds, self.at = claim, grounds, now
-        self._found = [standing(claim, grounds, now)]
+        self._claim, self._grounds = tested_now(claim, grounds, now)
+        self.at = now
+        self._found = [standing(self._claim, self._grounds, now)]
         self.now: Standing = self._found[0]
+        self.good = frozenset(signed.id for signed in self._claim.pool)
+        """Which of the certificates nothing speaks against."""
+        fresh = grounds.witness.stale_after(self._claim.pool, now)
+        self.fresh_until = Instant(INSTANT_MAX) if fresh is None else fresh
+        """Up to when that is so if nothing more is heard."""
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
         """Say whether a group was open at every moment from `moment` on."""
