@@ -20,6 +20,7 @@ from maia.domain.domain_tester import DomainTester
 from maia.domain.housekeeping import forget_expired
 from maia.domain.issuing import held_certificates
 from maia.domain.pages import cursor_number, page_limit
+from maia.domain.stated_facts import stated_facts
 from maia.domain.turn import Turn
 from maia.domain.validity_publisher import read_statement
 from maia.domain.witness import bear_witness, witnessed_heads
@@ -53,7 +54,8 @@ class AccessStatements(AccessCore):
                 turn.record("statement.stale", ("fallen", str(len(turn.memberships))))
                 at_once = self._taken_away(turn).statement
                 signed += [at_once] if at_once is not None else []
-            signed += self._publisher.state_due(turn.tables, now)
+            facts = stated_facts(turn.tables, self._shelf.in_force(turn.tables))
+            signed += self._publisher.state_due(turn.tables, now, facts)
             forget_expired(turn.tables, now, self._settings)
             return signed
 

@@ -20,9 +20,11 @@ from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import SigningKey, Validity
 from maia.credentials.statement_encoding import sign_statement, statement_from_bytes, statement_to_bytes
 from maia.credentials.statements import (
+    FactList,
     Revalidation,
     RevocationList,
     SignedStatement,
+    StatedFacts,
     period_from,
 )
 from maia.domain.access_refusals import DomainStoreUnavailable
@@ -38,6 +40,7 @@ __all__ = ["ValidityPublisher"]
 _COVERED: Final = "covered"
 _LISTS: Final = "lists"
 _REVALIDATIONS: Final = "revalidations"
+_FACTS: Final = "stated facts"
 _STATEMENTS: Final = "statements"
 _SECOND: Final = 1_000_000
 _PERIODS_MAX: Final = 64
@@ -62,8 +65,10 @@ class ValidityPublisher:
         revoked = self._revoked(tables, now)
         return None if revoked is None else self._list(tables, revoked, None, now)
 
-    def state_due(self, tables: Tables, now: Instant) -> list[SignedStatement]:
-        """Sign the list for the next time that none covers, if it is time for it."""
+    def state_due(
+        self, tables: Tables, now: Instant, facts: StatedFacts | None = None
+    ) -> list[SignedStatement]:
+        """Sign the list for the next time that none covers, if it is time for it, and `facts` beside it."""
         covered = _covered(tables)
         start, end = self._next_period(covered, now)
         revoked = self._revoked(tables, now)
@@ -75,6 +80,8 @@ class ValidityPublisher:
         valid = _revalidated(tables, now, self._settings.limits.revoked_in_a_list)
         if valid:
             signed.append(self._revalidation(tables, valid, period, now))
+        if facts is not None:
+            signed.append(self._facts(tables, facts, period, now))
         _forget(tables, now, self._settings)
         return signed
 
@@ -127,6 +134,10 @@ class ValidityPublisher:
     ) -> SignedStatement:
         said = Revalidation(self._key.principal, next_number(tables, _REVALIDATIONS), period, valid)
         return self._kept(tables, _REVALIDATIONS, sign_statement(said, self._key), period, now)
+
+    def _facts(self, tables: Tables, facts: StatedFacts, period: Validity, now: Instant) -> SignedStatement:
+        said = FactList(self._key.principal, next_number(tables, _FACTS), period, facts)
+        return self._kept(tables, _FACTS, sign_statement(said, self._key), period, now)
 
     def _kept(
         self, tables: Tables, sort: str, signed: SignedStatement, period: Validity | None, now: Instant
