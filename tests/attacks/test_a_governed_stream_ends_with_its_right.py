@@ -8,11 +8,50 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from maia.pipeline.governed import governed
-from maia.policy import NoChain
+from maia.credentials import (
+    AuthorisationCertificate,
+    OnlineTest,
+    RevocationList,
+    SignedCertificate,
+    SignedStatement,
+    TestKind,
+    issue,
+    period_from,
+    sign_statement,
+)
+from maia.pipeline.governed import Keys, governed
+from maia.policy import GrantRevoked, GrantStale, NoChain
 from maia.runtime.job_desk import job_desk
+from maia.runtime.right_watch import right_watch
 from maia.types import SealingLevel
-from support.governed import Recorded, at, between, grant, reader, rows_of, sightings
+from support.governed import (
+    HOUR,
+    OWNER,
+    Recorded,
+    at,
+    between,
+    grant,
+    key_of,
+    reader,
+    rows_of,
+    sightings,
+)
+
+TESTER = key_of("tester")
+
+
+def vouched(signed: SignedCertificate) -> SignedCertificate:
+    said = signed.certificate
+    assert isinstance(said, AuthorisationCertificate)
+    validity = said.validity.with_tests(OnlineTest(TestKind.TIMED_CRL, TESTER.principal))
+    return issue(AuthorisationCertificate(said.issuer, said.subject, False, said.authority, validity), OWNER)
+
+
+def listed(number: int, *revoked: SignedCertificate) -> SignedStatement:
+    """Return a list for an hour from noon, or one without a period if it revokes something."""
+    period = None if revoked else period_from(at(0), microseconds=HOUR)
+    ids = frozenset(one.id for one in revoked)
+    return sign_statement(RevocationList(TESTER.principal, number, period, ids), TESTER)
 
 
 def run(table: DataFrame, folder: Path) -> None:
@@ -63,3 +102,55 @@ def test_a_running_stream_shows_nothing_that_was_published_after_the_right(spark
     run(stream, tmp_path)
     kept = rows_of(spark.read.schema(stream.schema).parquet(str(tmp_path / "out")))
     assert [row["speed"] for row in kept] == [0, 1]
+
+
+@pytest.mark.parametrize("level", [SealingLevel.ATTRIBUTE, None])
+def test_a_statement_ends_the_stream_of_the_revoked_reader_and_of_nobody_else(spark, tmp_path, level):
+    """A44: heard while the stream runs, sealed or not; another reader's stream at the same desk goes on."""
+    log = Recorded(tmp_path / "log", level)
+    mine, other = vouched(grant()), vouched(grant(key_of("other")))
+    log.publish(sightings(3))
+    log.write()
+    with job_desk() as desk, right_watch(desk, [listed(1)], clock=lambda: at(0)) as watch:
+        keys = log.keys(desk) if level else Keys(None, desk, {})
+        known = {"log": str(log.folder), "event_type": log.event_type, "is_stream": True, "keys": keys}
+        with pytest.raises(GrantStale):
+            governed(spark, reader=reader(mine), **known)  # nobody has tested it
+        stream = governed(spark, reader=reader(mine), watch=watch, **known)
+        others = governed(spark, reader=reader(other, who=key_of("other")), watch=watch, **known)
+        run(stream, tmp_path / "mine")
+        run(others, tmp_path / "other")
+        log.publish(sightings(3, first=3), published_at=at(1))
+        log.write()
+        assert watch.follow([listed(2, mine)]) == []
+        with pytest.raises(StreamingQueryException, match="the right behind this table was taken back"):
+            run(stream, tmp_path / "mine")
+        with pytest.raises(GrantRevoked):
+            governed(spark, reader=reader(mine), watch=watch, **known)
+        run(others, tmp_path / "other")
+    for who, rows in (("mine", 3), ("other", 6)):
+        kept = spark.read.schema(stream.schema).parquet(str(tmp_path / who / "out"))
+        assert len(rows_of(kept)) == rows
+
+
+def test_a_stream_ends_when_nobody_vouches_for_its_reader_any_more(spark, tmp_path):
+    """A44: whoever withholds the next list ends the stream, and does not prolong it."""
+    log, now = Recorded(tmp_path / "log", SealingLevel.ATTRIBUTE), [at(0)]
+    log.publish(sightings(3))
+    log.write()
+    with job_desk() as desk, right_watch(desk, [listed(1)], clock=lambda: now[0]) as watch:
+        stream = governed(
+            spark,
+            log=str(log.folder),
+            event_type=log.event_type,
+            reader=reader(vouched(grant())),
+            keys=log.keys(desk),
+            watch=watch,
+            is_stream=True,
+        )
+        run(stream, tmp_path)
+        log.publish(sightings(3, first=3), published_at=at(0.5))
+        log.write()
+        now[0] = at(2)
+        with pytest.raises(StreamingQueryException, match="the right behind this table was taken back"):
+            run(stream, tmp_path)

@@ -22,6 +22,7 @@ from maia.cli.pipeline_source import (
     NetworkOf,
     OwnerOf,
     Signers,
+    StatementsOf,
     TypeOf,
 )
 from maia.errors import BadInput
@@ -143,6 +144,7 @@ def run(
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
+    statements: StatementsOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -151,7 +153,9 @@ def run(
     from maia.runtime.pipeline_runs import interruptible
     from maia.runtime.pipeline_runs import run as run_application
 
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
+    )
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
@@ -185,10 +189,13 @@ def explain(
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
+    statements: StatementsOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how Spark will go about it: operators and columns, never a value that is compared with."""
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
+    )
     application, terms = _application(name, changes)
     with _session(asked, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.pipeline.applications.plan import columns_read, plan_lines
@@ -213,6 +220,7 @@ def verify(
     network: NetworkOf = None,
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
+    statements: StatementsOf = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -220,7 +228,9 @@ def verify(
     """Run as a batch and as a stream, compare row by row, and look for columns that must not be read."""
     from maia.runtime.pipeline_runs import run as run_application
 
-    asked = Asked(source, log, definition, key, credentials, signers, network, coordinator, keys_at)
+    asked = Asked(
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
+    )
     application, terms = _application(name, changes)
     with _session(asked, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline_progress import spark_steps

@@ -8,26 +8,30 @@ gone when the command ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from maia.cli.inputs import read_certificates, read_owner
 from maia.cli.key import open_key
 from maia.cli.membership import history_of, verified
+from maia.errors import Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from maia.credentials import NetworkName, SignedCertificate, SigningKey
     from maia.pipeline.applications import Application
+    from maia.pipeline.reader import Reader
     from maia.runtime.history_client import ReadingKeys
+    from maia.runtime.job_desk import JobDesk
     from maia.runtime.pipeline_runs import Source
+    from maia.runtime.right_watch import RightWatch
     from maia.types import VerifiedType
 
 __all__ = [
@@ -40,9 +44,13 @@ __all__ = [
     "NetworkOf",
     "OwnerOf",
     "Signers",
+    "StatementsMissing",
+    "StatementsOf",
     "TypeOf",
     "network_of",
 ]
+
+_Result = TypeVar("_Result")
 
 From: TypeAlias = Annotated[
     Path | None,
@@ -93,6 +101,22 @@ KeysAt: TypeAlias = Annotated[
 ]
 
 
+StatementsOf: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--statements",
+        help="With --log: statements by those who vouch for certificates, files or folders, beside those in "
+        "the wallets that --credentials names.",
+    ),
+]
+
+
+class StatementsMissing(Unavailable):
+    """A certificate must be vouched for, and no statement is at hand that does so now."""
+
+    code = "UNAVAILABLE-STATEMENTS"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the options say about the source."""
@@ -106,6 +130,7 @@ class Asked:
     network: str | None = None
     coordinator: str | None = None
     keys_at: list[str] | None = None
+    statements: list[Path] | None = None
 
     def check(self) -> None:
         """Refuse, before Spark starts, what cannot be read."""
@@ -131,15 +156,24 @@ class Asked:
             yield parquet_source(spark, self.path)
             return
         from maia.runtime.job_desk import job_desk
+        from maia.runtime.right_watch import read_statements, right_watch
         from maia.runtime.spark_cluster import cluster_of
 
         cluster = cluster_of()
+        # A login that stays renews the wallet while this runs.
+        folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
+        heard = read_statements((*folders, *(self.statements or ())))
         # Executors ask the desk, and reach it where they reach the driver.
-        with job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk:
-            yield self._governed(spark, application, desk)
+        with (
+            job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
+            right_watch(desk, heard, folders=folders) as watch,
+        ):
+            yield self._governed(spark, application, desk, watch)
 
-    def _governed(self, spark: SparkSession, application: Application[Any], desk: Any) -> Source:
-        # Any: the desk's class is imported where it is opened.
+    def _governed(
+        self, spark: SparkSession, application: Application[Any], desk: JobDesk, watch: RightWatch
+    ) -> Source:
+        # Any: each application has terms of its own.
         from maia.pipeline.governed import Keys, governed
         from maia.pipeline.reader import Reader
         from maia.runtime.pipeline_runs import Source
@@ -148,24 +182,31 @@ class Asked:
         assert self.key is not None  # noqa: S101 - checked above
         versions = _versions(self.definitions or [])
         key, mine = open_key(self.key), tuple(read_certificates(self.credentials or []))
-        keys = None
+        reader, keys = Reader(key.principal, mine), Keys(None, desk, {})
+        _check_right(watch.tested(reader), versions[-1])
         if any(version.sealing is not None for version in versions):
-            found = self._reading_keys(key, versions, mine)
+            found = self._reading_keys(key, versions, mine, watch)
             keys = Keys(found.source, desk, {**found.signers, **_signers(self.signers or [])})
         table = partial(
+            _hinted,
             governed,
             spark,
             log=str(self.log.resolve()),
             event_type=versions[-1],
             versions=versions[:-1],
-            reader=Reader(key.principal, mine),
+            reader=reader,
             keys=keys,
+            watch=watch,
             columns=list(application.reads),
         )
         return Source(table, partial(table, is_stream=True), names=_names(versions))
 
     def _reading_keys(
-        self, key: SigningKey, versions: list[VerifiedType], mine: tuple[SignedCertificate, ...]
+        self,
+        key: SigningKey,
+        versions: list[VerifiedType],
+        mine: tuple[SignedCertificate, ...],
+        watch: RightWatch,
     ) -> ReadingKeys:
         import asyncio
 
@@ -173,7 +214,9 @@ class Asked:
         from maia.sealing.member_settings import MemberSettings
 
         settings = MemberSettings(self._network(mine), mine, addresses=tuple(self.keys_at or ()))
-        return asyncio.run(fetch_reading_keys(key, settings, versions, credentials=mine))
+        return asyncio.run(
+            fetch_reading_keys(key, settings, versions, credentials=mine, standing=watch.standing)
+        )
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
         from maia.credentials import NetworkName
@@ -188,6 +231,29 @@ class Asked:
             "the type is sealed, so its key server is asked, and none or several of your certificates name "
             "its network: say --network and --coordinator"
         )
+
+
+def _check_right(reader: Reader, event_type: VerifiedType) -> None:
+    """Refuse, before anybody else is asked, a reader without any right to the type."""
+    from maia.credentials import Action
+    from maia.pipeline.periods import slices_of
+    from maia.policy import Request
+
+    request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
+    _hinted(slices_of, request, reader)
+
+
+def _hinted(work: Callable[..., _Result], *words: object, **named: object) -> _Result:
+    """Do something that needs a right; say what to do about one that nobody vouches for."""
+    from maia.policy import GrantStale
+
+    try:
+        return work(*words, **named)
+    except GrantStale as problem:
+        raise StatementsMissing(
+            f"{problem.message}; log in again (`maia login`) and name the wallet with --credentials, or name "
+            "statements that hold now with --statements"
+        ) from problem
 
 
 def network_of(signed: SignedCertificate) -> NetworkName | None:

@@ -25,7 +25,7 @@ from pyspark.sql import types as t
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.pipeline.keys import KeyDesk, KeySource
+from maia.pipeline.keys import KeyDesk, KeyPass, KeySource
 from maia.pipeline.opening import PERIOD, FrameOpener, PeriodsOpener
 from maia.pipeline.periods import Slice, slices_of
 from maia.pipeline.reader import Reader
@@ -33,6 +33,7 @@ from maia.pipeline.recorded import Recorded, between
 from maia.pipeline.refusals import NameTaken, NoKeys, NoSuchColumn, UnknownTerms
 from maia.pipeline.several_periods import PeriodsView
 from maia.pipeline.signers import Signers, accepted_signers
+from maia.pipeline.watching import HeldRight, Watch
 from maia.policy import Request
 from maia.policy.view import shows
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
@@ -58,7 +59,8 @@ META_COLUMNS: Final[Mapping[str, t.DataType]] = {
 class Keys:
     """What opens the frames of a sealed type: where keys come from, where they lie, whose frames count."""
 
-    source: KeySource = field(repr=False)
+    source: KeySource | None = field(repr=False)
+    """None for a type that is not sealed: its executors ask only whether the right still stands."""
     desk: KeyDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
@@ -80,6 +82,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     with_meta: bool = False,
     is_stream: bool = False,
     fails_on_loss: bool = True,
+    watch: Watch | None = None,
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
 
@@ -89,11 +92,14 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     whatever is joined meanwhile; if the log forgets frames that it has not read,
     it ends, unless `fails_on_loss` is false.
     `versions` are others of the same type whose attributes a right may speak
-    of. `columns` opens only some attributes, by name. Raises the kernel's
+    of. `columns` opens only some attributes, by name. `watch` tests the reader
+    now, and ends the table's grants when its right is gone; executors ask for
+    them if there are `keys`, with a source or without. Raises the kernel's
     refusal if the reader had no right at any moment of the period.
     """
     wanted = _parsed(filter, event_type)
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
+    reader = reader if watch is None else watch.tested(reader)
     slices = slices_of(request, reader, since=since, until=until)
     table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
@@ -105,8 +111,12 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     else:
         frames = recorded.table(uids, None if segments is None else tuple(map(str, segments)))
     if is_stream and len(plans) > 1:
-        return table.of_all(frames, plans, delivered)
-    return reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
+        rows = table.of_all(frames, plans, delivered)
+    else:
+        rows = reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
+    if watch is not None:
+        watch.begin(table.held(request, slices, since=since, until=until))
+    return rows
 
 
 def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
@@ -147,6 +157,33 @@ class _Table:
     reader: Reader
     keys: Keys | None
     with_meta: bool
+    passes: list[KeyPass] = field(default_factory=list, repr=False)
+
+    def held(
+        self, request: Request, slices: tuple[Slice, ...], *, since: Instant | None, until: Instant | None
+    ) -> HeldRight:
+        """Return what the table rests on, and how to see whether that is still so."""
+
+        def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
+            found = slices_of(request, reader, since=since, until=until)
+            return found, [self._signers(one, reader) for one in found]
+
+        shown = {} if self.keys is None else self.keys.signers
+        certificates = (*self.reader.credentials, *(one for pool in shown.values() for one in pool))
+        decided = (slices, [self._signers(one, self.reader) for one in slices])
+        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes))
+
+    def _signers(self, one: Slice, reader: Reader) -> Signers:
+        if self.keys is None:
+            return Signers({}, frozenset())
+        versions = (*self.versions, self.event_type)
+        return accepted_signers(self.keys.signers, versions, grounds=reader, since=one.since, until=one.until)
+
+    def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
+        if self.keys is None:
+            return None
+        self.passes.append(self.keys.desk.open(self.keys.source, frozenset({None, *kinds})))
+        return self.passes[-1]
 
     def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
         """Return what is needed for one period."""
@@ -187,24 +224,18 @@ class _Table:
     def _opener(
         self, one: Slice, kinds: Mapping[AttributeUid, Kind], asks: frozenset[AttributeUid]
     ) -> FrameOpener:
-        versions = (*self.versions, self.event_type)
-        sealing = strongest(version.sealing for version in versions)
-        if sealing is not None and self.keys is None:
+        sealing = strongest(version.sealing for version in (*self.versions, self.event_type))
+        if sealing is not None and (self.keys is None or self.keys.source is None):
             raise NoKeys("events of this type are sealed: say where their keys come from")
-        keys, signers = self.keys, Signers({}, frozenset())
-        if keys is not None:
-            signers = accepted_signers(
-                keys.signers, versions, grounds=self.reader, since=one.since, until=one.until
-            )
         return FrameOpener(
             type_id=self.event_type.type_id,
             kinds=dict(kinds),
             asks=asks,
             least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
-            signers=signers,
+            signers=self._signers(one, self.reader),
             since=int(one.since),
             until=int(one.until),
-            keys=None if keys is None else keys.desk.open(keys.source, frozenset({None, *kinds})),
+            keys=self._pass(kinds),
             with_meta=self.with_meta,
             spans=tuple((int(first), int(last)) for first, last in one.spans),
         )

@@ -73,6 +73,7 @@ def _decided(
             bounds=reader.bounds,
             cache=cache,
             constitutions=reader.constitutions,
+            standing=reader.tester,
         )
         decision = decide(request, evidence, reader.facts_at(moment), moment)
         steady = steady_period(bounds, moment).intersection(decision.stable)

@@ -4,18 +4,31 @@ The principal's certificates are verified on the driver, once for each period
 in which the same ones are valid. What the domain has stopped to believe, a
 principal or a certificate, counts for no period at all: the past is not a way
 around a revocation (A44).
+
+Whether a certificate is revoked, or nobody vouches for it any more, is asked
+at the present moment (`Reader.tested`). Moments that are over are not judged
+again. A reader that was not tested has no use of certificates that demand it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
-from maia.credentials import Principal, SignedCertificate, Validity, VerifiedConstitution
+from maia.credentials import (
+    BrokenChain,
+    Principal,
+    SignedCertificate,
+    Tester,
+    Validity,
+    VerifiedConstitution,
+)
+from maia.credentials.standing import Once
 from maia.events import Instant
 from maia.pipeline.refusals import ReaderDistrusted
 from maia.policy import NO_FACTS, BoundRule, Facts
 
-__all__ = ["FactPeriod", "Reader"]
+__all__ = ["FactPeriod", "Reader", "TestedAt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,25 @@ class FactPeriod:
 
     period: Validity
     facts: Facts
+
+
+class TestedAt:
+    """What was known of certificates at one moment: the answer for every moment of a table."""
+
+    __slots__ = ("_at", "_found", "_standing")
+
+    def __init__(self, standing: Tester, at: Instant) -> None:
+        """Ask `standing` about the moment `at`, once for each certificate."""
+        self._standing, self._at = standing, at
+        self._found: dict[bytes, BrokenChain | None] = {}
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what spoke against a certificate when it was tested; `at` is a moment that is over."""
+        if signed.id not in self._found:
+            self._found[signed.id] = self._standing.problem_with(signed, self._at)
+        return self._found[signed.id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +71,12 @@ class Reader:
     """Ids of certificates that the domain believes no more."""
     evicted: frozenset[Principal] = field(default=frozenset(), repr=False)
     """Principals that the domain has put out."""
+    tester: Tester | None = field(default=None, repr=False, compare=False)
+    """What came of the tests that certificates demand; without it none of them is passed."""
+
+    def tested(self, standing: Tester, now: Instant) -> Reader:
+        """Return the same reader, whose certificates, and those of writers, are tested at `now`."""
+        return replace(self, tester=TestedAt(standing, now))
 
     @property
     def pool(self) -> tuple[SignedCertificate, ...]:

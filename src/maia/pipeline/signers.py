@@ -73,6 +73,7 @@ def accepted_signers(
             constitutions=grounds.constitutions,
             facts=grounds.facts,
             revoked=grounds.revoked,
+            tester=grounds.tester,
         )
         found = [one for version in versions for one in _rights(who, version, since, until)]
         rights[principal.key] = tuple(found)

@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.credentials import Principal, SignedCertificate, SigningKey, Witness
 from maia.events import Instant
 from maia.pipeline.keys import HeldKeys, KeySource, PastKeys, SeveralSources
 from maia.runtime.clock import system_now
@@ -45,11 +45,17 @@ async def fetch_reading_keys(
     versions: Sequence[VerifiedType],
     *,
     credentials: Sequence[SignedCertificate],
+    standing: Witness | None = None,
     timeout_s: float = 60.0,
 ) -> ReadingKeys:
-    """Ask the type's key manager for keys of the past and of this hour, and for who has published."""
-    present = await _present(key, settings, versions, timeout_s=timeout_s)
-    past = await _asked(key, settings, versions, credentials=credentials, timeout_s=timeout_s)
+    """Ask the type's key manager for keys of the past and of this hour, and for who has published.
+
+    `standing` shows the manager that certificates still count which demand it.
+    """
+    present = await _present(key, settings, versions, standing=standing, timeout_s=timeout_s)
+    past = await _asked(
+        key, settings, versions, credentials=credentials, standing=standing, timeout_s=timeout_s
+    )
     before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
     return ReadingKeys(before if present is None else SeveralSources((present, before)), past.writers)
 
@@ -71,7 +77,7 @@ async def fetch_history_keys(
     return PastKeys(asker.answer, asker.terms or DEFAULT_TERMS)
 
 
-async def _asked(
+async def _asked(  # noqa: PLR0913 - every one is named at the call
     key: SigningKey,
     settings: MemberSettings,
     versions: Sequence[VerifiedType],
@@ -79,10 +85,18 @@ async def _asked(
     credentials: Sequence[SignedCertificate],
     since: Instant | None = None,
     until: Instant | None = None,
+    standing: Witness | None = None,
     timeout_s: float,
 ) -> HistoryAsker:
     asker = HistoryAsker(
-        key, settings, versions, credentials=credentials, random=os.urandom, since=since, until=until
+        key,
+        settings,
+        versions,
+        credentials=credentials,
+        random=os.urandom,
+        since=since,
+        until=until,
+        standing=standing,
     )
     done = asyncio.Event()
 
@@ -100,10 +114,15 @@ async def _asked(
 
 
 async def _present(
-    key: SigningKey, settings: MemberSettings, versions: Sequence[VerifiedType], *, timeout_s: float
+    key: SigningKey,
+    settings: MemberSettings,
+    versions: Sequence[VerifiedType],
+    *,
+    standing: Witness | None,
+    timeout_s: float,
 ) -> HeldKeys | None:
     """Return the keys of this hour; None if the reader has no right today."""
-    member = KeyMember(key, settings, random=os.urandom)
+    member = KeyMember(key, settings, random=os.urandom, standing=standing)
     type_id, done, refused = versions[-1].type_id, asyncio.Event(), False
 
     def look() -> None:

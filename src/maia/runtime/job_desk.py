@@ -11,6 +11,7 @@ the trust a Spark job needs anyway (docs/decisions/keys-for-executors.md).
     with job_desk() as desk:
         table = governed(spark, keys=Keys(source, desk, signers), ...)
         desk.end_all()          the next task of any of its tables is refused
+        desk.end(one_pass)      or that of one table (`right_watch.py` does it)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -35,6 +36,7 @@ from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.pipeline.keys import (
     EPOCHS_PER_REQUEST,
     HeldEpoch,
+    KeyPass,
     KeySource,
     Wanted,
     read_handout,
@@ -158,7 +160,7 @@ class _Grant:
 class JobDesk:
     """The grants of one driver. Made by `job_desk`, which also lets it go."""
 
-    __slots__ = ("_grants", "_lock", "_server", "refused")
+    __slots__ = ("_grants", "_lock", "_server", "look", "refused")
 
     def __init__(self, host: str) -> None:
         """Listen on a free port of `host`; nothing is answered before the first grant."""
@@ -166,6 +168,8 @@ class JobDesk:
         self._lock = threading.Lock()
         self.refused: Counter[str] = Counter()
         """Frames that workers left out because something about them does not hold, by code."""
+        self.look: Callable[[], None] = lambda: None
+        """Called before every answer: whoever watches over rights ends those that are over by now."""
         self._server = _Server((host, 0), self)
         threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
 
@@ -178,6 +182,13 @@ class JobDesk:
             self._grants[grant] = _Grant(token, source, wanted)
         host, port = self._server.server_address[:2]
         return DeskPass(str(host), int(port), grant, token)
+
+    def end(self, one: KeyPass) -> None:
+        """Take back the grant of one pass of this desk, and no other's."""
+        with self._lock:
+            grant = self._grants.get(one.grant) if isinstance(one, DeskPass) else None
+            if grant is not None:
+                grant.stands, grant.source = False, None
 
     def end_all(self) -> None:
         """Take every grant back: the next task of each table is refused, streams included."""
@@ -198,6 +209,7 @@ class JobDesk:
             ask = _ASK.decode(asked)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise NotFromTheDesk("a question to the desk cannot be read") from None
+        self.look()
         with self._lock:
             grant = self._grants.get(ask.grant)
         if grant is None or not same_secret(mac, _mac(grant.token, _ASKED, asked)):

@@ -1,0 +1,146 @@
+"""How does a driver hear that the right behind a running table is gone, and what does it do then?
+
+    with job_desk() as desk, right_watch(desk, statements) as watch:
+        table = governed(spark, ..., keys=Keys(source, desk, signers), watch=watch)
+        watch.follow(more)          from a wallet that a login renews, or a client's subscription
+
+Before every answer the desk looks whether the last statement has ended, to
+the microsecond of the driver's clock. The grants of a table whose right is gone end at the desk, so that its
+next batch fails; tables of other readers at the same desk go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from maia.credentials import SignedStatement, Standing, statement_from_bytes
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.pipeline.reader import Reader
+from maia.pipeline.watching import HeldRight, RightsOnWatch
+from maia.runtime.clock import system_now
+from maia.runtime.input_files import BadFile
+from maia.runtime.job_desk import JobDesk
+
+__all__ = ["RightWatch", "read_statements", "right_watch"]
+
+LOOK_S: Final = 1.0
+FILES_MAX: Final = 10_000
+FILE_BYTES_MAX: Final = 4 << 20
+
+
+class RightWatch:
+    """The tables of one driver that are looked after. Made by `right_watch`, which also ends its thread."""
+
+    def __init__(self, desk: JobDesk, standing: Standing, clock: Callable[[], Instant]) -> None:
+        """Look after nothing yet."""
+        self._desk, self._clock = desk, clock
+        self._rights = RightsOnWatch(standing)
+        self._lock = threading.Lock()
+        self.ended = 0
+        """How many tables have ended so far because their right was gone."""
+
+    @property
+    def standing(self) -> Standing:
+        """Return what was heard."""
+        return self._rights.standing
+
+    def tested(self, reader: Reader) -> Reader:
+        """Return a reader whose certificates are tested at this moment."""
+        with self._lock:  # what is heard meanwhile changes nothing for a table that is being decided
+            heard = Standing.reloaded(self.standing.exported())
+            return reader.tested(heard, self._clock())
+
+    def begin(self, right: HeldRight) -> None:
+        """Look after a table from now on."""
+        with self._lock:
+            self._rights.begin(right, self._clock())
+
+    def follow(self, statements: Iterable[SignedStatement]) -> list[MaiaError]:
+        """Hear statements, and end what they take the ground from; return what could not be believed."""
+        with self._lock:
+            ended, odd = self._rights.follow(statements, self._clock())
+            self._end(ended)
+        return odd
+
+    def look(self) -> None:
+        """End the tables for which nobody vouches any more."""
+        with self._lock:
+            self._end(self._rights.look(self._clock()))
+
+    def _end(self, rights: Sequence[HeldRight]) -> None:
+        self.ended += len(rights)
+        for one in (one for right in rights for one in right.passes):
+            self._desk.end(one)
+
+
+@contextmanager
+def right_watch(
+    desk: JobDesk,
+    statements: Iterable[SignedStatement] = (),
+    *,
+    folders: Sequence[Path] = (),
+    every_s: float = LOOK_S,
+    clock: Callable[[], Instant] = system_now,
+) -> Iterator[RightWatch]:
+    """Watch while the body runs; statements that appear in `folders` are heard too, as from a login."""
+    watch, over = RightWatch(desk, Standing(), clock), threading.Event()
+    watch.follow(statements)
+    desk.look = watch.look
+    thread = threading.Thread(
+        target=_looking, args=(watch, tuple(folders), every_s, over), name="maia-right-watch", daemon=True
+    )
+    thread.start()
+    try:
+        yield watch
+    finally:
+        over.set()
+        thread.join()
+        desk.look = lambda: None
+
+
+def _looking(watch: RightWatch, folders: Sequence[Path], every_s: float, over: threading.Event) -> None:
+    seen: set[Path] = set()
+    while not over.wait(every_s):
+        watch.follow(_new_statements(folders, seen))
+
+
+def _new_statements(folders: Sequence[Path], seen: set[Path]) -> Iterator[SignedStatement]:
+    """Yield what has appeared; a name stands for one statement for ever, and a file may be gone again."""
+    for folder in folders:
+        for path in sorted(folder.glob("*.statement"))[:FILES_MAX]:
+            if path not in seen:
+                try:
+                    yield _statement(path)
+                except MaiaError:
+                    continue  # the next look finds it whole, or gone
+                seen.add(path)
+
+
+def read_statements(paths: Iterable[Path]) -> list[SignedStatement]:
+    """Read statements from files, and from every `*.statement` in folders, in the order of their numbers."""
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(path.glob("*.statement")) if path.is_dir() else [path])
+    if len(files) > FILES_MAX:
+        raise BadFile(f"{len(files)} statements are more than the {FILES_MAX} that are read at once")
+    found = [_statement(file) for file in files]
+    return sorted(found, key=lambda one: getattr(one.statement, "sequence", 0))
+
+
+def _statement(path: Path) -> SignedStatement:
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as problem:
+        raise BadFile(f"`{path}` cannot be read: {problem.strerror}") from problem
+    if len(data) > FILE_BYTES_MAX:
+        raise BadFile(f"`{path}` is larger than the {FILE_BYTES_MAX} bytes that are read")
+    try:
+        return statement_from_bytes(data)
+    except MaiaError as problem:
+        raise BadFile(f"`{path}`: {problem.message} [{problem.code}]") from problem
