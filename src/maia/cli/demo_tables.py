@@ -46,7 +46,7 @@ def show_story(screen: Console, story: NumberplateStory) -> None:
     from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 
     names = {attribute.uid: attribute.name for attribute in NUMBERPLATE_ATTRIBUTES}
-    who = {key.principal: name for name, key in story.keys.items()}
+    who: dict[object, str] = {key.principal: name for name, key in story.keys.items()}
     table = Table(title="Who granted what: certificates for uk.gov.pito.Numberplate", **LOOK)
     for heading in ("from", "to", "may", "attributes", "only where"):
         table.add_column(heading)
