@@ -1,0 +1,99 @@
+"""What `maia pipeline` says about a reader whose certificates somebody has to vouch for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maia.cli.pipeline_source import Asked, StatementsMissing
+from maia.credentials import (
+    AuthorisationCertificate,
+    OnlineTest,
+    RevocationList,
+    SignedCertificate,
+    SignedStatement,
+    TestKind,
+    certificate_to_text,
+    issue,
+    period_from,
+    sign_statement,
+    statement_to_bytes,
+)
+from maia.pipeline.applications import APPLICATIONS
+from maia.policy import GrantRevoked
+from maia.runtime.clock import system_now
+from maia.runtime.key_files import create_key_file
+from maia.types import definition_to_text
+from support.governed import OWNER, READER, grant, key_of, typed
+
+TESTER = key_of("tester")
+
+
+def right() -> SignedCertificate:
+    said = grant().certificate
+    assert isinstance(said, AuthorisationCertificate)
+    validity = said.validity.with_tests(OnlineTest(TestKind.TIMED_CRL, TESTER.principal))
+    return issue(AuthorisationCertificate(said.issuer, said.subject, False, said.authority, validity), OWNER)
+
+
+def listed(number: int, *revoked: SignedCertificate) -> SignedStatement:
+    period = None if revoked else period_from(system_now(), microseconds=3_600_000_000)
+    ids = frozenset(one.id for one in revoked)
+    return sign_statement(RevocationList(TESTER.principal, number, period, ids), TESTER)
+
+
+def write(path: Path, statement: SignedStatement) -> Path:
+    path.write_bytes(statement_to_bytes(statement))
+    return path
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> dict[str, object]:
+    """Return the words of a command about an empty log, and a wallet without statements."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "wallet").mkdir()
+    (tmp_path / "wallet" / "right.cert").write_text(certificate_to_text(right()))
+    (tmp_path / "np.type").write_text(definition_to_text(typed().signed))
+    create_key_file(tmp_path / "reader.key", READER)
+    return {
+        "path": None,
+        "log": tmp_path / "log",
+        "definitions": [tmp_path / "np.type"],
+        "key": tmp_path / "reader.key",
+        "credentials": [tmp_path / "wallet"],
+    }
+
+
+def open_(asked: dict[str, object], **more: object) -> None:
+    """Open the source; no table is asked for, so nothing of Spark is needed."""
+    with Asked(**asked, **more).opened(None, APPLICATIONS["billing"]):  # type: ignore[arg-type]
+        pass
+
+
+def test_without_statements_the_reader_is_told_what_to_do(asked):
+    with pytest.raises(StatementsMissing, match=r"maia login.*--statements") as told:
+        open_(asked)
+    assert told.value.code == "UNAVAILABLE-STATEMENTS"
+
+
+def test_statements_in_the_wallet_are_heard(asked, tmp_path):
+    write(tmp_path / "wallet" / "1.statement", listed(1))
+    open_(asked)
+
+
+def test_statements_can_be_named(asked, tmp_path):
+    open_(asked, statements=[write(tmp_path / "list", listed(1))])
+
+
+def test_a_list_that_is_over_does_not_help(asked, tmp_path):
+    over = period_from(type(system_now())(system_now() - 10_000_000), microseconds=5_000_000)
+    old = sign_statement(RevocationList(TESTER.principal, 1, over, frozenset()), TESTER)
+    with pytest.raises(StatementsMissing):
+        open_(asked, statements=[write(tmp_path / "list", old)])
+
+
+def test_a_revoked_reader_is_told_so(asked, tmp_path):
+    write(tmp_path / "wallet" / "1.statement", listed(1))
+    with pytest.raises(GrantRevoked):
+        open_(asked, statements=[write(tmp_path / "more", listed(2, right()))])
