@@ -11,24 +11,28 @@ next batch fails; tables of other readers at the same desk go on.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from maia.credentials import SignedStatement, Standing, statement_from_bytes
+from maia.credentials import Principal, SignedStatement, Standing, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.pipeline.reader import Reader
 from maia.pipeline.watching import HeldRight, RightsOnWatch
+from maia.runtime.client_api import Client
 from maia.runtime.clock import system_now
 from maia.runtime.input_files import BadFile
 from maia.runtime.job_desk import JobDesk
+from maia.types import validity_type_name
 
-__all__ = ["RightWatch", "read_statements", "right_watch"]
+__all__ = ["RightWatch", "follow_streams", "read_statements", "right_watch"]
 
 LOOK_S: Final = 1.0
+AGAIN_S: Final = 2.0
 FILES_MAX: Final = 10_000
 FILE_BYTES_MAX: Final = 4 << 20
 
@@ -101,6 +105,29 @@ def right_watch(
         over.set()
         thread.join()
         desk.look = lambda: None
+
+
+async def follow_streams(
+    client: Client, watch: RightWatch, issuers: Iterable[Principal], *, again_s: float = AGAIN_S
+) -> None:
+    """Hear what these issuers state, for as long as this runs; whatever breaks off is begun again."""
+    async with asyncio.TaskGroup() as tasks:
+        for issuer in frozenset(issuers):
+            tasks.create_task(_follow_stream(client, watch, issuer, again_s))
+
+
+async def _follow_stream(client: Client, watch: RightWatch, issuer: Principal, again_s: float) -> None:
+    while True:
+        # A broker that is away, or an issuer without a stream yet: who hears nothing stops in time.
+        with suppress(MaiaError):
+            subscription = await client.subscribe(validity_type_name(issuer), state=True)
+            async for event in subscription:
+                data = event.get("statement")
+                with suppress(MaiaError):
+                    signed = statement_from_bytes(data if isinstance(data, bytes) else b"")
+                    await asyncio.to_thread(watch.follow, [signed] if signed.statement.by == issuer else [])
+            return  # the client was closed
+        await asyncio.sleep(again_s)
 
 
 def _looking(watch: RightWatch, folders: Sequence[Path], every_s: float, over: threading.Event) -> None:

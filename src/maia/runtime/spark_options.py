@@ -22,7 +22,7 @@ from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 
 if TYPE_CHECKING:
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey
+    from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
     from maia.runtime.blocking_api import BlockingClient
     from maia.runtime.client_api import Client
     from maia.types import SignedDefinition
@@ -126,7 +126,12 @@ class JobOptions:
 
         key, network, certificates = self._member()
         return connect(
-            self.brokers, key=key, network=network, credentials=certificates, timeout_s=self.wait_s
+            self.brokers,
+            key=key,
+            network=network,
+            credentials=certificates,
+            statements=self._statements(),
+            timeout_s=self.wait_s,
         )
 
     def connect_blocking(self) -> AbstractContextManager[BlockingClient]:
@@ -135,7 +140,12 @@ class JobOptions:
 
         key, network, certificates = self._member()
         return connect_blocking(
-            self.brokers, key=key, network=network, credentials=certificates, timeout_s=self.wait_s
+            self.brokers,
+            key=key,
+            network=network,
+            credentials=certificates,
+            statements=self._statements(),
+            timeout_s=self.wait_s,
         )
 
     def _member(self) -> tuple[SigningKey, NetworkName, list[SignedCertificate]]:
@@ -144,6 +154,12 @@ class JobOptions:
 
         network = NetworkName(read_owner(self.coordinator), self.network)
         return self._signing_key(), network, read_certificates(self.credentials)
+
+    def _statements(self) -> list[SignedStatement]:
+        """Return what lies in wallets beside the certificates, and says that they still count."""
+        from maia.runtime.right_watch import read_statements
+
+        return read_statements(path for path in self.credentials if path.is_dir())
 
     def _signing_key(self) -> SigningKey:
         from maia.runtime.key_files import WrongPassphrase, load_signing_key

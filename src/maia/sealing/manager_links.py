@@ -16,6 +16,7 @@ from enum import Enum
 
 from maia.credentials import (
     Action,
+    CertificateRevoked,
     Principal,
     SignedCertificate,
     SignedStatement,
@@ -80,6 +81,8 @@ class ManagerLink:
     awaits_check: bool = False
     statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
     """What the manager has shown, for the certificates of its greeting."""
+    rests_on: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    """The certificates by which it may be part of the network."""
 
     @property
     def is_ready(self) -> bool:
@@ -192,12 +195,21 @@ class ManagerLinks:
             standing=WithShown(self._standing, manager.statements, now),
         )
         manager.statements = ()
+        manager.rests_on = tuple(signed for chain in evidence.chains for signed in chain.certificates)
         if not isinstance(decide(request, evidence, NO_FACTS, now), Permit):
             raise NotTheManager("the manager may not be part of this network")
         manager.stage, manager.instance = LinkStage.AWAITING_WELCOME, message.instance
         credentials = [certificate_to_bytes(signed) for signed in shown]
         hello = Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None)
         return [*self.show(manager, shown, now), *self.say(manager, hello)]
+
+    def check_not_revoked(self, manager: ManagerLink, now: Instant) -> None:
+        """Refuse to go on with a manager whose right was revoked meanwhile, by what we have heard."""
+        if self._standing is None:
+            return
+        for signed in manager.rests_on:
+            if isinstance(self._standing.problem_with(signed, now), CertificateRevoked):
+                raise NotTheManager("the manager's right to be part of this network was revoked")
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""

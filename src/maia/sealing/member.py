@@ -253,11 +253,20 @@ class KeyMember:
         return self._finished(looked, now)
 
     def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
-        """Show managers what was heard of `by`, if certificates that we have shown them demand it."""
-        if by not in Statements.testers(self._pool):
-            return []
-        ready = [one for one in self._managers.all() if one.is_ready]
-        return [effect for one in ready for effect in self._managers.show(one, self._pool, now)]
+        """Show managers what was heard of `by`, if certificates that we have shown them demand it.
+
+        A manager that may not be part of the network any more is left.
+        """
+        effects: list[Effect] = []
+        is_demanded = by in Statements.testers(self._pool)
+        for manager in [one for one in self._managers.all() if one.is_ready]:
+            try:
+                self._managers.check_not_revoked(manager, now)
+            except MaiaError as problem:
+                effects += self._left(manager, problem, now)
+            else:
+                effects += self._managers.show(manager, self._pool, now) if is_demanded else []
+        return effects
 
     def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask again: something was sealed in an epoch that is not known here."""

@@ -249,6 +249,16 @@ def test_a_manager_does_not_talk_itself_out_of_a_revocation():
     assert any(isinstance(one, Bye) for one in said)
 
 
+def test_a_manager_that_is_revoked_later_is_left_and_not_found_again():
+    net = VouchedNet()
+    own = net.settings.credentials[0]
+    member = net.member("broker", grant(key_of("broker"), [PLATE]))
+    net.tell("broker", listed(1, own, since=None, by=OWNER))
+    net.ask(member, member.node.statement_heard(OWNER.principal, net.now))
+    net.run(30)
+    assert "ready" not in member.node.status()["managers"].values()
+
+
 def test_the_past_is_for_those_whose_right_is_good_now():
     net = VouchedNet(history=True)
     right = reading("broker")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from maia.credentials import (
@@ -19,6 +21,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
+from maia.errors import Unavailable
 from maia.events import Instant
 from maia.pipeline.periods import slices_of
 from maia.pipeline.refusals import GrantEnded
@@ -27,7 +30,7 @@ from maia.pipeline.watching import HeldRight, RightsOnWatch
 from maia.policy import GrantRevoked, GrantStale
 from maia.runtime.input_files import BadFile
 from maia.runtime.job_desk import job_desk
-from maia.runtime.right_watch import read_statements, right_watch
+from maia.runtime.right_watch import follow_streams, read_statements, right_watch
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed
 from support.waiting import until_in_a_thread
 
@@ -181,6 +184,38 @@ def test_a_statement_that_appears_in_a_wallet_is_followed(tmp_path):
         (tmp_path / "a.statement").write_bytes(b"half of one")
         (tmp_path / "b.statement").write_bytes(statement_to_bytes(listed(2, RIGHT, since=None)))
         until_in_a_thread(lambda: watch.ended == 1, "the table ends")
+        with pytest.raises(GrantEnded):
+            one.keys_of(())
+
+
+class Streams:
+    """A client that is told statements; the first question of each issuer goes wrong."""
+
+    def __init__(self, *statements: bytes) -> None:
+        self.statements, self.asked = statements, 0
+
+    async def subscribe(self, name, *, state):
+        assert state
+        self.asked += 1
+        if self.asked == 1:
+            raise Unavailable("the broker is away")
+        return self._told()
+
+    async def _told(self):
+        for data in self.statements:
+            yield {"statement": data}
+
+
+def test_a_client_that_hears_a_tester_ends_what_the_tester_takes_back():
+    forged = sign_statement(RevocationList(OWNER.principal, 1, None, frozenset()), OWNER)
+    said = [listed(2, since=Instant(NOW + MINUTE)), forged, listed(3, RIGHT, since=None)]
+    client = Streams(b"no statement", *map(statement_to_bytes, said))
+    with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: NOW) as watch:
+        one = desk.open(None, frozenset())
+        watch.begin(held(watch.tested(reader(RIGHT)), [one]))
+        asyncio.run(follow_streams(client, watch, [TESTER.principal], again_s=0))
+        assert watch.ended == 1
+        assert set(watch.standing) == {TESTER.principal}
         with pytest.raises(GrantEnded):
             one.keys_of(())
 
