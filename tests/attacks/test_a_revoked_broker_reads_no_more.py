@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.credentials import Action, SignedCertificate
+from maia.credentials import Action, Principal, SignedCertificate
 from maia.domain import DomainSettings, KeyServer
 from maia.scenarios.numberplate import NUMBERPLATE
+from maia.sealing.groups import GroupId
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.messages import SealedWithPlaintext
 from support.broker import Running, connect_right, random_from, sighting
-from support.revoking import Issuer, connecting, grant_demanding
+from support.revoking import Issuer, connecting, grant_demanding, seeing
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
 
@@ -21,15 +22,18 @@ KEYS = "key server"
 class RevokingNet(PublishingNet):
     """Two brokers with keys from a key server, who hear what PITO states."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_vouched: bool = False) -> None:
         super().__init__(SealingLevel.ATTRIBUTE)
         key, _ = self._identity(KEYS)
         sealing = Sealing(SealingLevel.ATTRIBUTE, key.principal, ("key-server:7400",))
         definition = replace(self.story.definition.definition, sealing=sealing)
         self.story = replace(self.story, definition=sign_definition(definition, self.story.keys["PITO"]))
         self._key_server()
-        self.entitle("CCS broker", READ, WRITE)
-        self.entitle("Met broker", READ)
+        if is_vouched:
+            self.rights = {name: (self._seeing(name),) for name in ("CCS broker", "Met broker")}
+        else:
+            self.entitle("CCS broker", READ, WRITE)
+            self.entitle("Met broker", READ)
         self.right: SignedCertificate = self.rights["Met broker"][0]
         # A certificate of no use but that it demands PITO's word, so that both listen to PITO.
         for name in ("CCS broker", "Met broker"):
@@ -41,6 +45,16 @@ class RevokingNet(PublishingNet):
     def _demanding(self, name: str) -> SignedCertificate:
         to = self._identity(name)[0].principal
         return grant_demanding(self.story, "PITO", to, connecting(self.story), Action.CONNECT, now=self.now)
+
+    def _seeing(self, name: str) -> SignedCertificate:
+        to = self._identity(name)[0].principal
+        return grant_demanding(self.story, "PITO", to, seeing(self.story), READ, WRITE, now=self.now)
+
+    def key_members(self) -> tuple[int, frozenset[Principal]]:
+        """Return the newest epoch of the key server, and who shares the key of the type in it."""
+        groups = self.brokers[KEYS].broker.groups_of(self.type_id)
+        assert groups is not None
+        return groups.number, groups.members(GroupId(self.type_id))
 
     def _key_server(self) -> None:
         key, _ = self._identity(KEYS)
@@ -95,3 +109,28 @@ def test_other_certificates_leave_its_keys_alone() -> None:
     camera.publish(1, sighting("LC04 ABC"))
     assert net.has_keys(net.met)
     assert len(office.events()) == 1
+
+
+def test_a_key_server_learns_of_it_from_those_who_stay() -> None:
+    """A35: rights that must be vouched for open key groups; the key server needs no feed of its own."""
+    net = RevokingNet(is_vouched=True)
+    net.advance(10)
+    assert net.has_keys(net.met)
+    assert net.has_keys(net.ccs)
+    before, members = net.key_members()
+    assert members == {net.met.key.principal, net.ccs.key.principal}
+    net.issuer.revoke(net.right)
+    net.advance(1)
+    after, members = net.key_members()
+    assert members == {net.ccs.key.principal}
+    assert after > before
+    assert not net.has_keys(net.met)
+    assert net.has_keys(net.ccs)
+
+
+def test_a_key_server_that_hears_nothing_more_puts_everybody_out_in_time() -> None:
+    """A39: whoever withholds statements from members and key server prolongs nothing."""
+    net = RevokingNet(is_vouched=True)
+    net.advance(3700)
+    assert net.key_members()[1] == frozenset()
+    assert not net.has_keys(net.met)
