@@ -50,6 +50,10 @@ class Deadlines(Generic[_Subject]):
             found.append(heapq.heappop(heap)[2])
         return found
 
+    def woken(self) -> None:
+        """Take note that the runtime has woken the node, and may remember no other moment."""
+        self._promised = None
+
     def to_promise(self) -> Instant | None:
         """Return the next moment if the runtime has not been asked for it yet."""
         if not self._heap:

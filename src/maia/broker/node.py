@@ -108,7 +108,7 @@ class Broker:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
             case Tick():
-                pass  # what was due has been looked at
+                self._state.deadlines.woken()  # what was due has been looked at
             case _ if self._is_of_key_manager(happened):
                 effects += keys_handled(self._state, happened, now)
             case Received():

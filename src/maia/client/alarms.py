@@ -48,6 +48,10 @@ class Alarms:
                 del self._wanted[whose]
                 yield whose
 
+    def woken(self) -> None:
+        """Take note that the runtime has woken the client, and may remember no other moment."""
+        self._promised = None
+
     def to_promise(self) -> Instant | None:
         """Return the next moment, unless the runtime has been asked for it already."""
         if not self._heap or (self._promised is not None and self._promised <= self._heap[0][0]):

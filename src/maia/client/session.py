@@ -228,7 +228,10 @@ class ClientSession:
         match happened:
             case Received(link=link, data=data):
                 effects = self._received(data, now) if link == self._link else []
-            case Tick() | Recorded() | LogRead():
+            case Tick():
+                self._alarms.woken()
+                effects = []
+            case Recorded() | LogRead():
                 effects = []  # a client records nothing
             case LinkOpened():
                 effects = self._opened(happened, now)

@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final, Protocol, assert_never, runtime_checkable
 
@@ -119,6 +120,8 @@ class NodeRunner:
         self._unflushed: dict[Link, None] = {}
         self._uncounted: list[Count] = []
         self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
+        self._wishes: list[Instant] = []
+        self._wished: set[Instant] = set()
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
         self._recorder = recorder
@@ -312,21 +315,34 @@ class NodeRunner:
     # -------------------------------------------------------- the alarm clock
 
     def _wake_at(self, at: Instant) -> None:
-        if self._wake is not None and self._wake[0] <= at:
+        """Remember a wish. A later one counts too while an earlier one waits: the node asks once for each."""
+        if at not in self._wished:
+            self._wished.add(at)
+            heappush(self._wishes, at)
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """Be woken for the first of the wishes."""
+        if not self._wishes or (self._wake is not None and self._wake[0] <= self._wishes[0]):
             return
         self._cancel_alarm()
-        self._set_alarm(at)
-
-    def _set_alarm(self, at: Instant) -> None:
+        at = self._wishes[0]
         seconds = min(max(0.0, (at - self._clock()) / _SECOND), _LONGEST_SLEEP_S)
-        self._wake = at, asyncio.get_running_loop().call_later(seconds, self._alarm, at)
+        self._wake = at, asyncio.get_running_loop().call_later(seconds, self._alarm)
 
-    def _alarm(self, at: Instant) -> None:
+    def _alarm(self) -> None:
         self._wake = None
-        if self._clock() < at:
-            self._set_alarm(at)
-        else:
+        last, now = None, self._clock()
+        while self._wishes and self._wishes[0] <= now:
+            last = heappop(self._wishes)
+            self._wished.discard(last)
+        if last is not None:
             self.give(Tick())
+            if (
+                self._clock() < last
+            ):  # the clock was put back, and the node saw a moment before the one it meant
+                self._wake_at(last)
+        self._set_alarm()
 
     def _cancel_alarm(self) -> None:
         if self._wake is not None:

@@ -39,9 +39,11 @@ from maia.wire import (
     Renew,
     RenewAll,
     Subscribe,
+    Tick,
     TypeQuery,
     TypeReply,
     Unsubscribe,
+    WakeAt,
     request_from_bytes,
 )
 from maia.wire.standing import digest_of_request, digest_of_standing
@@ -432,3 +434,16 @@ def test_stands_is_said_once_for_each_link(played):
     entry = played.advertises()
     played.broker_says(Accepted(entry.ref, 12), Accepted(entry.ref, 12))
     assert [n for n in played.notices() if isinstance(n, Stands)] == [Stands(entry.ref, Instant(12))]
+
+
+def test_a_moment_is_asked_for_again_when_the_runtime_has_woken_the_client_for_another(played):
+    """An input may come when a moment has come, and before the runtime says so."""
+    played.is_welcomed()
+    played.effects.clear()
+    first = played.now = Instant(played.now + LEASE_S * 1_000_000 // 3)
+    played.broker_says(Pong(0))  # just in time: the alarm of this moment has not rung yet
+    (asked,) = [effect.at for effect in played.effects if isinstance(effect, WakeAt)]
+    assert asked > first
+    played.effects.clear()
+    played.effects += played.session.handle(Tick(), played.now)  # here it rings
+    assert [effect.at for effect in played.effects if isinstance(effect, WakeAt)] == [asked]
