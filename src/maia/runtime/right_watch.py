@@ -138,14 +138,12 @@ def _looking(watch: RightWatch, folders: Sequence[Path], every_s: float, over: t
 
 def _new_statements(folders: Sequence[Path], seen: set[Path]) -> Iterator[SignedStatement]:
     """Yield what has appeared; a name stands for one statement for ever, and a file may be gone again."""
-    for folder in folders:
-        for path in sorted(folder.glob("*.statement"))[:FILES_MAX]:
-            if path not in seen:
-                try:
-                    yield _statement(path)
-                except MaiaError:
-                    continue  # the next look finds it whole, or gone
-                seen.add(path)
+    there = {path for folder in folders for path in sorted(folder.glob("*.statement"))[:FILES_MAX]}
+    seen &= there
+    for path in sorted(there - seen):
+        with suppress(MaiaError):  # the next look finds it whole, or gone
+            yield _statement(path)
+            seen.add(path)
 
 
 def read_statements(paths: Iterable[Path]) -> list[SignedStatement]:
