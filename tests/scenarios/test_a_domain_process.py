@@ -180,7 +180,8 @@ def test_a_wallet_is_renewed_before_its_rights_end(home: Path) -> None:
             until(lambda: len(certificates()) >= 3)
             assert process.poll() is None
         held = [path.name for path in (watch / "wallet").glob("*.cert")]
-        assert len(held) == 1, "what was renewed has replaced what it renews"
+        # It may have been stopped between writing a certificate and removing the one that this replaces.
+        assert 1 <= len(held) <= 2 < len(seen), "what was renewed has replaced what it renews"
 
 
 @pytest.mark.postgres
