@@ -116,7 +116,8 @@ class Broker:
             case LinkOpened():
                 effects += open_link(self._state, happened, now)
             case LinkClosed(link=link):
-                effects += self._closed(self._state.links.pop(link, None), now)
+                effects += self._closed(self._state.links.get(link), now)
+                self._state.links.pop(link, None)
             case DialFailed(address=address):
                 effects += dial_failed(self._state, address, now)
             case Recorded(upto=upto):
@@ -179,6 +180,7 @@ class Broker:
         return [Note("bye", fields), Close(link.id, message.code), *forget_link(self._state, link, now)]
 
     def _closed(self, link: Link | None, now: Instant) -> list[Effect]:
+        """Take back what hung on a link, which is known until then: one thing may stand for another."""
         if link is None:
             return []
         gone = Note("disconnected", {"link": link.id, "peer": str(link.peer), "role": link.role.value})

@@ -12,7 +12,7 @@ from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition
-from maia.wire.messages import Deliver, Failed, TypeQuery, TypeReply
+from maia.wire.messages import Carried, Deliver, Failed, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.broker import Net, sighting
 
@@ -264,3 +264,23 @@ def test_evidence_that_changed_is_asked_again(net: Net) -> None:
     net.settle()
     assert billing.ended_with(ref) is None
     assert not billing.closed
+
+
+@pytest.mark.parametrize("at", ["CCS broker", "Met broker", "third broker"])
+def test_a_client_that_vanishes_takes_wide_and_narrow_filters_along(at: str) -> None:
+    """Its wide filter stood for its narrow one, which is told and taken back as they go one by one."""
+    net = Net()
+    net.broker()
+    net.broker("Met broker", seeds=["CCS broker"])
+    net.broker("third broker", seeds=["CCS broker", "Met broker"])
+    cameras = [net.client("camera at Victoria", at=one) for one in net.brokers]
+    published = [camera.advertise() for camera in cameras]
+    office = net.client("billing office", at=at)
+    office.subscribe()
+    office.subscribe(filter=Comparison(NUMBERPLATE, Operator.EQ, "LC04 ABC"))
+    office.hang_up()
+    before = len(net.carried)
+    for number, (camera, ref) in enumerate(zip(cameras, published, strict=True)):
+        camera.stream = bytes([number]) * 16
+        camera.publish(ref, sighting("LC04 ABC"))
+    assert not any(isinstance(message, Carried) for _, _, message in net.carried[before:])
