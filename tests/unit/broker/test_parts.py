@@ -12,6 +12,7 @@ from maia.broker.order import StreamOrder
 from maia.broker.quotas import RequestQuota
 from maia.broker.refusals import TooManyRequests
 from maia.events import Instant
+from maia.wire.effects import Tick, WakeAt
 from maia.wire.messages import Accepted
 from support.broker import NOW, SECOND, Net, sighting
 from support.policy import PITO
@@ -200,3 +201,11 @@ def test_settings_do_not_print_credentials() -> None:
     net = Net()
     settings = BrokerSettings(net.story.network, "a:1", net.story.certificates)
     assert "credentials" not in repr(settings)
+
+
+def test_a_broker_that_was_woken_says_again_when_it_wants_to_be():
+    """The runtime may have been told while an earlier moment was waiting, and remember one alone."""
+    running = Net().broker()
+    woken = [running.broker.handle(Tick(), NOW) for _ in range(2)]
+    first, second = ([effect.at for effect in one if isinstance(effect, WakeAt)] for one in woken)
+    assert first == second != []
