@@ -27,9 +27,9 @@ from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.keys import SIGNATURE_BYTES
 from maia.credentials.subject_encoding import principal_from_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
-from maia.wire.requests import RequestTooEarly, RequestTooLate
+from maia.wire.requests import RequestTooEarly, RequestTooLate, moment_of_request
 
 __all__ = [
     "API_REQUEST_BYTES_MAX",
@@ -60,7 +60,6 @@ _LIMITS: Final = Limits(size_max=API_REQUEST_BYTES_MAX, depth_max=6, atom_max=TA
 _METHODS: Final = frozenset({b"GET", b"POST", b"PUT", b"DELETE"})
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 _ONCE: Final = re.compile(rb"[\x21-\x7e]*")
-_DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _DIGEST_BYTES: Final = 32
 _SECOND: Final = 1_000_000
 _SEAL: Final = object()
@@ -234,14 +233,14 @@ def _from_expression(expression: SExpression) -> ApiRequest:
             and len(content) == len(credentials) == _DIGEST_BYTES
         ):
             call = ApiCall(method.decode(), target.decode(), content, credentials, once.decode())
-            return ApiRequest(principal_from_expression(audience), instance, call, _moment(at), nonce)
+            return ApiRequest(
+                principal_from_expression(audience),
+                instance,
+                call,
+                moment_of_request(at, BadApiRequest),
+                nonce,
+            )
     raise BadApiRequest("a field of the request is missing, unknown, repeated, too long or out of order")
-
-
-def _moment(digits: bytes) -> Instant:
-    if not _DECIMAL.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
-        raise BadApiRequest("the moment of a request is a number of microseconds in years 1 to 9999")
-    return Instant(int(digits))
 
 
 # ------------------------------------------------------------ verifying

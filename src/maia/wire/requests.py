@@ -65,6 +65,7 @@ __all__ = [
     "SignedRequest",
     "UnsignableRequest",
     "VerifiedRequest",
+    "moment_of_request",
     "request_from_bytes",
     "request_to_bytes",
     "sign_request",
@@ -228,7 +229,7 @@ def request_from_bytes(data: bytes) -> SignedRequest:
         return _read(data)
     # Requests of one client for one thing differ in their ending alone, so the rest is read once.
     at, nonce, signer, signature = ending.groups()
-    request = replace(_read_head(data[: ending.start()]), at=_moment(at), nonce=nonce)
+    request = replace(_read_head(data[: ending.start()]), at=moment_of_request(at), nonce=nonce)
     return SignedRequest(request, _signer(signer), data[_BODY_FROM:-_BODY_TO], signature)
 
 
@@ -305,7 +306,7 @@ def _from_expression(expression: SExpression) -> EdgeRequest:
                 type_from_expression(event_type),
                 predicate_from_expression(predicate),
                 stream,
-                _moment(at),
+                moment_of_request(at),
                 nonce,
             )
         case (b"request", (b"version", bytes(number)), *_) if number != b"1":
@@ -314,9 +315,10 @@ def _from_expression(expression: SExpression) -> EdgeRequest:
     raise BadRequestEncoding("a field of the request is missing, unknown, repeated or out of order")
 
 
-def _moment(digits: bytes) -> Instant:
+def moment_of_request(digits: bytes, kind: type[ProtocolViolation] = BadRequestEncoding) -> Instant:
+    """Read when a request was made; refuse, as this kind, what is no number of microseconds."""
     if not _DECIMAL.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
-        raise BadRequestEncoding("the moment of a request is a number of microseconds in years 1 to 9999")
+        raise kind("the moment of a request is a number of microseconds in years 1 to 9999")
     return Instant(int(digits))
 
 
