@@ -119,6 +119,16 @@ class ViewClass:
         if not self.others[link]:
             del self.others[link]
 
+    def seen_of(self, transit: Transit, missing: frozenset[AttributeUid]) -> Seen | None:
+        """Return what this class sees of a frame that is for one of its members alone; None for nothing.
+
+        A class that asks about an attribute that is `missing` gets nothing of the frame.
+        """
+        if missing and not missing.isdisjoint(self.asks):
+            return None
+        rows = self.reader(range(transit.frame.rows), transit.frame)
+        return self.screened(transit, rows) if rows else None
+
     def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
         """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
         cut = transit.cut(rows)

@@ -159,11 +159,7 @@ def _taken(
 def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Readable) -> bytes | None:
     """Return what its reader sees of a frame; None for nothing."""
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    transit = found.transit
-    if found.missing and not found.missing.isdisjoint(view_class.asks):
-        return None
-    rows = view_class.reader(range(transit.frame.rows), transit.frame)
-    seen = view_class.screened(transit, rows) if rows else None
+    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
     if seen is None:
         return None
     return encode_known(

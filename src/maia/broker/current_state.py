@@ -274,11 +274,7 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         code = found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
         return [Count("maia_frames_refused_total", labels={"code": code})]
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    if found.missing and not found.missing.isdisjoint(view_class.asks):
-        return []
-    transit = found.transit
-    rows = view_class.reader(range(transit.frame.rows), transit.frame)
-    seen = view_class.screened(transit, rows) if rows else None
+    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
     if seen is None:
         return []
     whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
