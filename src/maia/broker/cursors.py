@@ -20,7 +20,7 @@ from maia.errors import BadInput
 from maia.events import Instant
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.wire.effects import Effect, Keep, LinkId
-from maia.wire.messages import DurableName
+from maia.wire.message_fields import DurableName
 
 __all__ = ["KEPT_CURSOR", "BadCursor", "Cursor", "cursor_from_bytes", "forgotten", "kept"]
 

@@ -16,9 +16,8 @@ import msgspec
 
 from maia.errors import ProtocolViolation
 from maia.wire.framing import MESSAGE_BYTES_MAX, MessageTooLarge
+from maia.wire.message_fields import NOT_FOR_SCREENS, TEXT_MAX
 from maia.wire.messages import (
-    NOT_FOR_SCREENS,
-    TEXT_MAX,
     Bye,
     Carried,
     Deliver,

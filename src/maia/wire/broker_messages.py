@@ -1,0 +1,312 @@
+"""What do brokers say to each other: about publications, each other, interests, offers and types?
+
+Clients send none of these. What a broker says on behalf of others carries the
+request and the certificates that prove it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from maia.wire.client_messages import Column
+from maia.wire.message_fields import (
+    Address,
+    AnyMessage,
+    Credentials,
+    Digest,
+    Key,
+    Moment,
+    Number,
+    Rows,
+    Small,
+    Token,
+    Uid,
+)
+
+__all__ = [
+    "Announce",
+    "Carried",
+    "FindClosest",
+    "Interest",
+    "NodeRecord",
+    "Nodes",
+    "Offer",
+    "OpenContent",
+    "Renew",
+    "Replica",
+    "Resync",
+    "SealMark",
+    "Sealed",
+    "SealedColumn",
+    "SealedDoubted",
+    "SealedInterest",
+    "SealedOffer",
+    "SealedPart",
+    "SealedProof",
+    "SealedReplica",
+    "SealedRights",
+    "SealedWanted",
+    "SealedWithPlaintext",
+    "TypeQuery",
+    "TypeReply",
+    "Wanted",
+]
+
+
+# ------------------------------------------------------------ between brokers: publications
+
+
+class Carried(AnyMessage, tag=30, frozen=True):
+    """A frame on its way: by type id and attribute uids, never by name or version.
+
+    `kept` numbers the rows of the publisher's frame that are still here, or is
+    empty when all of them are.
+    """
+
+    type_id: Digest
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    rows: Rows
+    kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class SealMark(AnyMessage, frozen=True):
+    """Who sealed something, and its how manyth it was: the process and a counter. No two seals share one."""
+
+    instance: Token
+    counter: Number
+
+
+class SealedColumn(AnyMessage, frozen=True):
+    """One attribute of some rows, sealed; with an empty uid, all attributes together.
+
+    `commitment` is what the signer said about its content, and `path` leads to
+    it from the blocks that are left of a frame that was cut (`sealing/block_tree.py`).
+    """
+
+    uid: Uid
+    sealed: Annotated[bytes, Meta(min_length=16)]
+    commitment: Digest
+    path: Annotated[bytes, Meta(max_length=32 * 64)]
+
+
+class Sealed(AnyMessage, tag=31, frozen=True):
+    """A sealed frame on its way. What opens it and proves it is told in `sealing/`.
+
+    `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
+    and `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
+    `place` and `path` lead from this frame to what was signed, if frames were signed together.
+    """
+
+    type_id: Digest
+    publisher: Key
+    signer: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    level: Annotated[int, Meta(ge=1, le=2)]
+    epoch: Number
+    rows: Rows
+    block_rows: Rows
+    kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
+    origin: SealMark
+    sealed_by: SealMark
+    blocks: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=64)]
+    columns: Annotated[list[SealedColumn], Meta(max_length=1024)]
+    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    place: Annotated[int, Meta(ge=0, le=65_535)]
+    path: Annotated[list[Digest], Meta(max_length=16)]
+
+
+class OpenContent(AnyMessage, frozen=True):
+    """What is inside one sealed column of the frame beside it; with an empty uid, all columns together."""
+
+    uid: Uid
+    content: bytes
+
+
+class SealedWithPlaintext(AnyMessage, tag=32, frozen=True):
+    """A sealed frame, and what the receiver may read of it, to spare it the opening (K4).
+
+    It goes to neighbours that have the right to exactly these contents, and to nobody else.
+    """
+
+    frame: Sealed
+    contents: Annotated[list[OpenContent], Meta(min_length=1, max_length=1024)]
+
+
+# ------------------------------------------------------------ between brokers: overlay
+
+
+class NodeRecord(AnyMessage, frozen=True):
+    """A broker and where it listens."""
+
+    key: Key
+    address: Address
+
+
+class FindClosest(AnyMessage, tag=40, frozen=True):
+    """Which brokers do you know near this point of the id space?"""
+
+    id: Number
+    target: Token
+
+
+class Nodes(AnyMessage, tag=41, frozen=True):
+    """Those, and those of the routing table's row that the asker shares with me."""
+
+    id: Number
+    nodes: Annotated[list[NodeRecord], Meta(max_length=512)]
+
+
+class Announce(AnyMessage, tag=42, frozen=True):
+    """This broker has joined, or left, or was found dead."""
+
+    node: NodeRecord
+    alive: bool
+
+
+# ------------------------------------------------------------ between brokers: interests and offers
+
+
+class Wanted(AnyMessage, frozen=True):
+    """One filter that somebody behind the sender is interested in, with the request that proves it."""
+
+    id: Token
+    filter: Small
+    proof: Small | None
+    credentials: Credentials
+
+
+class Interest(AnyMessage, tag=50, frozen=True):
+    """Changes to what the sender wants of a type through this link."""
+
+    type_id: Digest
+    add: Annotated[list[Wanted], Meta(max_length=4096)]
+    remove: Annotated[list[Token], Meta(max_length=4096)]
+
+
+class Offer(AnyMessage, tag=51, frozen=True):
+    """Whether publications of a type may come from the sender's side of this link, with the proof."""
+
+    type_id: Digest
+    stands: bool
+    proof: Small | None
+    credentials: Credentials
+
+
+class Renew(AnyMessage, tag=52, frozen=True):
+    """All that I told you through this link still stands: so many entries, with this digest of them."""
+
+    entries: Number
+    digest: Digest
+
+
+class Resync(AnyMessage, tag=53, frozen=True):
+    """Our books differ: tell me everything again."""
+
+
+class Replica(AnyMessage, tag=54, frozen=True):
+    """The rendezvous node's book for a type, for the brokers that would follow it."""
+
+    type_id: Digest
+    holder: NodeRecord
+    wanted: Annotated[list[Wanted], Meta(max_length=4096)]
+    offers: bool
+
+
+class SealedPart(AnyMessage, frozen=True):
+    """What a filter says about some attributes, for those who read all of them; without uids, for the type's.
+
+    `mark` is equal for equal parts of one epoch (`sealing/filters.py`).
+    """
+
+    uids: Annotated[list[Uid], Meta(max_length=64)]
+    mark: Token
+    box: Annotated[bytes, Meta(max_length=33_000)]
+
+
+class SealedProof(AnyMessage, frozen=True):
+    """The request and certificates behind an interest or offer, for those who read the type and `uids`.
+
+    `tag` shows the type's own group that one of its members made all of it
+    (`sealing/filter_proofs.py`).
+    """
+
+    uids: Annotated[list[Uid], Meta(max_length=1024)]
+    box: Annotated[bytes, Meta(max_length=(1 << 19) + 1024)]
+    tag: Token
+
+
+class SealedWanted(AnyMessage, frozen=True):
+    """One sealed filter that somebody behind the sender is interested in; `seal` names this sealing of it."""
+
+    id: Token
+    epoch: Number
+    seal: Token
+    parts: Annotated[list[SealedPart], Meta(max_length=64)]
+    proof: SealedProof
+
+
+class SealedInterest(AnyMessage, tag=55, frozen=True):
+    """Changes to what the sender wants of sealed publications of a type through this link."""
+
+    type_id: Digest
+    add: Annotated[list[SealedWanted], Meta(max_length=4096)]
+    remove: Annotated[list[Token], Meta(max_length=4096)]
+
+
+class SealedOffer(AnyMessage, tag=56, frozen=True):
+    """Whether sealed publications of a type may come from the sender's side; if so, with the proof."""
+
+    type_id: Digest
+    epoch: Number
+    seal: Token
+    proof: SealedProof | None
+
+
+class SealedReplica(AnyMessage, tag=57, frozen=True):
+    """The rendezvous node's book for sealed publications of a type, for the brokers that would follow it."""
+
+    type_id: Digest
+    holder: NodeRecord
+    wanted: Annotated[list[SealedWanted], Meta(max_length=4096)]
+    offers: bool
+
+
+class SealedDoubted(AnyMessage, tag=59, frozen=True):
+    """These sealed interests, which you told me, are refused here: let them stand for no others."""
+
+    type_id: Digest
+    ids: Annotated[list[Token], Meta(max_length=4096)]
+
+
+class SealedRights(AnyMessage, tag=58, frozen=True):
+    """The sender's own certificates for a sealed type, for those who are in its group."""
+
+    type_id: Digest
+    epoch: Number
+    seal: Token
+    proof: SealedProof
+
+
+# ------------------------------------------------------------ type registry
+
+
+class TypeQuery(AnyMessage, tag=60, frozen=True):
+    """Who has this version of this type? Owner and name are inside `name`, a canonical expression."""
+
+    id: Number
+    name: Small
+
+
+class TypeReply(AnyMessage, tag=61, frozen=True):
+    """Here are signed definitions, oldest first; none if I have none. Verify them yourself."""
+
+    id: Number
+    definitions: Credentials

@@ -1,0 +1,263 @@
+"""What do a client and its broker say to each other, and any two nodes when they meet?
+
+The side that accepts speaks first. Requests that grant or ask for rights carry
+the signed bytes themselves (`requests.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from maia.wire.message_fields import (
+    Address,
+    AnyMessage,
+    Code,
+    Credentials,
+    Digest,
+    DurableName,
+    Key,
+    Moment,
+    Number,
+    Rows,
+    Small,
+    Text,
+    Token,
+    Uid,
+)
+
+__all__ = [
+    "Accepted",
+    "Advertise",
+    "Bye",
+    "Column",
+    "Deliver",
+    "DeliverLogged",
+    "Ended",
+    "Failed",
+    "ForgetDurable",
+    "Greeting",
+    "Hello",
+    "Missed",
+    "PROTOCOL_VERSION",
+    "Ping",
+    "Pong",
+    "Publish",
+    "Published",
+    "RenewAll",
+    "Seen",
+    "Subscribe",
+    "SubscribeDurable",
+    "Unadvertise",
+    "Unsubscribe",
+    "Welcome",
+]
+
+PROTOCOL_VERSION: Final = 1
+
+
+# ------------------------------------------------------------ handshake: server speaks first
+
+
+class Greeting(AnyMessage, tag=1, frozen=True):
+    """The accepting node: who it is for, and all of its credentials (C12: a broker discloses all)."""
+
+    version: Number
+    network: Small
+    credentials: Credentials
+    instance: Token
+
+
+class Hello(AnyMessage, tag=2, frozen=True):
+    """The dialling node, once it has verified the greeting. A client's `address` is null."""
+
+    version: Number
+    network: Small
+    credentials: Credentials
+    instance: Token
+    address: Address | None
+
+
+class Welcome(AnyMessage, tag=3, frozen=True):
+    """The accepting node has verified the hello; everything else may now be said."""
+
+    lease_s: Number
+
+
+class Bye(AnyMessage, tag=4, frozen=True):
+    """The sender closes the link, and says why."""
+
+    code: Code
+    message: Text
+
+
+class Ping(AnyMessage, tag=5, frozen=True):
+    """Are you there?"""
+
+    nonce: Number
+
+
+class Pong(AnyMessage, tag=6, frozen=True):
+    """Yes."""
+
+    nonce: Number
+
+
+# ------------------------------------------------------------ a client and its broker
+
+
+class Advertise(AnyMessage, tag=10, frozen=True):
+    """`request` is a signed request to publish; it names type, filter, stream, moment, network."""
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+
+
+class Subscribe(AnyMessage, tag=11, frozen=True):
+    """`request` is a signed request to subscribe."""
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+
+
+class Unadvertise(AnyMessage, tag=12, frozen=True):
+    """The publisher is done with what it advertised under `ref`."""
+
+    id: Number
+    ref: Number
+
+
+class Unsubscribe(AnyMessage, tag=13, frozen=True):
+    """The subscriber is done with what it subscribed under `ref`."""
+
+    id: Number
+    ref: Number
+
+
+class Accepted(AnyMessage, tag=14, frozen=True):
+    """The request `id` stands; it must be renewed within the lease. `until` is null for ever."""
+
+    id: Number
+    until: Moment | None
+
+
+class Failed(AnyMessage, tag=15, frozen=True):
+    """The request `id` was refused or is broken."""
+
+    id: Number
+    code: Code
+    message: Text
+
+
+class Ended(AnyMessage, tag=16, frozen=True):
+    """What was accepted under `ref` has ended: expired, revoked, too slow."""
+
+    ref: Number
+    code: Code
+    message: Text
+
+
+class RenewAll(AnyMessage, tag=17, frozen=True):
+    """All that stands on this link is still wanted: so many requests, with this digest (`standing.py`)."""
+
+    id: Number
+    entries: Number
+    digest: Digest
+
+
+class SubscribeDurable(AnyMessage, tag=18, frozen=True):
+    """`request` is a signed request to subscribe, to what this broker records; `name` names the cursor.
+
+    Cursors belong to the principal that the link has proved. `seen` is the last position that this
+    client has handed to its application itself, if it remembers: nothing up to there is sent again.
+    """
+
+    id: Number
+    request: Small
+    credentials: Credentials
+    definitions: Credentials
+    name: DurableName
+    seen: Number | None
+
+
+class Column(AnyMessage, frozen=True):
+    """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
+
+    uid: Uid
+    kind: Annotated[int, Meta(ge=0, le=15)]
+    data: bytes
+
+
+class Publish(AnyMessage, tag=20, frozen=True):
+    """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
+
+    ref: Number
+    sequence: Number
+    published_at: Moment
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class Published(AnyMessage, tag=21, frozen=True):
+    """Every frame of `ref` up to `sequence` was taken on; rows that were refused are counted."""
+
+    ref: Number
+    sequence: Number
+    refused_rows: Number
+
+
+class Deliver(AnyMessage, tag=22, frozen=True):
+    """A frame for one or more subscriptions of this client, as they may see it."""
+
+    refs: Annotated[list[Number], Meta(max_length=65_536)]
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class DeliverLogged(AnyMessage, tag=23, frozen=True):
+    """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
+
+    ref: Number
+    position: Number
+    publisher: Key
+    stream: Token
+    sequence: Number
+    published_at: Moment
+    rows: Rows
+    columns: Annotated[list[Column], Meta(max_length=1024)]
+
+
+class Seen(AnyMessage, tag=24, frozen=True):
+    """The client has had everything of a durable subscription up to this position, and wants it no more."""
+
+    ref: Number
+    position: Number
+
+
+class Missed(AnyMessage, tag=25, frozen=True):
+    """Something that a durable subscription should have had is gone: frames from `first` to `last`.
+
+    Positions count the frames of all types, so no more than `last - first + 1` of them were of this one.
+    """
+
+    ref: Number
+    first: Number
+    last: Number
+    code: Code
+    message: Text
+
+
+class ForgetDurable(AnyMessage, tag=26, frozen=True):
+    """The client is done with the durable subscription `ref` for good: its cursor is forgotten."""
+
+    id: Number
+    ref: Number
