@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -39,9 +40,25 @@ from maia.runtime.tls import pinning_context
 from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from maia.wire.replays import NONCE_BYTES
 
-__all__ = ["Answered", "DomainClient", "DomainUnavailable", "NotThisDomain", "StrangeAnswer", "new_once"]
+__all__ = [
+    "REFUSALS",
+    "Answered",
+    "DomainClient",
+    "DomainSaid",
+    "DomainUnavailable",
+    "NotThisDomain",
+    "StrangeAnswer",
+    "authorization",
+    "decoded_answer",
+    "is_about_the_key",
+    "new_once",
+    "problem_told",
+    "run_of",
+]
 
 ANSWER_BYTES_MAX: Final = 64 << 20
+_DETAIL_MAX: Final = 8000
+_CODE: Final = re.compile(r"[A-Z][A-Z0-9-]{1,63}")
 _Answer = TypeVar("_Answer")
 
 
@@ -162,8 +179,7 @@ class DomainClient:
     def _signed(self, method: str, target: str, content: bytes, answer: type[_Answer], once: str) -> _Answer:
         call = ApiCall.of(method, target, body=content, credentials=self._shown.encode("latin-1"), once=once)
         request = ApiRequest(self.domain, self._run(), call, self._clock(), os.urandom(NONCE_BYTES))
-        signed = api_request_to_bytes(sign_api_request(request, self._key))
-        headers = {"Authorization": f"{SCHEME} {base64.b64encode(signed).decode()}"}
+        headers = {"Authorization": authorization(request, self._key)}
         if self._shown:
             headers[CREDENTIALS_HEADER] = self._shown
         if once:
@@ -172,13 +188,7 @@ class DomainClient:
 
     def _run(self) -> bytes:
         if self._instance is None:
-            try:
-                instance = bytes.fromhex(self.about().instance)
-            except ValueError:
-                instance = b""
-            if len(instance) != INSTANCE_BYTES:
-                raise StrangeAnswer("the domain's server does not name its run")
-            self._instance = instance
+            self._instance = run_of(self.about())
         return self._instance
 
     def _sent(
@@ -188,7 +198,7 @@ class DomainClient:
             with self._http.stream(method, target, content=content, headers=dict(headers)) as response:
                 body = _read(response)
         except httpx.ConnectError as problem:
-            if isinstance(_root(problem), ssl.SSLError):
+            if is_about_the_key(problem):
                 raise NotThisDomain(
                     f"whoever answers at `{self.address}` is not `{self.domain}`"
                 ) from problem
@@ -200,8 +210,8 @@ class DomainClient:
         published = response.headers.get(PUBLISHED_HEADER)
         self.last = Answered(None if published is None else published == "yes")
         if response.is_success:
-            return _decoded(body, answer)
-        raise DomainSaid(_decoded(body, ApiProblem))
+            return decoded_answer(body, answer)
+        raise problem_told(body)
 
 
 class DomainSaid(Exception):
@@ -223,7 +233,7 @@ class _ToldByDomain(Exception):
     """What the errors below have in common: their code is the domain's own."""
 
     def __init__(self, told: ApiProblem) -> None:
-        incident = f" (incident {told.incident})" if told.incident else ""
+        incident = f" (incident {ascii(told.incident[:64])[1:-1]})" if told.incident else ""
         super().__init__(told.detail + incident)
         # On the object, where it hides the code of the class.
         self.__dict__["code"] = told.code
@@ -265,6 +275,14 @@ class DomainDoesNotUnderstand(_ToldByDomain, ProtocolViolation):
     code = "PROTOCOL-BY-DOMAIN"
 
 
+REFUSALS: Final = (
+    RefusedByDomain,
+    DomainDoesNotBelieve,
+    DomainWantsOtherInput,
+    DomainDoesNotUnderstand,
+)
+"""What a domain's server has decided: asking again, or elsewhere, changes nothing."""
+
 _FAMILIES: Final[tuple[tuple[str, Callable[[ApiProblem], MaiaError]], ...]] = (
     ("UNAVAILABLE", DomainCannot),
     ("INTERNAL", DomainCannot),
@@ -289,14 +307,43 @@ def _read(response: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _decoded(body: bytes, kind: type[_Answer]) -> _Answer:
+def authorization(request: ApiRequest, key: SigningKey) -> str:
+    """Return what the `Authorization` header of a call says."""
+    signed = api_request_to_bytes(sign_api_request(request, key))
+    return f"{SCHEME} {base64.b64encode(signed).decode()}"
+
+
+def run_of(about: DomainAnswer) -> bytes:
+    """Return the run for which calls to a domain's server are signed."""
+    try:
+        instance = bytes.fromhex(about.instance)
+    except ValueError:
+        instance = b""
+    if len(instance) != INSTANCE_BYTES:
+        raise StrangeAnswer("the domain's server does not name its run")
+    return instance
+
+
+def problem_told(body: bytes) -> DomainSaid:
+    """Return what a domain's server refused; what is no code of Maia's is not passed on as one."""
+    told = decoded_answer(body, ApiProblem)
+    if not _CODE.fullmatch(told.code):
+        raise StrangeAnswer("the domain's server refuses with a code that is none")
+    shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in told.detail[:_DETAIL_MAX])
+    return DomainSaid(msgspec.structs.replace(told, detail=shown))
+
+
+def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
+    """Read an answer; refuse one that the interface does not have."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
 
 
-def _root(problem: BaseException) -> Any:
-    while problem.__cause__ is not None or problem.__context__ is not None:
-        problem = problem.__cause__ or problem.__context__  # type: ignore[assignment]  # one of them is there
-    return problem
+def is_about_the_key(problem: BaseException) -> bool:
+    """Say whether a connection failed because whoever answers does not hold the key that was meant."""
+    found: BaseException | None = problem
+    while found is not None:
+        problem, found = found, found.__cause__ or found.__context__
+    return isinstance(problem, ssl.SSLError)

@@ -1,0 +1,167 @@
+"""How is somebody asked at an address that a certificate names?
+
+With suspicion. Whoever writes a certificate chooses the address, so nothing is
+said there before TLS has proved that the tester itself answers, by the key
+that the certificate names beside the address: a connection to anything else
+ends in the handshake. Only `https://HOST:PORT/v1/statements` is dialled, no
+redirect is followed, no proxy is asked, nothing is unpacked, and every answer
+has a size and a time that it must not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import httpx
+import msgspec
+
+from maia.credentials import Principal, SigningKey
+from maia.errors import BadInput
+from maia.runtime.addresses import BadAddress, host_and_port
+from maia.runtime.clock import system_now
+from maia.runtime.domain_api.answers import DomainAnswer
+from maia.runtime.domain_client import (
+    DomainSaid,
+    DomainUnavailable,
+    NotThisDomain,
+    StrangeAnswer,
+    authorization,
+    decoded_answer,
+    is_about_the_key,
+    problem_told,
+    run_of,
+)
+from maia.runtime.tls import pinning_context
+from maia.wire.api_requests import ApiCall, ApiRequest
+from maia.wire.replays import NONCE_BYTES
+
+__all__ = ["CALL_S", "BadLocation", "Location", "TesterCalls", "location_from_text"]
+
+CALL_S: Final = 10.0
+"""How long a question to one location may take, from the first packet to the last."""
+ANSWER_BYTES_MAX: Final = 16 << 20
+"""Room for the lists of a domain that has revoked as much as a list can name."""
+STATEMENTS_PATH: Final = "/v1/statements"
+_LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
+_HTTPS: Final = 443
+_Answer = TypeVar("_Answer")
+
+
+class BadLocation(BadInput):
+    """A certificate names a place for statements that is not `https://HOST:PORT/v1/statements`."""
+
+    code = "INPUT-LOCATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a tester's interface is said to be."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Return it as addresses are written."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def location_from_text(text: str) -> Location:
+    """Read a location; refuse every place and every way of asking that a domain's server does not have."""
+    found = _LOCATION.fullmatch(text)
+    if found is None or found[3] != STATEMENTS_PATH:
+        shown = text[:80].encode("unicode_escape").decode()
+        raise BadLocation(f"`{shown}` is not a location such as `https://127.0.0.1:7600{STATEMENTS_PATH}`")
+    try:
+        return Location(*host_and_port(found[1] + (found[2] or f":{_HTTPS}")))
+    except BadAddress as problem:
+        raise BadLocation(problem.message) from problem
+
+
+class TesterCalls:
+    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own."""
+
+    def __init__(self, tester: Principal, location: Location, *, call_s: float = CALL_S) -> None:
+        """Dial nobody yet."""
+        self._tester, self._location, self._call_s = tester, location, call_s
+
+    async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
+        """Ask for a public page."""
+        return await self._in_time("GET", path, b"", None, answer)
+
+    async def signed(self, path: str, body: object, key: SigningKey, *, answer: type[_Answer]) -> _Answer:
+        """Make a call that is signed by `key` for the tester's present run."""
+        return await self._in_time("POST", path, msgspec.json.encode(body), key, answer)
+
+    async def _in_time(
+        self, method: str, path: str, content: bytes, key: SigningKey | None, answer: type[_Answer]
+    ) -> _Answer:
+        where = self._location.address
+        try:
+            # A deadline for the whole: whoever sends a byte a second gets no more of them than this.
+            async with asyncio.timeout(self._call_s), self._client() as http:
+                headers = {} if key is None else await self._headers(http, method, path, content, key)
+                return await _sent(http, method, path, content, headers, answer)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+        except TimeoutError:
+            raise DomainUnavailable(f"`{where}` has not answered within {self._call_s:g} seconds") from None
+        except httpx.ConnectError as problem:
+            if is_about_the_key(problem):
+                raise NotThisDomain(f"whoever answers at `{where}` is not `{self._tester}`") from problem
+            raise DomainUnavailable(f"nobody answers at `{where}`") from problem
+        except (httpx.HTTPError, httpx.InvalidURL) as problem:
+            raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=f"https://{self._location.address}",
+            verify=pinning_context(self._tester),
+            timeout=self._call_s,
+            trust_env=False,
+            follow_redirects=False,
+            headers={"Accept-Encoding": "identity"},
+        )
+
+    async def _headers(
+        self, http: httpx.AsyncClient, method: str, path: str, content: bytes, key: SigningKey
+    ) -> Mapping[str, str]:
+        about = await _sent(http, "GET", "/v1/domain", b"", {}, DomainAnswer)
+        call = ApiCall.of(method, path, body=content, credentials=b"", once="")
+        request = ApiRequest(self._tester, run_of(about), call, system_now(), os.urandom(NONCE_BYTES))
+        return {"Authorization": authorization(request, key)}
+
+
+async def _sent(
+    http: httpx.AsyncClient,
+    method: str,
+    path: str,
+    content: bytes,
+    headers: Mapping[str, str],
+    answer: type[_Answer],
+) -> _Answer:
+    async with http.stream(method, path, content=content, headers=dict(headers)) as response:
+        body = await _read(response)
+    if response.status_code == httpx.codes.OK:
+        return decoded_answer(body, answer)
+    if response.is_redirect or response.is_success:
+        raise StrangeAnswer("a tester answers its questions itself, and sends nobody elsewhere")
+    raise problem_told(body)
+
+
+async def _read(response: httpx.Response) -> bytes:
+    # What was packed is not unpacked: a few bytes could become very many.
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise StrangeAnswer("an answer was packed, although that was not asked for")
+    parts, size = [], 0
+    async for part in response.aiter_raw():
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+        parts.append(part)
+    return b"".join(parts)
