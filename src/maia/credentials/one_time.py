@@ -10,6 +10,7 @@ certificate, the request and the tester that the question named.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -162,6 +163,11 @@ class OpenQuestions:
         check_statement(signed)
         del self._open[answer.nonce]
         return Revalidated(question, _SEAL)
+
+    def close(self, questions: Iterable[OneTimeQuestion]) -> None:
+        """Wait for the answers to these no longer."""
+        for question in questions:
+            self._open.pop(question.nonce, None)
 
     def _forget(self, now: Instant) -> None:
         """Close what was asked too long ago, and after a step back of the clock whatever seems to come."""

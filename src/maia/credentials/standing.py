@@ -21,7 +21,7 @@ it has a reason to hear; the room in it is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -40,7 +40,7 @@ from maia.credentials.certificate import SignedCertificate
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import Principal
 from maia.credentials.statement_contents import (
-    agreed_facts,
+    facts_at,
     revoked_in,
     valid_in,
     weight_of,
@@ -217,18 +217,18 @@ class Standing:
         """Return what is said of `whom` at `at`, by whoever says it: whom to believe is asked elsewhere."""
         found: dict[Principal, dict[AttributeUid, PresentValue]] = {}
         for by, kind in list(self._series):
-            hold = self._aged((by, kind), at).holding(at) if kind is SeriesKind.FACTS else None
+            series = self._aged((by, kind), at) if kind is SeriesKind.FACTS else _EMPTY
+            hold = series.holding(at)
             if hold is not None:
-                facts = agreed_facts(hold.sources)
-                found[by] = {
-                    AttributeUid(name): said for (about, name), said in facts.items() if about == whom
-                }
+                found[by] = _facts_of(whom, series, hold)
         return {by: facts for by, facts in found.items() if facts}
 
     def facts_until(self, whom: Principal, at: Instant) -> Instant | None:
         """Return the last moment up to which all that is said of `whom` at `at` is said without a gap."""
-        sayers = self.facts_about(whom, at)
-        ends = (self._series[by, SeriesKind.FACTS].fresh_until(at) for by in sayers)
+        ends = (
+            _said_until(whom, facts, self._series[by, SeriesKind.FACTS], at)
+            for by, facts in self.facts_about(whom, at).items()
+        )
         return min((end for end in ends if end is not None), default=None)
 
     def revoked_by(self, by: Principal) -> frozenset[bytes]:
@@ -320,6 +320,30 @@ class Standing:
     def __iter__(self) -> Iterator[Principal]:
         """Yield everybody of whom something was heard."""
         return iter({by for by, _ in self._series})
+
+
+def _facts_of(whom: Principal, series: Series, hold: Hold) -> dict[AttributeUid, PresentValue]:
+    """Return what is said of somebody during a period."""
+    facts = facts_at(series, hold)
+    return {AttributeUid(name): said for (about, name), said in facts.items() if about == whom}
+
+
+def _said_until(
+    whom: Principal, facts: Mapping[AttributeUid, PresentValue], series: Series, at: Instant
+) -> Instant | None:
+    """Return the last moment up to which just these facts are said of somebody, period after period."""
+    last: Instant | None = None
+    for hold in series.holds:
+        is_next = last is not None and hold.since == last + 1 and _is_same(whom, facts, series, hold)
+        if hold.since <= at <= hold.until or is_next:
+            last = hold.until
+    return last
+
+
+def _is_same(whom: Principal, facts: Mapping[AttributeUid, PresentValue], series: Series, hold: Hold) -> bool:
+    said = _facts_of(whom, series, hold)
+    # Python takes 1, 1.0 and True for equal, and here they are three different facts.
+    return said == facts and all(type(said[name]) is type(value) for name, value in facts.items())
 
 
 class _AssumedGood:

@@ -7,15 +7,23 @@ whatever either revokes is revoked, and only what both vouch for is vouched for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from maia.credentials.principals import Principal
-from maia.credentials.statement_series import Series
+from maia.credentials.statement_series import Hold, Series
 from maia.credentials.statements import FactList, Revalidation, RevocationList, SignedStatement
 from maia.events import PresentValue
 
-__all__ = ["agreed_facts", "facts_in", "revoked_in", "valid_in", "weight_of", "whose_facts_changed"]
+__all__ = [
+    "agreed_facts",
+    "facts_at",
+    "facts_in",
+    "revoked_in",
+    "valid_in",
+    "weight_of",
+    "whose_facts_changed",
+]
 
 _NONE: frozenset[bytes] = frozenset()
 
@@ -50,11 +58,18 @@ def facts_in(source: SignedStatement) -> Mapping[tuple[Principal, str], PresentV
     return source.statement.facts if isinstance(source.statement, FactList) else {}
 
 
+def facts_at(series: Series, hold: Hold) -> Mapping[tuple[Principal, str], PresentValue]:
+    """Return what holds during a period: what is said of it, and is not taken back by the newest word."""
+    sources = {source.id: source for source in (*hold.sources, *series.newest)}
+    return agreed_facts(tuple(sources.values()))
+
+
 def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
     """Return of whom something else is said after a statement than before it, now or later."""
-    old = {_said(key, value) for source in before.statements() for key, value in facts_in(source).items()}
-    new = {_said(key, value) for source in after.statements() for key, value in facts_in(source).items()}
-    return frozenset(whom for whom, _, _, _ in old ^ new)
+    changed = _all_said(before.statements()) ^ _all_said(after.statements())
+    # What an older list still says counts only as far as the newest one says it too.
+    changed |= _all_said(before.newest) ^ _all_said(after.newest)
+    return frozenset(whom for whom, _, _, _ in changed)
 
 
 def weight_of(series: Series) -> int:
@@ -73,6 +88,10 @@ def _size(source: SignedStatement) -> int:
         case FactList(facts=facts):
             return len(facts)
     return 0
+
+
+def _all_said(sources: Iterable[SignedStatement]) -> set[tuple[Principal, str, type, PresentValue]]:
+    return {_said(key, value) for source in sources for key, value in facts_in(source).items()}
 
 
 def _said(key: tuple[Principal, str], value: PresentValue) -> tuple[Principal, str, type, PresentValue]:

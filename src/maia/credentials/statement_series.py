@@ -17,7 +17,8 @@ to the same answer:
 - An older statement that comes late adds its period, never its content.
 
 Facts are not of SPKI, and must be able to change at once: there a newer
-period cuts an older one short.
+period cuts an older one short, and what the newest list does not say holds no
+more, whatever the verifier's clock says of its period.
 """
 
 from __future__ import annotations

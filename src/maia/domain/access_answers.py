@@ -80,13 +80,15 @@ class Revoked:
     domain no longer stands by; `memberships` fell, in the order of the cascade.
     Without anything to say there is no statement. Where a list has no more
     room, there is none either: `is_silent` is then true and every right of
-    this domain goes stale when the present list ends.
+    this domain goes stale when the present list ends. `facts` are those that
+    conditions of this domain ask for, where the act has changed them.
     """
 
     ids: tuple[bytes, ...] = ()
     memberships: tuple[Membership, ...] = ()
     statement: SignedStatement | None = None
     is_silent: bool = False
+    facts: SignedStatement | None = None
 
 
 @dataclass(frozen=True, slots=True)

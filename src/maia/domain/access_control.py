@@ -53,6 +53,7 @@ from maia.domain.policy_change import let_go_of_what_is_not_granted
 from maia.domain.policy_shelf import loaded_of, newest
 from maia.domain.revoking import revoke_ids
 from maia.domain.role_desk import active_row
+from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
 from maia.domain.turn import Turn
 from maia.events import Instant
@@ -117,7 +118,7 @@ class AccessControl(AccessStatements, AccessQuestions):
             turn.record(
                 "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)
             )
-            return loaded_of(row, self._taken_away(turn))
+            return loaded_of(row, self._taken_away_with_facts(turn))
 
     def policy(self) -> LoadedPolicy | None:
         """Return the policy in force; None: there is none that can be read, and nothing is granted."""
@@ -178,6 +179,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         with self._turn(actor, now) as turn:
             is_news = facts_on_record.assert_fact(turn.tables, name, arguments, self._settings.limits, now)
             if is_news:
+                self.has_news |= want_said(turn.tables, self._shelf.in_force(turn.tables), name)
                 turn.record("fact.assert", ("fact", _called(name, arguments)))
             return is_news
 
@@ -191,7 +193,7 @@ class AccessControl(AccessStatements, AccessQuestions):
                 return Revoked()
             lose(turn, lost, f"{name} holds no more")
             turn.record("fact.retract", ("fact", _called(name, arguments)), *_taken(turn))
-            return self._taken_away(turn)
+            return self._taken_away_with_facts(turn)
 
     def replace_facts(
         self, name: str, rows: Iterable[Sequence[Argument]], *, actor: Principal, now: Instant
@@ -204,7 +206,7 @@ class AccessControl(AccessStatements, AccessQuestions):
             lose(turn, lost, f"{name} holds no more")
             changed = ("new", str(new)), ("gone", str(len(lost)))
             turn.record("facts.replace", ("fact", name), *changed, *_taken(turn))
-            return self._taken_away(turn)
+            return self._taken_away_with_facts(turn)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
         """Return the rows of a fact."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, principal_from_bytes
 from maia.credentials.standing import Standing
+from maia.credentials.statements import SignedStatement
 from maia.domain.access_answers import AdminAct, Revoked
 from maia.domain.access_refusals import NoPolicy
 from maia.domain.access_settings import AccessSettings
@@ -23,6 +25,7 @@ from maia.domain.issuing import Issuer
 from maia.domain.policy_shelf import PolicyShelf
 from maia.domain.register import Register
 from maia.domain.role_desk import RoleDesk
+from maia.domain.stated_facts import unsaid_facts
 from maia.domain.turn import Turn
 from maia.domain.type_registry import TypeRegistry
 from maia.domain.validity_publisher import ValidityPublisher
@@ -52,6 +55,8 @@ class AccessCore:
         self._register = Register(key.principal, self._cache, limits)
         self._heard: Standing | None = None
         self._is_ahead = False
+        self.has_news = False
+        """Whether an act has left something to say for `due`, sooner than was due before."""
 
     @property
     def principal(self) -> Principal:
@@ -96,6 +101,14 @@ class AccessCore:
             return Revoked(memberships=tuple(turn.memberships))
         statement = self._publisher.state_now(turn.tables, turn.now)
         return Revoked(tuple(turn.ids), tuple(turn.memberships), statement, is_silent=statement is None)
+
+    def _taken_away_with_facts(self, turn: Turn) -> Revoked:
+        """State what a turn took away, and the facts that conditions ask for if it has changed them."""
+        return replace(self._taken_away(turn), facts=self._facts_now(turn))
+
+    def _facts_now(self, turn: Turn) -> SignedStatement | None:
+        facts = unsaid_facts(turn.tables, self._shelf.in_force(turn.tables))
+        return None if facts is None else self._publisher.state_facts(turn.tables, turn.now, facts)
 
     # ------------------------------------------------------------ what is known
 

@@ -20,7 +20,7 @@ from maia.domain.domain_tester import DomainTester
 from maia.domain.housekeeping import forget_expired
 from maia.domain.issuing import held_certificates
 from maia.domain.pages import cursor_number, page_limit
-from maia.domain.stated_facts import stated_facts
+from maia.domain.stated_facts import is_overdue, stated_facts
 from maia.domain.turn import Turn
 from maia.domain.validity_publisher import read_statement
 from maia.domain.witness import bear_witness, witnessed_heads
@@ -42,9 +42,11 @@ class AccessStatements(AccessCore):
     def due(self, now: Instant) -> list[SignedStatement]:
         """Return the statements to be published now: the next timed list, where it is time for it.
 
+        Facts that have become true are among them, if conditions ask for them.
         Also ends what rests on certificates of others that nobody vouches for
         any more; a list without a period then says so.
         """
+        self.has_news = False
         if self.next_due(now) > now:
             return []
         with self._turn(self.principal, now) as turn:
@@ -54,6 +56,8 @@ class AccessStatements(AccessCore):
                 turn.record("statement.stale", ("fallen", str(len(turn.memberships))))
                 at_once = self._taken_away(turn).statement
                 signed += [at_once] if at_once is not None else []
+            new = self._facts_now(turn) if is_overdue(turn.tables) else None
+            signed += [new] if new is not None else []
             facts = stated_facts(turn.tables, self._shelf.in_force(turn.tables))
             signed += self._publisher.state_due(turn.tables, now, facts)
             forget_expired(turn.tables, now, self._settings)
@@ -62,6 +66,8 @@ class AccessStatements(AccessCore):
     def next_due(self, now: Instant) -> Instant:
         """Return when `due` wants to be asked again; `now` means at once."""
         with self._looking() as tables:
+            if is_overdue(tables):
+                return now
             moments = [self._publisher.next_due(tables, now)]
             if self._publisher.is_silent(tables, now):
                 moments = [Instant(now + self._settings.period_s * 1_000_000)]

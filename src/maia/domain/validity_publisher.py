@@ -4,7 +4,9 @@ One list follows the other (dissertation 6.2.3): no two periods overlap and
 none leaves a gap, also over a restart and over steps of the clock, because
 every moment that was ever covered is remembered. A revocation is stated at
 once in a list without a period. All lists share one numbering that never goes
-back; a number is safe in the store before anybody sees the statement.
+back; a number is safe in the store before anybody sees the statement. Facts
+that changed are stated at once too, for the time that lists cover already:
+the new list of facts takes the place of those before it.
 
 A list names what is revoked and has not expired. If that is more than one list
 can name, the domain states nothing: a list that left something out would
@@ -31,6 +33,7 @@ from maia.domain.access_refusals import DomainStoreUnavailable
 from maia.domain.access_settings import AccessSettings
 from maia.domain.access_store import From, Tables, Until
 from maia.domain.access_tables import META, REVOKED, RIGHTS, STATEMENTS, MetaRow, StatementRow
+from maia.domain.stated_facts import note_said
 from maia.domain.turn import audit_head, next_number
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -65,6 +68,15 @@ class ValidityPublisher:
         revoked = self._revoked(tables, now)
         return None if revoked is None else self._list(tables, revoked, None, now)
 
+    def state_facts(self, tables: Tables, now: Instant, facts: StatedFacts) -> SignedStatement | None:
+        """Sign facts that changed, for as long as lists were stated; None: the next list will say them."""
+        last = next((last for first, last in _covered(tables) if first <= now <= last), None)
+        if last is None:
+            return None
+        # What was said before must be told to nobody any more: who heard this one refuses it as old.
+        tables.delete(STATEMENTS, {"sort": _FACTS, "not_after": From(now)})
+        return self._facts(tables, facts, Validity(now, Instant(last)), now)
+
     def state_due(
         self, tables: Tables, now: Instant, facts: StatedFacts | None = None
     ) -> list[SignedStatement]:
@@ -82,6 +94,7 @@ class ValidityPublisher:
             signed.append(self._revalidation(tables, valid, period, now))
         if facts is not None:
             signed.append(self._facts(tables, facts, period, now))
+        note_said(tables, facts)
         _forget(tables, now, self._settings)
         return signed
 

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +52,10 @@ async def beating(service: DomainService, records: Records) -> None:
         except MaiaError as problem:
             records.note("failed", {"code": problem.code, "why": problem.message})
             wait_s = _AGAIN_S
-        await asyncio.sleep(min(max(wait_s, _BEAT_LEAST_S), _BEAT_MOST_S))
+        await asyncio.sleep(_BEAT_LEAST_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(wait_s, _BEAT_MOST_S) - _BEAT_LEAST_S):
+                await service.has_news.wait()
 
 
 async def end_when_over(service: DomainService) -> None:

@@ -67,32 +67,41 @@ class DomainService:
         self.clock = clock
         self.carrier: Carrier = NoCarrier()
         self.fenced: StoreFenced | None = None
+        self.has_news = asyncio.Event()
+        """Set when there is something to say that the next beat would say too late."""
         self.is_over = asyncio.Event()
         """Set when the service must not go on, because another process has taken its store over."""
 
     async def ask(self, work: Callable[[AccessControl], _Result]) -> _Result:
         """Do something with the service, alone; what it returns is safe on disk."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, self._access)
+            answer = await asyncio.get_running_loop().run_in_executor(self._worker, work, self._access)
         except StoreFenced as problem:
             # Another process works on the same tables: what this one says from now on could contradict it.
             self.fenced = problem
             self.is_over.set()
             raise
+        if self._access.has_news:
+            self.has_news.set()
+        return answer
 
     async def announce(self, revoked: Iterable[Revoked]) -> bool:
         """Tell everybody what was taken away; say whether the network knows."""
         is_carried = True
         for one in revoked:
             self._tell_key_groups(one.ids)
-            if one.statement is not None:
-                self._on_statement(one.statement)
-                # Statements leave in the order of their numbers, or the later one would be all that is heard.
-                async with self._order:
-                    is_carried = await self.carrier.carry(one.statement) and is_carried
-            elif one.ids or one.is_silent:
+            for statement in filter(None, (one.statement, one.facts)):
+                is_carried = await self._state(statement) and is_carried
+            if one.statement is None and (one.ids or one.is_silent):
                 is_carried = False
         return is_carried
+
+    async def _state(self, statement: SignedStatement) -> bool:
+        """Tell the key groups and the network what this domain states; say whether the network knows."""
+        self._on_statement(statement)
+        # Statements leave in the order of their numbers, or the later one would be all that is heard.
+        async with self._order:
+            return await self.carrier.carry(statement)
 
     def _tell_key_groups(self, ids: Iterable[bytes]) -> None:
         new = frozenset(ids) - self._told
@@ -119,12 +128,11 @@ class DomainService:
 
     async def beat(self) -> Instant:
         """Publish what is due, and return when to be called again."""
+        self.has_news.clear()
         now = self.clock()
         for statement in await self.ask(lambda access: access.due(now)):
             self._tell_key_groups(getattr(statement.statement, "revoked", ()))
-            self._on_statement(statement)
-            async with self._order:
-                await self.carrier.carry(statement)
+            await self._state(statement)
         return await self.ask(lambda access: access.next_due(self.clock()))
 
     def close(self) -> None:

@@ -156,11 +156,13 @@ def test_a_certificate_can_be_for_certain_addresses(net: Net, remote: str | None
 # ------------------------------------------------------------ what is said of somebody
 
 
-def duty(net: Net, number: int, *, seconds: int = 60, on: bool = True, by: str = "CCS") -> bytes:
-    """Return the owner's word on who is on duty, from now on."""
-    start = Instant(net.now - net.now % SECOND)
+def duty(
+    net: Net, number: int, *, seconds: int = 60, on: bool | None = True, by: str = "CCS", ahead: int = 0
+) -> bytes:
+    """Return the owner's word on who is on duty, from now on, by a clock that may be ahead."""
+    start = Instant(net.now - net.now % SECOND + ahead)
     period = period_from(start, microseconds=seconds * SECOND)
-    facts = {(net.story.principal("billing office"), "on-duty"): on}
+    facts = {} if on is None else {(net.story.principal("billing office"), "on-duty"): on}
     key = net.story.keys[by]
     return statement_to_bytes(sign_statement(FactList(key.principal, number, period, facts), key))
 
@@ -182,6 +184,22 @@ def test_who_goes_off_duty_is_told_at_once(net: Net) -> None:
     assert clerk.ended_with(ref) == NOT_MET
     camera.publish(published, sighting("off duty"))
     assert [event[NUMBERPLATE] for event in clerk.events()] == ["on duty"]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, SECOND, 5 * SECOND])
+def test_who_is_on_the_list_no_more_is_off_duty_at_once(net: Net, ahead: int) -> None:
+    """S17: also where the clock of whoever says so is ahead of the broker's."""
+    camera, clerk = net.client("camera at Victoria"), office(net, "on-duty = true")
+    assert clerk.code_of(clerk.subscribe()) == NOT_MET
+    clerk.say(Show(99, [], [duty(net, 1)]))
+    net.advance(7)
+    ref, published = clerk.subscribe(), camera.advertise()
+    clerk.say(Show(100, [], [duty(net, 2, on=None, ahead=ahead)]))
+    assert clerk.ended_with(ref) == NOT_MET
+    camera.publish(published, sighting("off duty"))
+    clerk.say(Show(101, [], [duty(net, 1)]))  # the old word, once more
+    assert clerk.code_of(clerk.subscribe()) == NOT_MET
+    assert clerk.events() == []
 
 
 def test_a_word_that_is_not_repeated_holds_to_its_last_moment(net: Net) -> None:

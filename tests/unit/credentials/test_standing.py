@@ -240,10 +240,36 @@ def test_newer_facts_replace_older_ones_at_once():
     heard = standing.hear(facts(2, 10, grade=2), moment(5))
     assert heard.about == {HOLDER.principal}
     assert heard.problem is None
-    assert standing.facts_about(HOLDER.principal, moment(9.999_999)) == {BY: {"on-duty": True, "grade": 1}}
     assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"grade": 2}}
     with pytest.raises(StatementOld):
         standing.hear(facts(1, 0, on_duty=True, grade=1), moment(11))
+
+
+def test_what_newer_facts_do_not_say_is_over_before_they_begin():
+    """A verifier whose clock is behind must not keep somebody on duty for so long."""
+    standing = Standing()
+    standing.hear(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
+    heard = standing.hear(facts(2, 10, grade=True, shift="early"), moment(5))
+    assert heard.about == {HOLDER.principal}
+    assert standing.facts_about(HOLDER.principal, moment(5)) == {BY: {"shift": "early"}}
+    assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"shift": "early", "grade": True}}
+
+
+def test_who_is_left_out_of_a_newer_list_is_among_those_whose_facts_changed():
+    standing = Standing()
+    standing.hear(facts(1, 0, on_duty=True), moment(0))
+    assert standing.hear(facts(2, 10), moment(10)).about == {HOLDER.principal}
+    assert standing.facts_about(HOLDER.principal, moment(10)) == {}
+
+
+def test_facts_last_until_something_else_is_said_of_the_same_person():
+    standing = Standing()
+    standing.hear(facts(1, 0, lasting=10, grade=1), moment(0))
+    standing.hear(facts(2, 10, lasting=10, grade=1), moment(0))
+    assert standing.facts_until(HOLDER.principal, moment(0)) == moment(20) - 1
+    standing.hear(facts(3, 20, lasting=10, grade=1, on_duty=True), moment(0))
+    assert standing.facts_until(HOLDER.principal, moment(0)) == moment(20) - 1
+    assert standing.facts_until(HOLDER.principal, moment(20)) == moment(30) - 1
 
 
 def test_newer_facts_that_come_when_the_older_ones_are_over_count_for_what_is_left_of_their_time():

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from maia.credentials import FactList, Standing
+from contextlib import suppress
+from itertools import permutations
+
+import pytest
+
+from maia.credentials import FactList, Principal, SignedStatement, Standing, StatementOld, Validity
+from maia.domain.access_settings import AccessSettings
+from maia.events import Instant
 from maia.policy import Facts, Permit, Request, decide, gather_evidence
-from support.access_control import POLICY, later, met
+from support.access_control import JONES, POLICY, Station, later, met
 from support.policy import MET, NOON, NUMBERPLATE, PITO, SMITH, Action, granted
 
 ON_DUTY = POLICY.replace(
@@ -53,6 +60,151 @@ def test_a_right_holds_at_a_verifier_while_its_holder_is_said_to_be_on_duty():
 
     assert isinstance(decided(), Permit)
     station.retract_fact("on_duty", [SMITH.principal])
-    station.now = later(60)  # one period later
+    station.now = later(60)  # not told at once, and one period later
     refused = decided()
     assert refused.code == "POLICY-CONDITION-NOT-MET"
+
+
+# ------------------------------------------------------------ facts that change between two lists
+
+
+def on_duty(*who, **settings) -> Station:
+    """A station that has said of whom it knows that they are on duty."""
+    station = met(policy=ON_DUTY, settings=AccessSettings(**settings))
+    for one in who:
+        station.assert_fact("on_duty", [one.principal])
+    assert len(stated(station)) == 1
+    return station
+
+
+def named(said: SignedStatement | None) -> set[Principal]:
+    assert said is not None
+    assert isinstance(said.statement, FactList)
+    return {whom for whom, _ in said.statement.facts}
+
+
+def heard(*said: SignedStatement, at: Instant) -> Standing:
+    verifier = Standing()
+    for one in said:
+        with suppress(StatementOld):
+            verifier.hear(one, at)
+    return verifier
+
+
+def test_who_goes_off_duty_is_named_no_more_at_once():
+    station = on_duty(SMITH, JONES)
+    station.now = later(3)
+    gone = station.retract_fact("on_duty", [SMITH.principal])
+    assert named(gone.facts) == {JONES.principal}
+    assert gone.facts.statement.period.not_before == later(3)
+
+
+def test_a_roster_that_is_replaced_is_stated_at_once_as_a_whole():
+    station = on_duty(SMITH)
+    station.now = later(3)
+    changed = station.replace_facts("on_duty", [[JONES.principal]])
+    assert named(changed.facts) == {JONES.principal}
+    assert station.replace_facts("on_duty", [[JONES.principal]]).facts is None
+
+
+def test_what_no_condition_asks_for_states_nothing():
+    station = on_duty(SMITH)
+    station.now = later(3)
+    assert station.retract_fact("case_assignment", [SMITH.principal, "42"]).facts is None
+    assert station.retract_fact("on_duty", [JONES.principal]).facts is None
+
+
+def test_who_comes_on_duty_is_said_with_the_next_word_and_not_a_period_later():
+    station = on_duty(SMITH)
+    station.now = later(3)
+    assert station.next_due(station.now) > station.now
+    station.assert_fact("on_duty", [JONES.principal])
+    assert station.next_due(station.now) == station.now
+    (said,) = station.beat()
+    assert named(said) == {SMITH.principal, JONES.principal}
+    assert station.beat() == []
+
+
+def test_a_new_list_holds_as_long_as_those_that_it_replaces():
+    """No moment that was covered is left without a word, and none is covered for longer."""
+    station = on_duty(SMITH, JONES, period_s=30, lead_s=10)
+    station.now = later(25)
+    assert len(stated(station)) == 1  # in advance: the lists reach to the sixtieth second
+    gone = station.retract_fact("on_duty", [SMITH.principal])
+    assert gone.facts.statement.period == Validity(later(25), Instant(later(60) - 1))
+    verifier = heard(*station.current_statements(station.now), at=station.now)
+    assert verifier.facts_about(SMITH.principal, later(25)) == {}
+    assert verifier.facts_until(JONES.principal, later(25)) == later(60) - 1
+
+
+def test_a_newcomer_hears_the_new_list_and_not_those_that_it_replaced():
+    station = on_duty(SMITH, JONES)
+    station.now = later(3)
+    gone = station.retract_fact("on_duty", [SMITH.principal])
+    told = [one for one in station.current_statements(station.now) if isinstance(one.statement, FactList)]
+    assert told == [gone.facts]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_old_lists_that_come_late_bring_nobody_back_on_duty(order):
+    """A37: whatever is repeated, and in whatever order it comes."""
+    station = met(policy=ON_DUTY)
+    station.assert_fact("on_duty", [SMITH.principal])
+    said = [one for one in station.beat() if isinstance(one.statement, FactList)]
+    for second, acts in ((3, station.retract_fact), (5, station.assert_fact), (7, station.retract_fact)):
+        station.now = later(second)
+        answer = acts("on_duty", [SMITH.principal])
+        said += station.beat() if answer is True else [answer.facts]
+    assert len(said) == 4
+    verifier = heard(*(said[index] for index in order), at=later(7))
+    assert verifier.facts_about(SMITH.principal, later(7)) == {}
+    assert verifier.facts_about(SMITH.principal, later(29)) == {}
+
+
+def test_a_policy_whose_conditions_ask_for_a_fact_has_it_stated_when_it_comes_into_force():
+    station = met()
+    station.beat()
+    station.now = later(3)
+    station.assert_fact("on_duty", [SMITH.principal])
+    assert station.beat() == []
+    assert named(station.load_policy(ON_DUTY).revoked.facts) == {SMITH.principal}
+
+
+def test_a_policy_that_asks_no_more_takes_back_what_was_stated():
+    station = on_duty(SMITH)
+    station.now = later(3)
+    assert named(station.load_policy(POLICY).revoked.facts) == set()
+    station.now = later(40)
+    assert stated(station) == []
+
+
+def test_of_more_than_a_list_can_name_nobody_is_said_to_be_on_duty(monkeypatch):
+    monkeypatch.setattr("maia.domain.stated_facts.FACTS_MAX", 1)
+    station = on_duty(SMITH)
+    station.now = later(3)
+    station.assert_fact("on_duty", [JONES.principal])
+    (said,) = station.beat()
+    assert named(said) == set()
+
+
+def test_what_was_said_survives_a_restart():
+    station = on_duty(SMITH)
+    station.now = later(3)
+    again = station.restarted()
+    assert again.beat() == []
+    again.assert_fact("on_duty", [JONES.principal])
+    last = again.restarted()
+    (said,) = last.beat()
+    assert named(said) == {SMITH.principal, JONES.principal}
+    assert said.statement.sequence == 2
+
+
+def test_a_clock_that_is_set_back_takes_nobody_off_the_list_by_itself():
+    station = on_duty(SMITH, JONES)
+    station.now = later(9)
+    first = station.retract_fact("on_duty", [JONES.principal])
+    station.now = later(4)
+    second = station.retract_fact("on_duty", [SMITH.principal])
+    verifier = heard(first.facts, second.facts, at=later(9))
+    assert verifier.facts_about(SMITH.principal, later(9)) == {}
+    assert named(second.facts) == set()
