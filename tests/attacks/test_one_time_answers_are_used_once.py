@@ -21,7 +21,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.one_time import PATIENCE
-from maia.policy import NO_FACTS, Denial, GrantStale, Permit, decide, gather_evidence, request_digest
+from maia.policy import NO_FACTS, Denial, GrantTestedOnce, Permit, decide, gather_evidence, request_digest
 from support.policy import MALLORY, MET, NOON, PITO, SMITH, TIME, granted, request
 from support.statements import SECOND, moment
 
@@ -47,7 +47,7 @@ def test_with_an_answer_the_request_is_permitted_and_without_one_it_is_not():
     assert isinstance(decided(proof), Permit)
     refused = decided()
     assert isinstance(refused, Denial)
-    assert refused.kind is GrantStale
+    assert refused.kind is GrantTestedOnce
 
 
 def test_an_answer_is_accepted_once():

@@ -34,6 +34,7 @@ from maia.policy.refusals import (
     GrantNotYetValid,
     GrantRevoked,
     GrantStale,
+    GrantTestedOnce,
     NoChain,
     PolicyRefusal,
     TypeNotValid,
@@ -124,8 +125,8 @@ def _word_on_time(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason
             sentence = "nobody has vouched, for this moment, for a certificate that you rely on"
             return GrantStale, Reason("validity", sentence)
         case CertificateTestedOnce():
-            sentence = "a certificate that you rely on must be asked about for each request"
-            return GrantStale, Reason("validity", sentence)
+            sentence = "a certificate that you rely on must be vouched for anew for each request"
+            return GrantTestedOnce, Reason("validity", sentence)
         case _:
             return NoChain, None
 

@@ -20,6 +20,7 @@ __all__ = [
     "GrantNotYetValid",
     "GrantRevoked",
     "GrantStale",
+    "GrantTestedOnce",
     "GrantUnmeetable",
     "NoChain",
     "PolicyRefusal",
@@ -86,9 +87,15 @@ class GrantRevoked(PolicyRefusal):
 
 
 class GrantStale(PolicyRefusal):
-    """Nobody has vouched, for this moment or this request, for a certificate of the chain."""
+    """Nobody has vouched, for this moment, for a certificate of the chain."""
 
     code = "POLICY-STALE"
+
+
+class GrantTestedOnce(PolicyRefusal):
+    """A certificate of the chain must be vouched for anew for each request, and was not for this one."""
+
+    code = "POLICY-ONE-TIME"
 
 
 class ConditionNotMet(PolicyRefusal):

@@ -29,6 +29,8 @@ __all__ = [
     "SignedEpochBytes",
     "Small",
     "StatementBytes",
+    "QuestionBytes",
+    "AnswerBytes",
     "TEXT_MAX",
     "Text",
     "Token",
@@ -54,6 +56,8 @@ Credentials: TypeAlias = Annotated[list[Small], Meta(max_length=256)]
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=64, max_length=64)]
 SignedEpochBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 18)]
 StatementBytes: TypeAlias = Annotated[bytes, Meta(max_length=1 << 21)]
+QuestionBytes: TypeAlias = Annotated[bytes, Meta(max_length=512)]
+AnswerBytes: TypeAlias = Annotated[bytes, Meta(max_length=1024)]
 
 
 class AnyMessage(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -87,10 +87,7 @@ from maia.wire.state_messages import (
     StateQuery,
     StateTold,
 )
-from maia.wire.validity_messages import (
-    Changed,
-    Show,
-)
+from maia.wire.validity_messages import Challenge, Changed, Show, Vouched
 
 __all__ = [
     "Accepted",
@@ -99,6 +96,7 @@ __all__ = [
     "AskState",
     "Bye",
     "Carried",
+    "Challenge",
     "Changed",
     "Column",
     "Deliver",
@@ -160,6 +158,7 @@ __all__ = [
     "TypeReply",
     "Unadvertise",
     "Unsubscribe",
+    "Vouched",
     "Wanted",
     "Welcome",
     "WhoWrites",
@@ -177,6 +176,6 @@ Message: TypeAlias = (
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
     | HistoryKeys | HistoryKeysReply
-    | Show | Changed
+    | Show | Changed | Challenge | Vouched
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip
