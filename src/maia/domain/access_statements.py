@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
@@ -134,13 +134,20 @@ class AccessStatements(AccessCore):
                 return Revoked()
             self._is_ahead = True
             self._keep_heard(turn.tables, by)
-            lost = [Support(SupportKind.CERTIFICATE, one) for one in sorted(heard.revoked)]
-            lose(turn, lost, f"revoked by {by}")
+            lose(turn, self._supports_lost(turn, heard.revoked), f"revoked by {by}")
             problem = bear_witness(turn, signed.statement) or heard.problem
             if turn.ids or problem is not None:
                 said = "" if problem is None else problem.code
                 turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))
             return self._taken_away(turn)
+
+    def _supports_lost(self, turn: Turn, listed: Iterable[bytes]) -> list[Support]:
+        """Return what of a list counts here: an issuer may name what it likes, and ends its own alone."""
+        wanted, check = sorted(listed), self._tester(turn.tables)
+        chunks = (tuple(wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
+        rows = (row for chunk in chunks for row in self._certificates(turn.tables, chunk))
+        bad = (row.id for row in rows if self._is_bad(check, row, turn.now))
+        return [Support(SupportKind.CERTIFICATE, one) for one in bad]
 
     def issuers_wanted(self, now: Instant) -> frozenset[Principal]:
         """Return whose statements this domain must hear: of whose certificates anything here depends."""

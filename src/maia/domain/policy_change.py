@@ -8,7 +8,6 @@ removing one of several keeps what the others gave (A41).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from maia.domain.access_store import From, OneOf, Where
@@ -61,24 +60,27 @@ def _revoke_where(turn: Turn, where: Where) -> None:
 
 
 def _take_back_issuers(turn: Turn, policy: Policy, grant: Grant) -> None:
-    """Take back rights that rest on a certificate whose issuer the grant no longer accepts."""
+    """Take back rights that rest on a certificate whose issuer the grant no longer accepts for it."""
     premises = [one for one in grant.premises if isinstance(one, CertificatePremise) and one.is_watched]
     if not premises:
         return
-    accepted = {issuer.key for premise in premises for issuer in policy.issuers(premise.name)}
+    accepted = {
+        (policy.appointments[premise.name].called, issuer.key)
+        for premise in premises
+        for issuer in policy.issuers(premise.name)
+    }
     where: Where = {"rule": grant.id, "revoked_at": None, "not_after": From(turn.now)}
     after: int | None = None
     while rows := turn.tables.find(RIGHTS, where, limit=_AT_ONCE, order="number", after=after):
         after = rows[-1].number
-        gone = [row.id for row in rows if not _issuers_of(turn, row.id) <= accepted]
+        gone = [row.id for row in rows if not _rests_on(turn, row.id) <= accepted]
         revoke_rights(turn, gone, "the policy changed")
 
 
-def _issuers_of(turn: Turn, right: bytes) -> set[bytes]:
+def _rests_on(turn: Turn, right: bytes) -> set[tuple[str, bytes]]:
+    """Return what the certificates behind a right are called, each with who signed it."""
     supports = turn.tables.find(SUPPORTS, {"dependent": right, "is_watched": 1}, limit=_AT_ONCE)
-    return set(_issuers(turn, (row.support for row in supports)))
-
-
-def _issuers(turn: Turn, supports: Iterable[bytes]) -> Iterable[bytes]:
-    ids = tuple(one.removeprefix(_CERTIFICATE) for one in supports if one.startswith(_CERTIFICATE))
-    return (row.issuer for row in turn.tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE))
+    keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
+    ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
+    found = turn.tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
+    return {(row.name, row.issuer) for row in found}
