@@ -77,7 +77,33 @@ def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int
         if not problem.code.startswith("REQUEST-"):  # about you, and not about this one request
             folder.empty(domain=client.domain)
         raise
+    found = _with_others_word(found)
     return found, folder.keep(found, domain=client.domain, address=client.address, now=moment(None))
+
+
+def _with_others_word(found: WalletAnswer) -> WalletAnswer:
+    """Add what other domains say of the certificates above, where these say how to ask them."""
+    import asyncio
+
+    import msgspec
+
+    from maia.credentials import certificate_from_bytes, statement_from_bytes, statement_to_bytes
+    from maia.events import Instant
+    from maia.runtime.testers import fresh_until, with_fetched
+
+    given = {*found.chains, *(right.certificate for right in found.rights)}
+    certificates, now = [certificate_from_bytes(one) for one in given], moment(None)
+    held = [statement_from_bytes(one) for one in found.statements]
+    statements = asyncio.run(with_fetched(certificates, held, now=now))
+    if len(statements) == len(held):
+        return found
+    ends = fresh_until(certificates, statements, now=now)
+    moments = [one for one in (found.renew_before, None if ends is None else str(ends)) if one is not None]
+    return msgspec.structs.replace(
+        found,
+        statements=[statement_to_bytes(one) for one in statements],
+        renew_before=min(moments, key=Instant.parse, default=None),
+    )
 
 
 def _watch(client: DomainClient, folder: WalletFolder, every: float | None, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +40,7 @@ __all__ = [
     "answer_one_time",
     "ask_testers",
     "fetch_statements",
+    "fresh_until",
     "lacking",
     "with_fetched",
 ]
@@ -53,6 +55,9 @@ AT_ONCE: Final = 4
 """Testers that are asked at the same time."""
 FETCH_S: Final = 30.0
 """How long a fetch takes at most, whatever the testers do."""
+
+BEGIN_S: Final = 5.0
+"""How long somebody who wants to begin waits for testers."""
 
 _MENDED_BY_NEWS: Final = (CertificateStale, CertificateNotRevalidated)
 _FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
@@ -95,12 +100,7 @@ def lacking(
     demanding = [one for one in certificates if _tests_of(one)]
     if not demanding:
         return ()
-    heard = Standing()
-    for signed in statements:
-        try:
-            heard.hear(signed, now)
-        except MaiaError:
-            continue  # forged, or too old to help
+    heard = _heard(statements, now)
     return tuple(
         one
         for one in demanding
@@ -109,8 +109,29 @@ def lacking(
     )
 
 
+def fresh_until(
+    certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
+) -> Instant | None:
+    """Return the last moment at which these statements vouch for what they vouch for now."""
+    heard = _heard(statements, now)
+    good = [one for one in certificates if heard.problem_with(one, now, once=_assumed(one)) is None]
+    return heard.stale_after(good, now)
+
+
+def _heard(statements: Iterable[SignedStatement], now: Instant) -> Standing:
+    heard = Standing()
+    for signed in statements:
+        with suppress(MaiaError):  # forged, or too old to help
+            heard.hear(signed, now)
+    return heard
+
+
 async def with_fetched(
-    certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement] = (), *, now: Instant
+    certificates: Iterable[SignedCertificate],
+    statements: Iterable[SignedStatement] = (),
+    *,
+    now: Instant,
+    within_s: float = BEGIN_S,
 ) -> tuple[SignedStatement, ...]:
     """Return the statements at hand, and beside them those that had to be asked for; never raise.
 
@@ -118,7 +139,10 @@ async def with_fetched(
     failed question could.
     """
     held = tuple(statements)
-    found = await ask_testers(lacking(certificates, held, now=now), now=now)
+    wanting = [one for one in certificates if _places([one], now)]
+    if not wanting:
+        return held
+    found = await ask_testers(lacking(wanting, held, now=now), now=now, within_s=within_s)
     known = {one.id for one in held}
     return (*held, *(one for one in found.statements if one.id not in known))
 
@@ -143,25 +167,18 @@ async def ask_testers(
     places = _places(certificates, now)
     statements: list[SignedStatement] = []
     problems: dict[Principal, MaiaError] = {}
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn, ends = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop().time() + within_s
 
     async def ask(by: Principal, locations: list[str]) -> None:
         async with turn:
             try:
-                statements.extend(await _first_answer(by, locations, now))
+                statements.extend(await _first_answer(by, locations, now, ends=ends))
             except MaiaError as problem:
                 problems[by] = problem
-            else:
-                del problems[by]
 
-    for by in places:
-        problems[by] = TestersUnavailable(f"`{by}` has not answered in time")
-    try:
-        async with asyncio.timeout(within_s), asyncio.TaskGroup() as tasks:
-            for by, locations in places.items():
-                tasks.create_task(ask(by, locations))
-    except TimeoutError:
-        pass  # what came in time counts
+    async with asyncio.TaskGroup() as tasks:
+        for by, locations in places.items():
+            tasks.create_task(ask(by, locations))
     return Fetched(tuple(statements), problems)
 
 
@@ -176,22 +193,27 @@ def _places(certificates: Iterable[SignedCertificate], now: Instant) -> dict[Pri
     return {by: list(places)[:LOCATIONS_MAX] for by, places in list(found.items())[:TESTERS_MAX]}
 
 
-async def _first_answer(by: Principal, locations: list[str], now: Instant) -> list[SignedStatement]:
+async def _first_answer(
+    by: Principal, locations: list[str], now: Instant, *, ends: float
+) -> list[SignedStatement]:
     problem: MaiaError | None = None
     for text in locations:
+        left_s = ends - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            break
         try:
-            return await _statements_at(by, text, now)
+            return await _statements_at(by, text, now, within_s=left_s)
         except MaiaError as found:
             problem = problem or found
-    raise problem or NoLocation(f"no certificate says where `{by}` can be asked")
+    raise problem or TestersUnavailable(f"there was no time to ask `{by}`")
 
 
-async def _statements_at(by: Principal, text: str, now: Instant) -> list[SignedStatement]:
+async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> list[SignedStatement]:
     from maia.runtime.domain_api.answers import StatementPage
     from maia.runtime.domain_client import StrangeAnswer
     from maia.runtime.testers_calls import STATEMENTS_PATH, TesterCalls, location_from_text
 
-    calls = TesterCalls(by, location_from_text(text))
+    calls = TesterCalls(by, location_from_text(text), call_s=within_s)
     page = await calls.public(STATEMENTS_PATH, answer=StatementPage)
     if len(page.items) > STATEMENTS_MAX:
         raise StrangeAnswer(f"a tester has more than the {STATEMENTS_MAX} statements that are looked at")

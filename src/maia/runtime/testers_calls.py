@@ -48,6 +48,7 @@ ANSWER_BYTES_MAX: Final = 16 << 20
 """Room for the lists of a domain that has revoked as much as a list can name."""
 STATEMENTS_PATH: Final = "/v1/statements"
 _LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
+_CONNECT_SHARE: Final = 0.4
 _HTTPS: Final = 443
 _Answer = TypeVar("_Answer")
 
@@ -86,9 +87,10 @@ def location_from_text(text: str) -> Location:
 class TesterCalls:
     """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own."""
 
-    def __init__(self, tester: Principal, location: Location, *, call_s: float = CALL_S) -> None:
-        """Dial nobody yet."""
-        self._tester, self._location, self._call_s = tester, location, call_s
+    def __init__(self, tester: Principal, location: Location, *, call_s: float | None = None) -> None:
+        """Dial nobody yet; take `CALL_S` for each question, or less."""
+        self._tester, self._location = tester, location
+        self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
     async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
         """Ask for a public page."""
@@ -122,7 +124,9 @@ class TesterCalls:
         return httpx.AsyncClient(
             base_url=f"https://{self._location.address}",
             verify=pinning_context(self._tester),
-            timeout=self._call_s,
+            # Connection and handshake give up by themselves before the deadline: a handshake that is
+            # cancelled would leave its socket behind.
+            timeout=httpx.Timeout(self._call_s, connect=_CONNECT_SHARE * self._call_s),
             trust_env=False,
             follow_redirects=False,
             headers={"Accept-Encoding": "identity"},

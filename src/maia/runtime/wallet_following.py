@@ -3,6 +3,11 @@
 `maia login --watch` puts renewed certificates into a wallet; a client that
 follows the wallet shows them to its broker within the same connection, so
 what stands goes on standing, and may show more from then on.
+
+Whoever asks brings the evidence: where certificates must be vouched for, and
+no statement in the wallet does so, their testers are asked at the locations
+that the certificates name, before the body runs and whenever certificates
+have come. Newer statements brokers hear by themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from maia.credentials.statements import SignedStatement
 from maia.errors import MaiaError
 from maia.runtime.client_api import Client
+from maia.runtime.testers import with_fetched
 from maia.runtime.wallet_folder import KeptWallet, WalletFolder
 
 __all__ = ["following", "show_news"]
@@ -23,8 +29,9 @@ LOOK_S = 2.0
 
 @asynccontextmanager
 async def following(client: Client, wallet: WalletFolder, *, every_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Show what is new in a wallet while the body runs."""
-    task = asyncio.create_task(_follow(client, wallet, every_s))
+    """Show what is new in a wallet while the body runs; begin with statements that it lacks."""
+    shown = await _begun(client, wallet)
+    task = asyncio.create_task(_follow(client, wallet, shown, every_s))
     try:
         yield
     finally:
@@ -33,17 +40,30 @@ async def following(client: Client, wallet: WalletFolder, *, every_s: float = LO
             await task
 
 
-async def _follow(client: Client, wallet: WalletFolder, every_s: float) -> None:
+async def _begun(client: Client, wallet: WalletFolder) -> KeptWallet:
+    """Show what the wallet lacks; what it holds was shown at the connection."""
     shown = KeptWallet()
     with suppress(MaiaError):
         shown = await asyncio.to_thread(wallet.read)
+        await _show_fetched(client, shown)
+    return shown
+
+
+async def _follow(client: Client, wallet: WalletFolder, shown: KeptWallet, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         # A wallet that cannot be read just now, or a broker that is away: the next look finds both again.
         with suppress(MaiaError):
             found = await asyncio.to_thread(wallet.read)
-            await show_news(client, before=shown, now=found)
+            if await show_news(client, before=shown, now=found):
+                await _show_fetched(client, found)
             shown = found
+
+
+async def _show_fetched(client: Client, wallet: KeptWallet) -> None:
+    statements = await with_fetched(wallet.certificates, wallet.statements, now=client.now())
+    if len(statements) > len(wallet.statements):
+        await client.show((), statements[len(wallet.statements) :])
 
 
 async def show_news(client: Client, *, before: KeptWallet, now: KeptWallet) -> bool:

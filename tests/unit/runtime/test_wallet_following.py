@@ -53,6 +53,9 @@ class FakeClient:
     shown: list[bytes] = field(default_factory=list)
     calls: int = 0
 
+    def now(self) -> Instant:
+        return NOW
+
     async def show(self, certificates: list[SignedCertificate], _statements: list[SignedStatement]) -> None:
         self.calls += 1
         if self.calls == 1:

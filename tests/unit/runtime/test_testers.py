@@ -1,0 +1,141 @@
+"""A real domain is asked at the locations that its certificates name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from maia.credentials import SignedCertificate, SignedStatement, Standing
+from maia.credentials.one_time import OpenQuestions, Revalidated
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.runtime.clock import system_now
+from maia.runtime.testers import answer_one_time, fetch_statements, fresh_until, lacking, with_fetched
+from maia.runtime.testers_calls import BadLocation, Location, location_from_text
+from maia.runtime.wallet_folder import WalletFolder
+from maia.runtime.wallet_following import following
+from support.domain_server import DomainAtWork, key_of
+from support.tested_rights import domain_with_locations, logged_in, rights_of, take_back
+
+SMITH = key_of("smith")
+REQUEST = bytes(range(32))
+
+
+@pytest.fixture(scope="module")
+def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainAtWork]:
+    with domain_with_locations(tmp_path_factory.mktemp("met")) as found:
+        yield found
+
+
+def rights(met: DomainAtWork) -> dict[str, SignedCertificate]:
+    return rights_of(logged_in(met))
+
+
+def standing_after(statements: tuple[SignedStatement, ...]) -> Standing:
+    heard = Standing()
+    for one in statements:
+        heard.hear(one, system_now())
+    return heard
+
+
+def asked_once(met: DomainAtWork, right: SignedCertificate) -> Revalidated:
+    questions, now = OpenQuestions(), system_now()
+    question = questions.ask(right.id, met.key.principal, request=REQUEST, nonce=os.urandom(32), now=now)
+    answer = asyncio.run(answer_one_time(question, right, SMITH))
+    return questions.redeem(answer, system_now())
+
+
+def test_a_certificate_that_nobody_vouches_for_is_vouched_for_by_what_is_fetched(met: DomainAtWork) -> None:
+    right, now = rights(met)["timed-crl"], system_now()
+    assert lacking([right], (), now=now) == (right,)
+    found = asyncio.run(fetch_statements([right], now=now))
+    assert lacking([right], found, now=now) == ()
+    ends = fresh_until([right], found, now=now)
+    assert ends is not None
+    assert ends >= now
+
+
+def test_a_revocation_is_heard_by_whoever_asks_again(met: DomainAtWork) -> None:
+    right = rights(met)["timed-crl"]
+    take_back(met, right)
+    heard = standing_after(asyncio.run(fetch_statements([right], now=system_now())))
+    problem = heard.problem_with(right, system_now())
+    assert problem is not None
+    assert problem.code == "CREDENTIAL-REVOKED"
+
+
+def test_a_one_time_answer_is_accepted_by_the_verifier_that_asked(met: DomainAtWork) -> None:
+    right = rights(met)["one-time"]
+    assert asked_once(met, right).spend(REQUEST) == (right.id, met.key.principal)
+
+
+def test_a_domain_does_not_vouch_for_what_it_took_back(met: DomainAtWork) -> None:
+    """A30: the answer for one request says nothing about the next."""
+    right = rights(met)["one-time"]
+    asked_once(met, right)
+    take_back(met, right)
+    with pytest.raises(MaiaError) as refused:
+        asked_once(met, right)
+    assert refused.value.code == "CREDENTIAL-REVOKED"
+
+
+def test_who_lacks_nothing_keeps_what_it_has(met: DomainAtWork) -> None:
+    right, now = rights(met)["timed-crl"], system_now()
+    found = asyncio.run(with_fetched([right], now=now))
+    assert found
+    assert asyncio.run(with_fetched([right], found, now=now)) == found
+
+
+@dataclass
+class Shown:
+    """A client that takes note of what it is to show."""
+
+    statements: list[SignedStatement] = field(default_factory=list)
+
+    def now(self) -> Instant:
+        return system_now()
+
+    async def show(self, _certificates: object, statements: list[SignedStatement]) -> None:
+        self.statements += statements
+
+
+def test_a_wallet_without_statements_is_shown_with_those_that_were_fetched(
+    met: DomainAtWork, tmp_path: Path
+) -> None:
+    wallet, client = WalletFolder(tmp_path / "w"), Shown()
+    wallet.keep(logged_in(met), domain=met.key.principal, address=met.address, now=system_now())
+    for file in wallet.folder.glob("*.statement"):
+        file.unlink()
+
+    async def begin() -> list[SignedStatement]:
+        async with following(client, wallet, every_s=3600):  # type: ignore[arg-type]
+            return list(client.statements)
+
+    shown = asyncio.run(begin())
+    timed = [one for one in wallet.read().certificates if lacking([one], (), now=system_now())]
+    assert timed
+    heard = standing_after(tuple(shown))
+    assert any(heard.problem_with(one, system_now()) is None for one in timed)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("https://127.0.0.1:7600/v1/statements", Location("127.0.0.1", 7600)),
+        ("https://met.example/v1/statements", Location("met.example", 443)),
+        ("https://[::1]:7600/v1/statements", Location("::1", 7600)),
+    ],
+)
+def test_a_location_is_read_as_it_is_written(text: str, where: Location) -> None:
+    assert location_from_text(text) == where
+    assert where.address in {"127.0.0.1:7600", "met.example:443", "[::1]:7600"}
+
+
+def test_a_location_that_is_none_is_shown_and_shortened() -> None:
+    with pytest.raises(BadLocation, match="is not a location"):
+        location_from_text("https://" + "x" * 1000)
