@@ -15,7 +15,8 @@ so a newcomer never displaces its equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 FILTERS_MAX: Final = 1_000_000
+
+_FOUND_ONE_BY_ONE: Final = 8
+"""An orphan asks who covers it. A filter that was the answer this often is asked what else it covers."""
 
 
 class FilterIdTaken(BadInput):
@@ -130,10 +134,18 @@ class CoverTable:
 
     def remove(self, id: str) -> Removed:
         """Take a filter out, and tell which ones it alone covered."""
-        entry = self._entry(id)
+        return self.remove_all((id,))
+
+    def remove_all(self, ids: Iterable[str]) -> Removed:
+        """Take filters out at one moment, and tell which ones they alone covered.
+
+        What they kept is placed again once, however many of them had kept it one after the other.
+        """
+        gone = {entry.number: entry for entry in map(self._entry, ids)}
         emptiest = self._maximal_empty()
-        del self._entries[entry.number], self._number_of[id]
-        freed, displaced = self._release(entry)
+        for number, entry in gone.items():
+            del self._entries[number], self._number_of[entry.id]
+        freed, displaced = self._release(gone)
         if self._maximal_empty() not in (None, emptiest):
             freed.extend(self._empty_first())
         return Removed(self._ids(freed), self._ids(displaced))
@@ -211,6 +223,10 @@ class CoverTable:
             self._covered.add(entry.number, box)
             _keep(entry, by=keeper)
             return []
+        return self._place_maximal(entry, box)
+
+    def _place_maximal(self, entry: _Entry, box: Box) -> list[int]:
+        """Let an entry that nothing covers stand for what it covers; return the entries that it displaced."""
         displaced = list(self._covered_in(self._maximal, box))
         for number in displaced:
             self._demote(self._entries[number], under=entry)
@@ -232,42 +248,75 @@ class CoverTable:
         self._covered.add(entry.number, bounds)
         _keep(entry, by=under)
 
-    def _release(self, gone: _Entry) -> tuple[list[int], list[int]]:
-        """Take an entry out of its index and find new keepers; return who became maximal, and who ceased."""
-        if gone.is_empty:
-            del self._empty[gone.number]
-            return [], []
-        kept = [self._entries[number] for number in sorted(gone.keeps or ())]
-        if gone.keeper is None:
-            self._maximal.discard(gone.number)
-            return self._place_again(kept)
-        self._covered.discard(gone.number)
-        keeper = self._entries[gone.keeper]
-        _let_go(gone, by=keeper)
-        for entry in kept:  # covered by `gone`, which its keeper covers
-            _keep(entry, by=keeper)
-        return [], []
+    def _release(self, gone: Mapping[int, _Entry]) -> tuple[list[int], list[int]]:
+        """Take entries out of their index and find new keepers; return who became maximal, and who ceased."""
+        for entry in gone.values():
+            if entry.is_empty:
+                del self._empty[entry.number]
+            else:
+                (self._maximal if entry.keeper is None else self._covered).discard(entry.number)
+        orphans: list[_Entry] = []
+        for entry in gone.values():
+            keeper = self._keeper_left(entry, gone)
+            if keeper is not None:
+                _let_go(entry, by=keeper)
+            kept = [self._entries[number] for number in sorted(entry.keeps or ()) if number not in gone]
+            if keeper is None:
+                orphans += kept
+                continue
+            for one in kept:  # covered by what is gone, which its keeper covers
+                _keep(one, by=keeper)
+        return self._place_again(sorted(orphans, key=lambda orphan: orphan.number))
+
+    def _keeper_left(self, entry: _Entry, gone: Mapping[int, _Entry]) -> _Entry | None:
+        """Return the nearest keeper above an entry that stays; None if all of them go."""
+        passed = [entry]
+        while (above := passed[-1].keeper) is not None and above in gone:
+            passed.append(gone[above])
+        for one in passed:  # so that no way up is walked twice
+            one.keeper = above
+        return None if above is None else self._entries[above]
 
     def _place_again(self, orphans: list[_Entry]) -> tuple[list[int], list[int]]:
+        waiting = {orphan.number: orphan for orphan in orphans}
         for orphan in orphans:
             orphan.keeper = None
         # Where proofs run out of steps, covering is not transitive, and an orphan can displace a stranger.
-        displaced = [number for orphan in orphans for number in self._place_orphan(orphan)]
+        displaced: list[int] = []
+        found_by: Counter[int] = Counter()
+        while waiting:
+            orphan = waiting.pop(next(iter(waiting)))
+            displaced += self._place_orphan(orphan)
+            if orphan.keeper is not None:
+                found_by[orphan.keeper] += 1
+                if found_by[orphan.keeper] == _FOUND_ONE_BY_ONE:
+                    self._adopt(self._entries[orphan.keeper], waiting)
         freed = [orphan.number for orphan in orphans if orphan.keeper is None]
         return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
 
+    def _adopt(self, keeper: _Entry, waiting: dict[int, _Entry]) -> None:
+        """Let a maximal entry, which covers many orphans, keep all that it covers of those that wait."""
+        for number in self._covered_in(self._covered, _bounds_in(self._maximal, keeper), among=waiting):
+            _keep(waiting.pop(number), by=keeper)
+
     def _place_orphan(self, orphan: _Entry) -> list[int]:
         bounds = _bounds_in(self._covered, orphan)
+        keeper = self._keeper_for(bounds)
+        if keeper is not None:
+            _keep(orphan, by=keeper)
+            return []
         self._covered.discard(orphan.number)
-        return self._place(orphan, bounds)
+        return self._place_maximal(orphan, bounds)
 
     def _covering(self, index: BoxIndex, box: Box) -> Iterator[int]:
         for number, proved in index.could_cover(box):
             if proved or self._is_proved(wide=self._entries[number].filter, narrow=box.filter):
                 yield number
 
-    def _covered_in(self, index: BoxIndex, box: Box) -> Iterator[int]:
+    def _covered_in(self, index: BoxIndex, box: Box, among: Container[int] | None = None) -> Iterator[int]:
         for number, proved in index.could_be_covered_by(box):
+            if among is not None and number not in among:
+                continue
             if proved or self._is_proved(wide=box.filter, narrow=self._entries[number].filter):
                 yield number
 

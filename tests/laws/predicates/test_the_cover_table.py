@@ -83,6 +83,14 @@ class TableBesidePoset(RuleBasedStateMachine):
     def remove(self, gone: str) -> None:
         assert self.table.remove(gone).now_maximal == self.poset.remove(gone)
 
+    @rule(gone=st.lists(consumes(ids), max_size=6))
+    def remove_at_one_moment(self, gone: list[str]) -> None:
+        before = self.poset.maximal()
+        for one in gone:
+            self.poset.remove(one)
+        now_maximal = tuple(one for one in self.poset.maximal() if one not in before)
+        assert self.table.remove_all(gone).now_maximal == now_maximal
+
     @precondition(lambda self: hasattr(self, "table"))
     @invariant()
     def the_same_filters_are_maximal(self) -> None:
@@ -109,3 +117,25 @@ TableBesidePoset.TestCase.settings = settings(
     max_examples=max(1, settings().max_examples // 2), stateful_step_count=16
 )
 TestTableBesidePoset = pytest.mark.laws(TableBesidePoset.TestCase)
+
+
+@pytest.mark.laws
+@given(
+    st.lists(st.tuples(st.sampled_from(UIDS[:2]), st.integers(0, 30)), min_size=10, max_size=40),
+    st.lists(st.integers(0, 39), max_size=10),
+)
+def test_what_many_filters_leave_behind_is_placed_as_comparing_pairs_would(asked, gone):
+    table, poset = CoverTable(), PairwisePoset()
+    for number, filter_ in enumerate([ALWAYS, *(Comparison(uid, Operator.GT, than) for uid, than in asked)]):
+        table.insert(f"{number}", filter_)
+        poset.insert(f"{number}", filter_)
+    leaving = ["0", *(f"{one}" for one in {1 + place % len(asked) for place in gone})]
+    for one in leaving:
+        poset.remove(one)
+    assert set(table.remove_all(leaving).now_maximal) == set(poset.maximal())
+    assert all(table.covered_by(one) in {None, *poset.coverers[one]} for one in poset.filters)
+    # And whoever stands for others does so when the next ones leave.
+    leaving = list(table.maximal())
+    for one in leaving:
+        poset.remove(one)
+    assert set(table.remove_all(leaving).now_maximal) == set(poset.maximal())
