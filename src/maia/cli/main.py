@@ -2,73 +2,85 @@
 
 This module holds the outermost loop of the command line: it finds the
 command, and turns whatever goes wrong into one sentence, one code and one
-exit status. A user's mistake never ends in a stack trace. Heavy libraries are
-imported by the commands that need them, so that `--help` answers at once.
+exit status. A user's mistake never ends in a stack trace. Only the command
+that the first word names is loaded, and heavy libraries are imported by the
+commands that need them: a shell that starts `maia` a thousand times waits
+for neither.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
 import typer
 
-from maia.cli import (
-    benchmarks,
-    broker,
-    cert,
-    demo,
-    domain,
-    explain,
-    filters,
-    key,
-    log,
-    login,
-    pipeline,
-    publish,
-    status,
-    subscribe,
-    types,
-)
 from maia.cli.output import fail
 from maia.errors import MaiaError
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "commands_for", "main"]
 
 INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
 
-app = typer.Typer(
-    name="maia",
-    help="Secure publish/subscribe between organisations that do not trust each other fully.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(key.app, name="key")
-app.add_typer(cert.app, name="cert")
-app.add_typer(types.app, name="type")
-app.add_typer(filters.app, name="filter")
-app.add_typer(domain.app, name="domain")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(log.app, name="log")
-app.command(name="login", epilog=login.EXAMPLES)(login.login)
-app.command(name="explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command(name="broker", epilog=broker.EXAMPLES)(broker.broker)
-app.command(name="publish", epilog=publish.EXAMPLES)(publish.publish)
-app.command(name="subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
-app.command(name="status", epilog=status.EXAMPLES)(status.status)
-app.command(name="demo", epilog=demo.EXAMPLES)(demo.demo)
-app.command(name="bench", epilog=benchmarks.EXAMPLES)(benchmarks.bench)
+COMMANDS: Final[Mapping[str, str]] = {
+    "login": "login.login",
+    "explain": "explain.explain",
+    "broker": "broker.broker",
+    "publish": "publish.publish",
+    "subscribe": "subscribe.subscribe",
+    "status": "status.status",
+    "demo": "demo.demo",
+    "bench": "benchmarks.bench",
+    "key": "key.app",
+    "cert": "cert.app",
+    "type": "types.app",
+    "filter": "filters.app",
+    "domain": "domain.app",
+    "pipeline": "pipeline.app",
+    "log": "log.app",
+}
+"""Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
+
+
+def commands_for(words: Sequence[str]) -> typer.Typer:
+    """Return the command that the first of `words` names; all of them, if it names none."""
+    app = typer.Typer(
+        name="maia",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(help="Secure publish/subscribe between organisations that do not trust each other fully.")(
+        _nothing_to_do_before
+    )
+    for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+        _add(app, name)
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    file, _, found = COMMANDS[name].partition(".")
+    module = import_module(f"maia.cli.{file}")
+    command = getattr(module, found)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name=name, epilog=module.EXAMPLES)(command)
+
+
+def _nothing_to_do_before() -> None:
+    """Let Typer know that a command has its own name, also if it is the only one that was loaded."""
 
 
 def _run(words: list[str]) -> object:
     """Run a command; of the errors of tasks that ended together, the user hears one."""
     try:
-        return app(args=words, prog_name="maia", standalone_mode=False)
+        return commands_for(words)(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group
 

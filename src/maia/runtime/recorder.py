@@ -7,11 +7,13 @@ done. `log_recording.py` does it with files and threads; most nodes have no log.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from maia.broker.log_state import LogAtStart
 from maia.errors import MaiaError
 from maia.wire.effects import Input, ReadLog, Record
+
+if TYPE_CHECKING:
+    from maia.broker.log_state import LogAtStart  # clients have a runner too, and no use for a broker
 
 __all__ = ["Recorder"]
 

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from maia.cli import main
-from maia.cli.main import app
+from maia.cli.main import commands_for
 from maia.errors import BadInput
 from maia.predicates import parse_predicate
 
@@ -359,10 +359,10 @@ def test_a_wrong_option_shows_the_usage(maia: Maia) -> None:
 
 
 def test_of_several_errors_at_once_the_user_hears_one_of_ours(maia: Maia, monkeypatch) -> None:
-    def fail_together(**_options: object) -> None:
+    def fail_together(_words: list[str]) -> typer.Typer:
         raise ExceptionGroup("tasks", [OSError("a socket"), ExceptionGroup("more", [BadInput("the reason")])])
 
-    monkeypatch.setattr(sys.modules["maia.cli.main"], "app", fail_together)
+    monkeypatch.setattr(sys.modules["maia.cli.main"], "commands_for", fail_together)
     answer = maia("demo")
     assert (answer.status, answer.err) == (2, "maia: the reason [INPUT]\n")
 
@@ -374,7 +374,7 @@ def commands(group: typer.Typer) -> list[str]:
 
 
 def test_every_filter_in_the_help_is_one_that_maia_reads() -> None:
-    words = [word for text in commands(app) for word in shlex.split(text.replace("…", ""))]
+    words = [word for text in commands(commands_for([])) for word in shlex.split(text.replace("…", ""))]
     filters = [after for word, after in pairwise(words) if word in ("--filter", "--where", "check", "merge")]
     assert len(filters) >= 3
     for text in filters:

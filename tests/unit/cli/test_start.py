@@ -1,0 +1,63 @@
+"""A command loads what it needs, and nothing that takes its time without being needed.
+
+Each claim is asked of a fresh interpreter, by the modules that are loaded in it; no clock is read.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from maia.cli.main import COMMANDS
+
+HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")
+HEAVIER_THAN_HELP = (*HEAVY, "numpy", "httpx", "cryptography", "prometheus_client", "asyncio", "rich")
+
+HELP_OF_EACH = """
+import contextlib, io, json, sys
+from maia.cli import main
+asked = json.loads(sys.argv[1])
+statuses = []
+with contextlib.redirect_stdout(io.StringIO()):
+    for words in asked["words"]:
+        with contextlib.suppress(SystemExit):
+            statuses.append(main(words))
+print(json.dumps([statuses, [name for name in asked["heavy"] if name in sys.modules]]))
+"""
+IMPORTED = """
+import importlib, json, sys
+asked = json.loads(sys.argv[1])
+importlib.import_module(asked["module"])
+print(json.dumps([name for name in asked["heavy"] if name in sys.modules]))
+"""
+
+
+def told(script: str, **asked: object) -> list[object]:
+    command = [sys.executable, "-c", script, json.dumps(asked)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_no_help_loads_what_only_work_needs() -> None:
+    words = [["--help"], *([name, "--help"] for name in COMMANDS)]
+    assert told(HELP_OF_EACH, words=words, heavy=HEAVIER_THAN_HELP) == [[0] * len(words), []]
+
+
+def test_only_the_command_that_is_named_is_loaded() -> None:
+    others = [f"maia.cli.{where.partition('.')[0]}" for name, where in COMMANDS.items() if name != "key"]
+    assert told(HELP_OF_EACH, words=[["key", "--help"]], heavy=others) == [[0], []]
+
+
+@pytest.mark.parametrize(
+    ("module", "of_ours"),
+    [
+        ("maia.runtime.client_api", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
+        ("maia.runtime.blocking_api", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
+        ("maia.runtime.domain_process", ("maia.broker", "maia.routing", "numpy")),
+        ("maia.runtime.broker_process", ("maia.domain", "maia.client", "maia.pipeline")),
+    ],
+)
+def test_a_process_does_not_load_what_others_do(module: str, of_ours: tuple[str, ...]) -> None:
+    assert told(IMPORTED, module=module, heavy=[*HEAVY, *of_ours]) == []
