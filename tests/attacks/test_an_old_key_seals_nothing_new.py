@@ -126,7 +126,7 @@ def test_a_leaver_that_goes_on_listening_cannot_follow_into_the_next_epoch():
     net.member("camera", grant(key_of("camera"), actions=WRITE))
     leaver = net.member("leaver", grant(key_of("leaver"), since=-1))
     net.run_to(at(TERMS.refresh_s))  # everybody has a place in the key trees
-    keys = leaver.node._types[net.type_id].keys
+    keys = leaver.node._types.get(net.type_id).keys
     net.cut_off(leaver)
     net.run(5)
     net.member("guest", grant(key_of("guest"), since=TERMS.refresh_s + 1))

@@ -33,7 +33,8 @@ from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing, KeyTerms
-from maia.sealing.member import KeyMember, Notice
+from maia.sealing.member import KeyMember
+from maia.sealing.member_notices import Notice
 from maia.sealing.member_settings import MemberSettings
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition

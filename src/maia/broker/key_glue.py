@@ -22,7 +22,7 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscription import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.member import KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member_notices import KeysChanged, KeysRefused, WriterTold
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 

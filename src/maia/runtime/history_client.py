@@ -24,7 +24,8 @@ from maia.runtime.clock import system_now
 from maia.runtime.node_runner import NodeRunner
 from maia.sealing.history_asker import HistoryAsker, ManagerUnreachable
 from maia.sealing.key_ring import DEFAULT_TERMS
-from maia.sealing.member import KeyMember, KeysRefused
+from maia.sealing.member import KeyMember
+from maia.sealing.member_notices import KeysRefused
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType
 

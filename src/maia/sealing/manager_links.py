@@ -90,6 +90,12 @@ class ManagerLink:
         return self.stage is LinkStage.READY
 
     @property
+    def secured(self) -> SessionKey:
+        """Return the encryption key of the session with a manager that is ready."""
+        assert self.session is not None  # noqa: S101 - a session begins with the welcome
+        return self.session
+
+    @property
     def address(self) -> str:
         """Return the address whose turn it is."""
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""

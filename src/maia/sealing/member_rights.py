@@ -1,0 +1,48 @@
+"""Which key groups do our own certificates open, and when may that be otherwise?
+
+A member asks this of itself, so that keys to which it has no right any more
+are destroyed whether the manager can be reached or not.
+"""
+
+from __future__ import annotations
+
+from maia.credentials import Principal, SignedCertificate, VerificationCache, Witness
+from maia.events import INSTANT_MAX, Instant
+from maia.sealing.manager_links import later
+from maia.sealing.member_settings import MemberSettings
+from maia.sealing.member_types import NeededType
+from maia.sealing.membership import Claim, Grounds, Standing, standing
+
+__all__ = ["OwnRights"]
+
+
+class OwnRights:
+    """What one member shows to managers, and what that is worth."""
+
+    __slots__ = ("_cache", "_principal", "_settings", "_tester", "pool")
+
+    def __init__(
+        self,
+        principal: Principal,
+        settings: MemberSettings,
+        *,
+        cache: VerificationCache,
+        tester: Witness | None,
+    ) -> None:
+        """Begin with the certificates of the settings; `tester` says which of them still count."""
+        self._principal, self._settings, self._cache, self._tester = principal, settings, cache, tester
+        self.pool: tuple[SignedCertificate, ...] = settings.credentials
+
+    def standing(self, known: NeededType, now: Instant) -> Standing:
+        """Return the groups of a type that are open to us, and until when that is so."""
+        settings = self._settings
+        claim = Claim(self._principal, known.versions, self.pool)
+        grounds = Grounds(
+            known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
+        return standing(claim, grounds, now)
+
+    def next_chance(self, known: NeededType, now: Instant) -> Instant:
+        """Return when our certificates next open something else than now, or a while later."""
+        until = self.standing(known, now).until
+        return min(Instant(min(INSTANT_MAX, until + 1)), later(now, self._settings.again_max_s))
