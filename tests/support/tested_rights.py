@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from maia.credentials import SignedCertificate, certificate_from_bytes
+from maia.credentials import SignedCertificate, TypeName, certificate_from_bytes
 from maia.runtime.access_config import AccessConfig
 from maia.runtime.domain_api import answers, bodies
+from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from support.domain_server import DomainAtWork, domain_at_work, key_of
+from support.governed import ATTRIBUTES
 from support.ports import free_port
 
-__all__ = ["POLICY", "domain_with_locations", "logged_in", "rights_of", "take_back"]
+__all__ = ["NUMBERPLATE", "POLICY", "domain_with_locations", "logged_in", "rights_of", "take_back"]
 
 POLICY = """
 policy "Police"
@@ -29,20 +31,44 @@ grant officer()
 grant officer()
     may subscribe to topic "/warrants" of here
     checked by one-time
+fact clerk(who: principal)
+role reader()
+rule reader()
+    while clerk(holder)
+    for 1 day
+grant reader()
+    may subscribe to Numberplate(*)
+fact auditor(who: principal)
+role inspector()
+rule inspector()
+    while auditor(holder)
+    for 1 day
+grant inspector()
+    may subscribe to Numberplate(*)
+    checked by one-time
 end
 """
+NAME = TypeName(key_of("met").principal, "Numberplate", "0")
+NUMBERPLATE = sign_definition(TypeDefinition(NAME, None, ATTRIBUTES), key_of("met"))
+"""A type that the domain owns: clerks read it, and of auditors the domain is asked each time."""
 
 
 @contextmanager
 def domain_with_locations(data: Path, *, name: str = "met") -> Iterator[DomainAtWork]:
-    """Run a domain whose certificates say where it can be asked; smith is a detective of it."""
+    """Run a domain whose certificates say where it can be asked.
+
+    Smith is a detective of it, clark a clerk, and ada an auditor.
+    """
     address = f"127.0.0.1:{free_port()}"
     config = AccessConfig(api_listen=address, api_public=address)
     with domain_at_work(data, name=name, config=config) as found:
         with found.admin() as admin:
+            definition = bodies.TypeBody(definition_to_bytes(NUMBERPLATE))
+            admin.call("POST", "/v1/types", definition, answer=answers.TypeAnswer)
             admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)
-            who = bodies.TypedArgument(principal=str(key_of("smith").principal))
-            admin.call("POST", "/v1/facts", bodies.FactBody("detective", [who]), answer=answers.News)
+            for who, fact in (("smith", "detective"), ("clark", "clerk"), ("ada", "auditor")):
+                person = bodies.TypedArgument(principal=str(key_of(who).principal))
+                admin.call("POST", "/v1/facts", bodies.FactBody(fact, [person]), answer=answers.News)
         yield found
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maia.runtime.job_desk import JobDesk
     from maia.runtime.pipeline_runs import Source
     from maia.runtime.right_watch import RightWatch
+    from maia.runtime.testers_watch import Asking
     from maia.types import VerifiedType
 
 __all__ = [
@@ -163,15 +164,29 @@ class Asked:
         # A login that stays renews the wallet while this runs.
         folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
         heard = read_statements((*folders, *(self.statements or ())))
+        asking = self._asking()
         # Executors ask the desk, and reach it where they reach the driver.
         with (
             job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
-            right_watch(desk, heard, folders=folders) as watch,
+            right_watch(desk, heard, folders=folders, asking=asking) as watch,
         ):
-            yield self._governed(spark, application, desk, watch)
+            yield self._governed(spark, application, desk, watch, asking)
+
+    def _asking(self) -> Asking:
+        """Return whom this command asks by itself: whoever its own certificates say, and nobody else."""
+        from maia.runtime.testers_watch import Asking
+
+        assert self.key is not None  # noqa: S101 - checked above
+        mine = (*read_certificates(self.credentials or []), *read_certificates(self.signers or []))
+        return Asking(open_key(self.key), tuple(mine))
 
     def _governed(
-        self, spark: SparkSession, application: Application[Any], desk: JobDesk, watch: RightWatch
+        self,
+        spark: SparkSession,
+        application: Application[Any],
+        desk: JobDesk,
+        watch: RightWatch,
+        asking: Asking,
     ) -> Source:
         # Any: each application has terms of its own.
         from maia.pipeline.governed import Keys, governed
@@ -179,16 +194,16 @@ class Asked:
         from maia.runtime.pipeline_runs import Source
 
         assert self.log is not None  # noqa: S101 - checked above
-        assert self.key is not None  # noqa: S101 - checked above
         versions = _versions(self.definitions or [])
-        key, mine = open_key(self.key), tuple(read_certificates(self.credentials or []))
-        reader, keys = Reader(key.principal, mine), Keys(None, desk, {})
-        _check_right(watch.tested(reader), versions[-1])
+        mine = tuple(read_certificates(self.credentials or []))
+        reader, keys = Reader(asking.key.principal, mine), Keys(None, desk, {})
+        _check_right(watch, reader, versions[-1])
         if any(version.sealing is not None for version in versions):
-            found = self._reading_keys(key, versions, mine, watch)
+            found = self._reading_keys(asking.key, versions, mine, watch)
             keys = Keys(found.source, desk, {**found.signers, **_signers(self.signers or [])})
         table = partial(
             _hinted,
+            watch,
             governed,
             spark,
             log=str(self.log.resolve()),
@@ -233,26 +248,29 @@ class Asked:
         )
 
 
-def _check_right(reader: Reader, event_type: VerifiedType) -> None:
+def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) -> None:
     """Refuse, before anybody else is asked, a reader without any right to the type."""
     from maia.credentials import Action
     from maia.pipeline.periods import slices_of
     from maia.policy import Request
 
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
-    _hinted(slices_of, request, reader)
+    _hinted(watch, slices_of, request, watch.tested(reader, request))
 
 
-def _hinted(work: Callable[..., _Result], *words: object, **named: object) -> _Result:
+def _hinted(watch: RightWatch, work: Callable[..., _Result], /, *words: object, **named: object) -> _Result:
     """Do something that needs a right; say what to do about one that nobody vouches for."""
-    from maia.policy import GrantStale
+    from maia.policy import GrantStale, GrantTestedOnce
 
     try:
         return work(*words, **named)
+    except GrantTestedOnce as problem:
+        # The tester's own words say more than that nobody has vouched.
+        raise next(iter(watch.unanswered.values()), problem) from problem
     except GrantStale as problem:
         raise StatementsMissing(
             f"{problem.message}; log in again (`maia login`) and name the wallet with --credentials, or name "
-            "statements that hold now with --statements"
+            "statements that hold now with --statements; those who vouch were asked where certificates say so"
         ) from problem
 
 

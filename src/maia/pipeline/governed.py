@@ -93,13 +93,14 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     it ends, unless `fails_on_loss` is false.
     `versions` are others of the same type whose attributes a right may speak
     of. `columns` opens only some attributes, by name. `watch` tests the reader
-    now, and ends the table's grants when its right is gone; executors ask for
-    them if there are `keys`, with a source or without. Raises the kernel's
-    refusal if the reader had no right at any moment of the period.
+    now, which includes one-time questions about this request, and ends the
+    table's grants when its right is gone; executors ask for them if there are
+    `keys`, with a source or without. Raises the kernel's refusal if the reader
+    had no right at any moment of the period.
     """
     wanted = _parsed(filter, event_type)
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
-    reader = reader if watch is None else watch.tested(reader)
+    reader = reader if watch is None else watch.tested(reader, request)
     slices = slices_of(request, reader, since=since, until=until)
     table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
     delivered = _delivered(event_type, columns, with_meta=with_meta)
@@ -171,7 +172,7 @@ class _Table:
         shown = {} if self.keys is None else self.keys.signers
         certificates = (*self.reader.credentials, *(one for pool in shown.values() for one in pool))
         decided = (slices, [self._signers(one, self.reader) for one in slices])
-        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes))
+        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes), request)
 
     def _signers(self, one: Slice, reader: Reader) -> Signers:
         if self.keys is None:

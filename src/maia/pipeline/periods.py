@@ -17,7 +17,18 @@ from maia.credentials import VerificationCache, steady_period
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.pipeline.reader import Reader
 from maia.pipeline.refusals import BadMoments, TooManyPeriods
-from maia.policy import Denial, Permit, PolicyRefusal, Request, View, decide, gather_evidence
+from maia.policy import (
+    Denial,
+    GrantRevoked,
+    GrantStale,
+    GrantTestedOnce,
+    Permit,
+    PolicyRefusal,
+    Request,
+    View,
+    decide,
+    gather_evidence,
+)
 
 __all__ = ["PERIODS_MAX", "STEPS_MAX", "Slice", "slices_of"]
 
@@ -25,6 +36,8 @@ PERIODS_MAX: Final = 256
 """Slices that one table is made of; each is a scan of its own."""
 STEPS_MAX: Final = 8192
 """How often the kernel is asked for one table: for some years of working hours."""
+
+_NOT_VOUCHED_FOR: Final = (GrantStale, GrantRevoked, GrantTestedOnce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,10 @@ class Slice:
 def slices_of(
     request: Request, reader: Reader, *, since: Instant | None = None, until: Instant | None = None
 ) -> tuple[Slice, ...]:
-    """Return the Views of a period, oldest first; raise the newest refusal if there is none at all."""
+    """Return the Views of a period, oldest first; raise a refusal if there is none at all.
+
+    It is the newest one, unless another says that a right was there and nobody vouches for it.
+    """
     first = Instant(INSTANT_MIN) if since is None else since
     last = Instant(INSTANT_MAX) if until is None else until
     if last < first:
@@ -51,7 +67,7 @@ def slices_of(
     refusal: PolicyRefusal | None = None
     for piece in _decided(request, reader, first, last):
         if isinstance(piece, PolicyRefusal):
-            refusal = piece
+            refusal = refusal if isinstance(refusal, _NOT_VOUCHED_FOR) else piece
         else:
             _add(found, piece)
     if not found and refusal is not None:

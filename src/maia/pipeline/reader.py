@@ -8,6 +8,10 @@ around a revocation (A44).
 Whether a certificate is revoked, or nobody vouches for it any more, is asked
 at the present moment (`Reader.tested`). Moments that are over are not judged
 again. A reader that was not tested has no use of certificates that demand it.
+
+A certificate that demands a one-time test counts if its tester has answered
+about this very request, and for as long as the answer is let count: a table
+is one authorisation, and a table that goes on asks again.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from maia.events import Instant
 from maia.pipeline.refusals import ReaderDistrusted
 from maia.policy import NO_FACTS, BoundRule, Facts
 
-__all__ = ["FactPeriod", "Reader", "TestedAt"]
+__all__ = ["AnsweredOnce", "FactPeriod", "Reader", "TestedAt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,22 @@ class FactPeriod:
     facts: Facts
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweredOnce:
+    """Which certificates were vouched for, for one request, and the last moment at which that counts."""
+
+    once: frozenset[Once] = field(repr=False)
+    until: Instant
+
+
 class TestedAt:
     """What was known of certificates at one moment: the answer for every moment of a table."""
 
-    __slots__ = ("_at", "_found", "_standing")
+    __slots__ = ("_at", "_found", "_once", "_standing")
 
-    def __init__(self, standing: Tester, at: Instant) -> None:
+    def __init__(self, standing: Tester, at: Instant, once: Collection[Once] = ()) -> None:
         """Ask `standing` about the moment `at`, once for each certificate."""
-        self._standing, self._at = standing, at
+        self._standing, self._at, self._once = standing, at, once
         self._found: dict[bytes, BrokenChain | None] = {}
 
     def problem_with(
@@ -54,7 +66,7 @@ class TestedAt:
     ) -> BrokenChain | None:
         """Return what spoke against a certificate when it was tested; `at` is a moment that is over."""
         if signed.id not in self._found:
-            self._found[signed.id] = self._standing.problem_with(signed, self._at)
+            self._found[signed.id] = self._standing.problem_with(signed, self._at, once=self._once)
         return self._found[signed.id]
 
 
@@ -74,9 +86,16 @@ class Reader:
     tester: Tester | None = field(default=None, repr=False, compare=False)
     """What came of the tests that certificates demand; without it none of them is passed."""
 
+    answered: AnsweredOnce | None = field(default=None, repr=False, compare=False)
+    """Answers to one-time questions about the request that this reader makes."""
+
     def tested(self, standing: Tester, now: Instant) -> Reader:
         """Return the same reader, whose certificates, and those of writers, are tested at `now`."""
-        return replace(self, tester=TestedAt(standing, now))
+        return replace(self, tester=TestedAt(standing, now, self.once_at(now)))
+
+    def once_at(self, now: Instant) -> frozenset[Once]:
+        """Return the answers to one-time questions that count at a moment."""
+        return self.answered.once if self.answered is not None and now <= self.answered.until else frozenset()
 
     @property
     def pool(self) -> tuple[SignedCertificate, ...]:

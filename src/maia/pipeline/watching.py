@@ -5,19 +5,23 @@ keeps a `Watch`: it knows the statements of those who vouch for certificates,
 tests the reader with them, and is told what the table rests on. When a later
 statement, or the end of the last one, would lead to another decision, the
 grants of exactly this table end, and its next batch fails (A44).
+
+An answer to a one-time question counts for one authorisation, and a stated
+time: a table that goes on is asked about again before it is over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from maia.credentials import SignedCertificate, SignedStatement, Standing
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.pipeline.keys import KeyPass
-from maia.pipeline.reader import Reader
+from maia.pipeline.reader import AnsweredOnce, Reader
+from maia.policy import Request
 
 __all__ = ["HeldRight", "RightsOnWatch", "Watch"]
 
@@ -33,6 +37,8 @@ class HeldRight:
     decide: Callable[[Reader], object] = field(repr=False)
     """Says what a reader may see; equal to `decided` if nothing has changed, and raises if it is nothing."""
     passes: tuple[KeyPass, ...] = field(repr=False)
+    request: Request | None = field(default=None, repr=False)
+    """What was asked for: one-time questions are about it."""
 
     def stands(self, standing: Standing, now: Instant) -> bool:
         """Say whether the table would be decided the same way now."""
@@ -45,8 +51,8 @@ class HeldRight:
 class Watch(Protocol):
     """Whoever ends the grants of tables whose right is gone."""
 
-    def tested(self, reader: Reader) -> Reader:
-        """Return a reader whose certificates were tested at this moment."""
+    def tested(self, reader: Reader, request: Request) -> Reader:
+        """Return a reader whose certificates were tested at this moment, for this request."""
 
     def begin(self, right: HeldRight) -> None:
         """Look after a table from now on."""
@@ -84,6 +90,17 @@ class RightsOnWatch:
         return self._looked(now) if self._look_at is not None and self._look_at < now else []
 
     @property
+    def asked_once(self) -> tuple[HeldRight, ...]:
+        """Return the tables that rest on answers to one-time questions."""
+        return tuple(one for one in self._rights if one.reader.answered is not None)
+
+    def answer(self, right: HeldRight, answered: AnsweredOnce | None, now: Instant) -> list[HeldRight]:
+        """Take newer answers for a table, or that there are none; return the tables that must end."""
+        newer = replace(right, reader=replace(right.reader, answered=answered))
+        self._rights = [newer if one is right else one for one in self._rights]
+        return self._looked(now)
+
+    @property
     def next_look(self) -> Instant | None:
         """Return the moment after which `look` finds something, if nothing is heard before."""
         return self._look_at
@@ -99,5 +116,8 @@ class RightsOnWatch:
         self._look_at = min((one for one in ends if one is not None), default=None)
 
     def _stale_after(self, right: HeldRight, now: Instant) -> Instant | None:
-        good = [one for one in right.certificates if self.standing.problem_with(one, now) is None]
-        return self.standing.stale_after(good, now)
+        once = right.reader.once_at(now)
+        good = [one for one in right.certificates if self.standing.problem_with(one, now, once=once) is None]
+        ends = [self.standing.stale_after(good, now)]
+        ends += [right.reader.answered.until] if right.reader.answered is not None and once else []
+        return min((one for one in ends if one is not None), default=None)

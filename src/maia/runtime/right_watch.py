@@ -1,20 +1,22 @@
 """How does a driver hear that the right behind a running table is gone, and what does it do then?
 
-    with job_desk() as desk, right_watch(desk, statements) as watch:
+    with job_desk() as desk, right_watch(desk, statements, asking=Asking(key, wallet)) as watch:
         table = governed(spark, ..., keys=Keys(source, desk, signers), watch=watch)
         watch.follow(more)          from a wallet that a login renews, or a client's subscription
 
 Before every answer the desk looks whether the last statement has ended, to
 the microsecond of the driver's clock. The grants of a table whose right is gone end at the desk, so that its
-next batch fails; tables of other readers at the same desk go on.
+next batch fails; tables of other readers at the same desk go on. With
+`asking`, the driver asks testers by itself (`testers_watch.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +25,12 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.pipeline.reader import Reader
 from maia.pipeline.watching import HeldRight, RightsOnWatch
+from maia.policy import Request
 from maia.runtime.client_api import Client
 from maia.runtime.clock import system_now
 from maia.runtime.input_files import BadFile
 from maia.runtime.job_desk import JobDesk
+from maia.runtime.testers_watch import Asking
 from maia.types import validity_type_name
 
 __all__ = ["RightWatch", "follow_streams", "read_statements", "right_watch"]
@@ -40,21 +44,32 @@ FILE_BYTES_MAX: Final = 4 << 20
 class RightWatch:
     """The tables of one driver that are looked after. Made by `right_watch`, which also ends its thread."""
 
-    def __init__(self, desk: JobDesk, standing: Standing, clock: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        desk: JobDesk,
+        standing: Standing,
+        clock: Callable[[], Instant],
+        asking: Asking | None = None,
+    ) -> None:
         """Look after nothing yet."""
-        self._desk, self._clock = desk, clock
+        self._desk, self._clock, self._asking = desk, clock, asking
         self._rights = RightsOnWatch(standing)
         self._lock = threading.Lock()
         self.ended = 0
         """How many tables have ended so far because their right was gone."""
+        self.unanswered: Mapping[Principal, MaiaError] = {}
+        """Why testers did not answer the one-time questions of the last table."""
 
     @property
     def standing(self) -> Standing:
         """Return what was heard."""
         return self._rights.standing
 
-    def tested(self, reader: Reader) -> Reader:
-        """Return a reader whose certificates are tested at this moment."""
+    def tested(self, reader: Reader, request: Request) -> Reader:
+        """Return a reader whose certificates are tested at this moment, for this request."""
+        if self._asking is not None:
+            found = self._asking.once(reader, request, self._clock)
+            self.unanswered, reader = found.problems, replace(reader, answered=found.answered)
         with self._lock:  # what is heard meanwhile changes nothing for a table that is being decided
             heard = Standing.reloaded(self.standing.exported())
             return reader.tested(heard, self._clock())
@@ -76,6 +91,29 @@ class RightWatch:
         with self._lock:
             self._end(self._rights.look(self._clock()))
 
+    def ask(self) -> None:
+        """Hear what testers say where the driver asks them, and ask again about tables that go on."""
+        if self._asking is None:
+            return
+        self.follow(self._asking.statements(self._clock()))
+        with self._lock:
+            goes_on = self._rights.asked_once
+        for right in goes_on:
+            self._ask_again(self._asking, right)
+
+    def _ask_again(self, asking: Asking, right: HeldRight) -> None:
+        answered, request = right.reader.answered, right.request
+        if answered is None or request is None or not asking.is_half_over(answered, self._clock()):
+            return
+        found = asking.once(right.reader, request, self._clock)
+        # A tester that answers only now changes nothing for a table that was decided without it.
+        newer = replace(answered, once=frozenset()) if found.answered is None else found.answered
+        kept = newer.once & answered.once
+        if kept < answered.once and not found.is_refused:
+            return  # the answer before counts until it is over, and the next look asks again
+        with self._lock:
+            self._end(self._rights.answer(right, replace(newer, once=kept), self._clock()))
+
     def _end(self, rights: Sequence[HeldRight]) -> None:
         self.ended += len(rights)
         for one in (one for right in rights for one in right.passes):
@@ -88,22 +126,29 @@ def right_watch(
     statements: Iterable[SignedStatement] = (),
     *,
     folders: Sequence[Path] = (),
+    asking: Asking | None = None,
     every_s: float = LOOK_S,
     clock: Callable[[], Instant] = system_now,
 ) -> Iterator[RightWatch]:
-    """Watch while the body runs; statements that appear in `folders` are heard too, as from a login."""
-    watch, over = RightWatch(desk, Standing(), clock), threading.Event()
+    """Watch while the body runs; statements that appear in `folders` are heard too, as from a login.
+
+    With `asking`, testers are asked before the body runs, and then again and again.
+    """
+    watch, over = RightWatch(desk, Standing(), clock, asking), threading.Event()
     watch.follow(statements)
+    watch.ask()
     desk.look = watch.look
-    thread = threading.Thread(
-        target=_looking, args=(watch, tuple(folders), every_s, over), name="maia-right-watch", daemon=True
-    )
-    thread.start()
+    work = [threading.Thread(target=_looking, args=(watch, tuple(folders), every_s, over), daemon=True)]
+    if asking is not None:  # a tester that hangs must not keep this driver from its wallet
+        work.append(threading.Thread(target=_asking, args=(watch, asking.every_s, over), daemon=True))
+    for thread in work:
+        thread.start()
     try:
         yield watch
     finally:
         over.set()
-        thread.join()
+        for thread in work:
+            thread.join()
         desk.look = lambda: None
 
 
@@ -134,6 +179,11 @@ def _looking(watch: RightWatch, folders: Sequence[Path], every_s: float, over: t
     seen: set[Path] = set()
     while not over.wait(every_s):
         watch.follow(_new_statements(folders, seen))
+
+
+def _asking(watch: RightWatch, every_s: float, over: threading.Event) -> None:
+    while not over.wait(every_s):
+        watch.ask()
 
 
 def _new_statements(folders: Sequence[Path], seen: set[Path]) -> Iterator[SignedStatement]:
