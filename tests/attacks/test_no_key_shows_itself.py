@@ -143,8 +143,9 @@ def test_no_object_prints_a_key(lived):
     camera = net.members["camera"]
     things = [
         manager,
-        manager._groups[group].tree,
-        manager._groups[group].issued,
+        manager._members.all(),
+        manager._groups.get(group).tree,
+        manager._groups.get(group).issued,
         net.server,
         camera.node,
         camera.node._types.all(),

@@ -425,7 +425,8 @@ class KeyServer:
             return []
         if any(type_id in other.joined for other in self._links.of(link.peer)):
             return []
-        return self._told(manager, manager.leave(link.peer, now))
+        manager.leave(link.peer)
+        return self._told(manager, [])
 
     def _told(
         self, manager: GroupManager, outcomes: list[Outcome], *, asked: tuple[Link, int] | None = None

@@ -126,7 +126,7 @@ def test_the_right_must_cover_the_whole_epoch_and_the_attribute(net):
 def test_a_period_can_be_asked_for_and_long_histories_come_in_pages(net, monkeypatch):
     net.run_to(at(5500))
     assert set(got(ask(net, "reader", grant(key_of("reader")), since=at(1500), until=at(3000)))) == {2, 3, 4}
-    monkeypatch.setattr("maia.sealing.group_manager.PAGE_EPOCHS", 2)
+    monkeypatch.setattr("maia.sealing.group_past.PAGE_EPOCHS", 2)
     assert set(got(ask(net, "reader", grant(key_of("reader"))))) == {1, 2, 3, 4, 5}
 
 
