@@ -10,6 +10,7 @@ MINUTES ?= 10
 LANES := -n 2
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
+TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.py
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
@@ -29,8 +30,7 @@ test: environment ## Run every test, in two lanes (ARGS="tests/unit -x" to choos
 check: environment ## Check format, style, types, layers and the repository's own rules
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/mypy --no-error-summary --config-file= --strict tools bench/harness.py bench/harness_report.py bench/__main__.py
+	@$(BIN)/mypy --no-error-summary $(TYPED)
 	@mkdir -p .build; $(BIN)/lint-imports --no-logo > .build/imports.txt || { cat .build/imports.txt; exit 1; }
 	@$(BIN)/python tools/check_repo.py
 	@echo "checked"
