@@ -96,7 +96,7 @@ def _run(frame: DataFrame) -> None:
 def cases(quick: bool) -> Iterator[Case]:
     """Yield both peers, and in a full run the figure for very many subscriptions."""
     people, rows, sample, few_rows = (100, 2_000, 4, 200) if quick else (1_000, 200_000, 20, 500)
-    with spark_session("bench-20", memory_mib=3072, long_running=True) as spark:
+    with spark_session("bench-20", memory_mib=3072, long_running=not quick) as spark:
         given, few = events(spark, rows).cache(), events(spark, few_rows).cache()
         everybody = subscriptions(people)
         # Writing a thousand branches takes longer than asking them: the peer has that done beforehand.

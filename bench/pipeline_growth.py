@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in _made(folder, sizes):
             _say(row, as_json=asked.json)
         spark = stack.enter_context(
-            spark_session("maia-growth", cores=asked.cores, memory_mib=asked.memory, long_running=True)
+            spark_session(
+                "maia-growth", cores=asked.cores, memory_mib=asked.memory, long_running=not asked.quick
+            )
         )
         for row in _measured(spark, folder, sizes, rounds=1 if asked.quick else asked.rounds):
             _say(row, as_json=asked.json)
