@@ -40,6 +40,8 @@ from maia.roles.statements import Statement
 __all__ = ["DECLARING", "must_end", "read_declaration", "take_key"]
 
 _KEY_TEXT: Final = re.compile(r"ed25519:[0-9A-Za-z]*")
+_MEANT: Final = re.compile(r"\w+\s+([\w-]{1,63})")
+_SWALLOWED: Final = re.compile(r"\n[ \t]+(key|type|fact|appointment|role)[ \t]+([A-Za-z0-9_-]{1,63})")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -53,8 +55,11 @@ def read_declaration(statement: Statement, names: Names, origin: str, problems: 
         DECLARING[word](scanner, names, place)
         must_end(scanner)
     except (Complaint, BadPredicateText) as refusal:
-        names.broken.add(label.rpartition(" ")[2])
-        problems.add(statement.head.problem_of(label, refusal))
+        meant = _MEANT.match(statement.head.text)
+        names.broken[label if meant is None else meant.group(1)] = word
+        # A declaration that was indented by mistake has become a part of the one above it.
+        names.broken.update((name, swallowed) for swallowed, name in _SWALLOWED.findall(statement.head.text))
+        statement.head.report(problems, label, refusal)
     for clause, fragment in statement.clauses[:1]:
         problems.add(fragment.problem(label, f"a `{word}` has no clause `{clause}`"))
 
@@ -78,9 +83,7 @@ def take_key(scanner: Scanner, names: Names) -> KeyReference:
             raise Complaint(problem.message, at=at) from problem
     name, at = take_name(scanner, "a key")
     if name not in names.keys:
-        if name in names.broken:
-            raise Complaint(f"the key `{name}` is not declared as it should be", at=at)
-        raise Complaint(f"there is no key `{name}`", at=at, hint=did_you_mean(name, names.keys))
+        raise names.unknown("key", name, names.keys, at=at)
     return names.keys[name]
 
 

@@ -226,11 +226,8 @@ def _event_type(reader: TermReader) -> VerifiedType:
     if name is None:
         raise reader.scanner.expected("a type, or `topic`, `network` or `type` and a pattern in quotes")
     event_type = reader.names.type_called(name)
-    if event_type is None and name in reader.names.broken:
-        raise Complaint(f"the type `{shown(name)}` is not declared as it should be", at=at)
     if event_type is None:
-        hint = did_you_mean(name, [*reader.names.aliases, *reader.names.types])
-        raise Complaint(f"there is no type `{shown(name)}`", at=at, hint=hint)
+        raise reader.names.unknown("type", name, [*reader.names.aliases, *reader.names.types], at=at)
     return event_type
 
 

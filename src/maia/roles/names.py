@@ -8,7 +8,7 @@ first line is read, and nothing in the text can give one another meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,7 @@ from maia.roles.policy import (
     RoleDeclaration,
     Rule,
 )
-from maia.roles.problems import Complaint, did_you_mean, shown
+from maia.roles.problems import Complaint, Consequence, did_you_mean, shown
 from maia.types import VerifiedType
 
 __all__ = ["RESERVED", "Names", "import_policy", "take_name"]
@@ -39,7 +39,7 @@ RESERVED: Final = frozenset(("_", "holder", "here", "now", "the", *_OF_FILTERS, 
 
 @dataclass(slots=True)
 class Names:
-    """What has been declared so far, here and by parents; `broken` are names whose declaration is wrong."""
+    """What has been declared so far, here and by parents."""
 
     types: Mapping[str, VerifiedType]
     keys: dict[str, Principal] = field(default_factory=dict)
@@ -47,7 +47,10 @@ class Names:
     declared: dict[str, Declaration] = field(default_factory=dict)
     imported: dict[str, str] = field(default_factory=dict)
     """By name: the parent that declared it."""
-    broken: set[str] = field(default_factory=set)
+    broken: dict[str, str] = field(default_factory=dict)
+    """Names of which the author hears already what is wrong with them, and what they were to be."""
+    is_incomplete: bool = False
+    """Whether names are missing that a parent would have declared."""
     rules: list[Rule] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
 
@@ -69,6 +72,17 @@ class Names:
     def type_called(self, name: str) -> VerifiedType | None:
         """Return the type that the policy means by `name`."""
         return self.types.get(self.aliases.get(name, name))
+
+    def unknown(self, what: str, name: str, known: Iterable[str], *, at: int) -> Complaint:
+        """Return what to say of a name that means nothing: each cause is told once."""
+        said = f"there is no {what} `{shown(name)}`"
+        if self.is_incomplete or name in self.broken or did_you_mean(name, self.broken):
+            return Consequence(said, at=at)
+        hint = did_you_mean(name, known)
+        if not hint:
+            # It is declared nowhere, and that is to be mended once; a slip of the pen has to be, everywhere.
+            self.broken[name] = what
+        return Complaint(said, at=at, hint=hint)
 
     def refuse_taken(self, name: str, *, at: int) -> None:
         """Complain if `name` already means something."""

@@ -36,6 +36,7 @@ __all__ = ["parse_policy"]
 
 _NO_PARENTS: Final[Mapping[str, Policy]] = MappingProxyType({})
 _NO_TYPES: Final[Mapping[str, VerifiedType]] = MappingProxyType({})
+_MEANT: Final = re.compile(r"[^\s(]+[ \t]+([A-Za-z0-9_-]{1,63})")
 _WORDS: Final = ("policy", "import", *DECLARING, "rule", "grant", "also", "end")
 
 _Said = TypeVar("_Said", Rule, Grant)
@@ -106,6 +107,8 @@ class _Parser:
         for statement in statements:
             if statement.word in DECLARING:
                 read_declaration(statement, self._names, self._origin, self._problems)
+            elif statement.word not in _WORDS and (said := _MEANT.match(statement.head.text)):
+                self._names.broken.setdefault(said.group(1), "role")  # or whatever it was to be
         for statement in statements[1:]:
             self._other(statement)
         return self._policy(title, imports)
@@ -140,6 +143,7 @@ class _Parser:
             try:
                 import_policy(self._names, name, self._parents)
             except Complaint as complaint:
+                self._names.is_incomplete = True
                 self._problems.add(statement.head.problem_of(f"import {name}", complaint))
             imported.append(name)
         return tuple(imported)
@@ -151,6 +155,7 @@ class _Parser:
             name, _ = take_name(scanner, "the name of a parent policy")
             must_end(scanner)
         except (Complaint, BadPredicateText) as refusal:
+            self._names.is_incomplete = True
             self._problems.add(statement.head.problem_of("import", refusal))
             return None
         return name
@@ -219,7 +224,7 @@ class _Parser:
 
     def _policy(self, title: str, imports: tuple[str, ...]) -> Policy | None:
         names = self._names
-        if not names.roles:
+        if not names.roles and not names.is_incomplete and "role" not in names.broken.values():
             self._problems.add(PolicyProblem(1, 1, "", "the policy has no role"))
         rules = {role: tuple(rule for rule in names.rules if rule.role == role) for role in names.roles}
         grants = {role: tuple(one for one in names.grants if one.role == role) for role in names.roles}

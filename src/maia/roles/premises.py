@@ -36,7 +36,7 @@ from maia.roles.policy import (
     Term,
     TimePremise,
 )
-from maia.roles.problems import Complaint, did_you_mean, shown
+from maia.roles.problems import Complaint, Consequence, did_you_mean, shown
 from maia.roles.statements import Fragment
 from maia.roles.time_windows import DAY_NAMES, TimeWindow
 from maia.roles.variables import Variables
@@ -97,6 +97,8 @@ class TermReader:
             if kind not in (None, ParameterKind.PRINCIPAL):
                 raise Complaint(f"`{word}` is a key, and a {_named(kind)} is asked for here", at=at)
             return Literal(self.names.keys[word], ParameterKind.PRINCIPAL)
+        if self.names.broken.get(word) == "key":
+            raise Consequence(f"what is wrong with the key `{word}` was said", at=at)
         if word.lower() in RESERVED:
             raise Complaint(f"`{word}` cannot be the name of a variable", at=at)
         return self.variables.use(word, kind, binds=binds, fragment=self.fragment, at=at)
@@ -127,10 +129,7 @@ def read_premise(reader: TermReader, *, is_watched: bool) -> Premise:
     name, at = take_name(reader.scanner, "a role, an appointment, a fact, `between` or `on`")
     declaration = reader.names.declared.get(name)
     if declaration is None:
-        if name in reader.names.broken:
-            raise Complaint(f"`{name}` is not declared as it should be", at=at)
-        hint = did_you_mean(name, reader.names.declared)
-        raise Complaint(f"there is no role, appointment or fact `{name}`", at=at, hint=hint)
+        raise reader.names.unknown("role, appointment or fact", name, reader.names.declared, at=at)
     terms = reader.terms(declaration.parameters, of=name, binds=True)
     if isinstance(declaration, FactDeclaration):
         return FactPremise(name, terms, is_watched)

@@ -1,8 +1,9 @@
 """What is wrong with a policy, where, and what was perhaps meant?
 
 An author wants to hear of all mistakes at once, each with its line, its rule
-and a hint. A policy with any problem is refused as a whole: the caller keeps
-the last good one, and where there never was one nobody is granted anything.
+and a hint, and of nothing that only follows from another one. A policy with
+any problem is refused as a whole: the caller keeps the last good one, and
+where there never was one nobody is granted anything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = [
     "PROBLEMS_MAX",
     "BadPolicy",
     "Complaint",
+    "Consequence",
     "PolicyProblem",
     "Problems",
     "TooManyProblems",
@@ -83,6 +85,10 @@ class Complaint(Exception):
         self.sentence, self.at, self.hint = sentence, at, hint
 
 
+class Consequence(Complaint):
+    """This would not be wrong, had something else not been: what that is, the author hears already."""
+
+
 class TooManyProblems(Exception):
     """Enough has been found."""
 
@@ -94,17 +100,32 @@ class Problems:
         """Begin with none."""
         self._origin = origin
         self._found: list[PolicyProblem] = []
+        self._following: list[PolicyProblem] = []
+        self._spoilt: set[int] = set()
 
     def add(self, problem: PolicyProblem) -> None:
         """Remember one more; stop reading when there are enough."""
+        if problem.line in self._spoilt:
+            self._following.append(problem)
+            return
         self._found.append(problem)
         if len(self._found) >= PROBLEMS_MAX:
             raise TooManyProblems
 
+    def add_spoilt(self, problem: PolicyProblem) -> None:
+        """Remember one that leaves nothing else to say about its line."""
+        self.add(problem)
+        self._spoilt.add(problem.line)
+
+    def add_following(self, problem: PolicyProblem) -> None:
+        """Remember one that the author need not hear of, because it follows from another one."""
+        self._following.append(problem)
+
     def refuse_if_any(self) -> None:
-        """Raise `BadPolicy` with all that was found."""
-        if self._found:
-            raise BadPolicy(self._origin, self._found)
+        """Raise `BadPolicy` with all that was found; what cannot be read is never left out in silence."""
+        found = self._found or self._following
+        if found:
+            raise BadPolicy(self._origin, found)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ from maia.roles.policy import (
     TimePremise,
 )
 from maia.roles.premises import TermReader, read_premise
-from maia.roles.problems import Complaint, Problems, did_you_mean
+from maia.roles.problems import Complaint, Consequence, Problems, did_you_mean
 from maia.roles.statements import Fragment, Statement
 from maia.roles.variables import Variables, sample_values, vocabulary_for
 
@@ -83,7 +83,7 @@ class Reading:
             read(reader)
             must_end(reader.scanner)
         except (Complaint, BadPredicateText) as refusal:
-            self.problems.add(fragment.problem_of(self.label, refusal))
+            fragment.report(self.problems, self.label, refusal)
             return False
         return True
 
@@ -141,22 +141,19 @@ def read_head(
         name, at = take_name(reader.scanner, "a role")
         role = reader.names.declared.get(name)
         if not isinstance(role, RoleDeclaration):
-            _complain_of_role(reader.names, name, at)
-        else:
-            terms = reader.terms(role.parameters, of=name, binds=binds)
-            if not binds and ANYTHING in terms:
-                raise Complaint("`_` cannot stand here: a rule says what its members are about", at=at)
-            found.append((role, terms))
+            raise _no_role(reader.names, name, at)
+        terms = reader.terms(role.parameters, of=name, binds=binds)
+        if not binds and ANYTHING in terms:
+            raise Complaint("`_` cannot stand here: a rule says what its members are about", at=at)
+        found.append((role, terms))
 
     return found[0] if reading.attempt(head, read) and found else None
 
 
-def _complain_of_role(names: Names, name: str, at: int) -> None:
-    if name in names.broken:
-        raise Complaint(f"the role `{name}` is not declared as it should be", at=at)
+def _no_role(names: Names, name: str, at: int) -> Complaint:
     if name in names.declared:
-        raise Complaint(f"`{name}` is not a role of this domain", at=at)
-    raise Complaint(f"there is no role `{name}`", at=at, hint=did_you_mean(name, names.roles))
+        return Complaint(f"`{name}` is not a role of this domain", at=at)
+    return names.unknown("role", name, names.roles, at=at)
 
 
 def read_premises(reading: Reading) -> bool:
@@ -241,6 +238,8 @@ def _ending_premises(reading: Reading, name: str, at: int, *, of_grant: bool) ->
         for number, premise in enumerate(reading.premises)
         if not isinstance(premise, TimePremise) and premise.name == name
     ]
+    if not found and len(reading.premises) < len(reading.clauses("while", "given")):
+        raise Consequence(f"no premise that could be read is called `{name}`", at=at)
     if not found:
         known = [one.name for one in reading.premises if not isinstance(one, TimePremise)]
         raise Complaint(f"no premise here is called `{name}`", at=at, hint=did_you_mean(name, known))

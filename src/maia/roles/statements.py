@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from maia.predicates.scanner import BadPredicateText, Scanner
-from maia.roles.problems import Complaint, PolicyProblem, Problems
+from maia.roles.problems import Complaint, Consequence, PolicyProblem, Problems
 
 __all__ = ["CLAUSE_WORDS", "POLICY_BYTES_MAX", "Fragment", "Statement", "split_statements"]
 
@@ -61,6 +61,11 @@ class Fragment:
         """Return a complaint about a position in `text`."""
         return PolicyProblem(*self.place(at), statement, sentence, hint)
 
+    def report(self, problems: Problems, statement: str, refusal: BadPredicateText | Complaint) -> None:
+        """Add what is wrong here to what was found."""
+        add = problems.add_following if isinstance(refusal, Consequence) else problems.add
+        add(self.problem_of(statement, refusal))
+
     def problem_of(self, statement: str, refusal: BadPredicateText | Complaint) -> PolicyProblem:
         """Return what a reader or the predicate parser complains of, at its place in the whole."""
         if isinstance(refusal, Complaint):
@@ -93,7 +98,7 @@ def split_statements(text: str, problems: Problems) -> tuple[Statement, ...]:
     for number, line in enumerate(lines, start=1):
         if strange := _STRANGE.search(line):
             said = f"the character U+{ord(strange.group()):04X} does not belong in a policy"
-            problems.add(PolicyProblem(number, strange.start() + 1, "", said))
+            problems.add_spoilt(PolicyProblem(number, strange.start() + 1, "", said))
     statements = tuple(_statements([_without_comment(line) for line in lines], problems))
     if len(statements) > STATEMENTS_MAX:
         problems.add(PolicyProblem(1, 1, "", f"a policy has at most {STATEMENTS_MAX} statements"))

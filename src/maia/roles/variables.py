@@ -89,6 +89,7 @@ class Variables:
         for use in self._uses:
             by_name.setdefault(use.name, []).append(use)
         folded: dict[str, str] = {}
+        unbound = [name for name in by_name if name not in self.bound]
         for name, uses in by_name.items():
             if folded.setdefault(name.lower(), name) != name:
                 self._report(
@@ -99,7 +100,7 @@ class Variables:
                 said = f"nothing gives `{name}` a value"
                 hint = did_you_mean(name, others) or "bind it in a premise, or let the asker state it: `ask`"
                 self._report(uses[0], said, hint)
-            elif len(uses) == 1:
+            elif len(uses) == 1 and not did_you_mean(name, unbound):  # one slip of the pen, told once
                 hint = did_you_mean(name, others) or "write `_` if anything will do"
                 self._report(uses[0], f"`{name}` is used in this place only", hint)
 

@@ -248,14 +248,6 @@ grant tracker(plate)
     assert refusal.value.as_record()["problems"][0]["line"] == 5
 
 
-def test_a_name_that_was_declared_wrongly_is_not_reported_again():
-    body = "fact f(x: money)\nrole r(x: string)\nrule r(x)\n    given f(x)\n    for 1 day\n"
-    assert [line for line, *_ in problems(body)] == [1, 4]
-    assert "not declared as it should be" in problems(body)[1][2]
-    short = "type Short = Missing\nrole r\ngrant r\n    may subscribe Short(*)\n"
-    assert "the type `Short` is not declared as it should be" in problems(short)[1][2]
-
-
 def test_enough_is_enough():
     with pytest.raises(BadPolicy) as refusal:
         policy("nonsense\n" * 500)
