@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maia.credentials import Principal, certificate_from_bytes
+from maia.credentials import Principal
 from maia.events import Instant
 from maia.sealing.delivery import seal_to
 from maia.sealing.group_manager import GroupManager
 from maia.sealing.groups import GroupId
 from maia.sealing.history import PastAnswer, pack_past, past_info
 from maia.sealing.membership import Claim, standing
-from maia.types import VerifiedType
 from maia.wire.messages import HistoryKeys, HistoryKeysReply, KeyTermsRecord
 
 __all__ = ["history_reply"]
@@ -26,22 +25,19 @@ __all__ = ["history_reply"]
 def history_reply(
     manager: GroupManager,
     message: HistoryKeys,
-    versions: tuple[VerifiedType, ...],
+    claim: Claim,
     *,
-    reader: Principal,
     by: Principal,
     now: Instant,
     random: Callable[[int], bytes],
 ) -> HistoryKeysReply:
     """Decide which keys a reader may have, and seal them to the key that it has shown."""
-    pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
     since, until = Instant(message.since), Instant(message.until)
-    claim = Claim(reader, versions, pool)
     epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
     # Who publishes is told to whoever may read anything of the type, as it is to members.
     reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
     writers = manager.past_writers(now) if reads and not message.after else {}
-    info = past_info(manager.type_id, manager=by, reader=reader)
+    info = past_info(manager.type_id, manager=by, reader=claim.principal)
     sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)
     terms = manager.terms
     told = KeyTermsRecord(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)

@@ -1,0 +1,55 @@
+"""Who has gone from a key server, and what ends with that?
+
+A member may be here by several links: its membership ends with the last one.
+Its keys stay good for as long as its right (`maia.sealing.group_manager`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maia.domain.links import Link, Links
+from maia.domain.managed_types import ManagedTypes
+from maia.errors import MaiaError
+from maia.wire.codec import encode
+from maia.wire.effects import Close, Effect, LinkId, Note, Send
+from maia.wire.messages import Bye
+
+__all__ = ["Parting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Takes leave of members, one link or one type at a time."""
+
+    links: Links
+    types: ManagedTypes
+
+    def close(self, link: Link, problem: MaiaError) -> list[Effect]:
+        """End a link, and say why."""
+        if self.links.pop(link.id) is None:
+            return []
+        return [
+            Send(link.id, encode(Bye(problem.code, problem.message))),
+            Close(link.id, problem.code),
+            Note("closing", {**link.named(), "code": problem.code}),
+            *self._left_all(link),
+        ]
+
+    def closed(self, link: LinkId) -> list[Effect]:
+        """Take leave of a member whose link is gone."""
+        gone = self.links.pop(link)
+        return [] if gone is None else self._left_all(gone)
+
+    def _left_all(self, link: Link) -> list[Effect]:
+        return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
+
+    def left(self, link: Link, type_id: bytes) -> list[Effect]:
+        """Let a member go, unless it is still here by another link."""
+        manager = self.types.get(type_id)
+        if link.joined.pop(type_id, None) is None or manager is None:
+            return []
+        if any(type_id in other.joined for other in self.links.of(link.peer)):
+            return []
+        manager.leave(link.peer)
+        return self.types.told(manager, [])
