@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from maia.broker.catching_up import advance
 from maia.broker.cursors import forgotten, kept
+from maia.broker.ending import end_subscription
 from maia.broker.refusals import UnknownRef
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
-from maia.broker.subscription import end_subscription
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send

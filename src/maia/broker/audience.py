@@ -111,10 +111,10 @@ class ViewClass:
 
     def leave(self, member: tuple[LinkId, int]) -> None:
         """Take a reference out."""
-        link, ref = member
         if self.others is None:
             self.member = None
             return
+        link, ref = member
         self.others[link].remove(ref)
         if not self.others[link]:
             del self.others[link]
@@ -183,18 +183,17 @@ class Audience:
 
     def stands_for(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Say whether others were told of a class on behalf of this reference: the first one is shown."""
-        link, refs = next(iter(self.classes[key].members.items()))
+        known = self.classes[key]
+        if known.others is None:
+            return known.member == member
+        link, refs = next(iter(known.others.items()))
         return (link, refs[0]) == member
-
-    def is_first(self, key: bytes, link: LinkId) -> bool:
-        """Say whether others were told of a class on behalf of a link."""
-        return next(iter(self.classes[key].members)) == link
 
     def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]
         known.leave(member)
-        if known.members:
+        if known.member is not None or known.others:
             return False
         del self.classes[key]
         if not known.is_kept:

@@ -184,6 +184,13 @@ class Edge:
         decision = self._while_facts_hold(decision, request, found, now)
         return found.right(request, decision, self.epoch, known)
 
+    def decide_again(self, right: Right, now: Instant) -> Right:
+        """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
+        found = self._found.get((right.principal, right.action, right.resource, id(right.pool)))
+        if found is not None and found.refusal is not None and found.steady.contains(now):
+            raise found.refusal.with_traceback(None)
+        return self.decide(right.request, right.pool, now, right.known)
+
     def _facts(self, request: Request, found: _Found, now: Instant, known: Known) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
         if not found.asks:

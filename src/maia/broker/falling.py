@@ -9,17 +9,18 @@ at once, with the code; nobody else is looked at (P7, A35).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from maia.broker.closing import close_link
 from maia.broker.edge import refusal_effects
+from maia.broker.ending import end_subscriptions
 from maia.broker.last_said import forget_last_said
 from maia.broker.own_interests import look_at_own_interests_again
 from maia.broker.recording import OWN_LINK
 from maia.broker.routing_glue import look_at_told_again
-from maia.broker.sessions import Link, Role, Stage
+from maia.broker.sessions import Advertisement, Entry, Link, Right, Role, Stage, Subscription
 from maia.broker.state import BrokerState
-from maia.broker.subscription import decide_again
+from maia.broker.subscription import end_advertisement, stand_on
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.effects import Count, Effect, Note
@@ -54,13 +55,40 @@ def _look_at_link(
             refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
             return [*close_link(state, link, problem, now), *refused]
         state.statements.reliance.note(link.id, link.connect.watched)
-    effects: list[Effect] = []
-    for entry in link.entries:
-        if not entry.right.watched.isdisjoint(certificates):
-            effects += decide_again(state, link, entry, entry.right.pool, now)
+    touched = [entry for entry in link.entries if not entry.right.watched.isdisjoint(certificates)]
+    effects = _decide_again(state, link, touched, now)
     link.shares.clear()
     if link.role is Role.BROKER and state.routes.is_current(link.id):
         effects += look_at_told_again(state, link, certificates, now)
+    return effects
+
+
+def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now: Instant) -> list[Effect]:
+    """Let fall what is refused now, all of it together; the others stand on what is left."""
+    standing: list[tuple[Entry, Right]] = []
+    fallen: dict[PolicyRefusal, list[Entry]] = {}
+    for entry in entries:
+        try:
+            standing.append((entry, state.edge.decide_again(entry.right, now)))
+        except PolicyRefusal as problem:
+            fallen.setdefault(problem, []).append(entry)
+    effects: list[Effect] = []
+    for why, some in fallen.items():
+        effects += _fall(state, link, some, why, now)
+    for entry, right in standing:
+        effects += stand_on(state, link, entry, right, now)
+    return effects
+
+
+def _fall(
+    state: BrokerState, link: Link, entries: list[Entry], problem: PolicyRefusal, now: Instant
+) -> list[Effect]:
+    subscriptions = [entry for entry in entries if isinstance(entry, Subscription)]
+    effects = end_subscriptions(state, link, subscriptions, now, problem)
+    for entry in entries:
+        if isinstance(entry, Advertisement):
+            effects += end_advertisement(state, link, entry, now, problem)
+        effects += refusal_effects(problem, link.peer, ref=entry.ref)
     return effects
 
 

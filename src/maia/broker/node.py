@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from maia.broker.catching_up import hear_log_read, hear_recorded
-from maia.broker.closing import close_link, forget_link
+from maia.broker.closing import close_link, forget_link, part_from
 from maia.broker.dispatch import answer
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
@@ -103,7 +103,8 @@ class Broker:
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
-        effects = look_at_what_is_due(self._state, now)
+        # Nothing is due any more at a broker that has parted from everybody.
+        effects = [] if self._state.is_draining else look_at_what_is_due(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
@@ -113,6 +114,8 @@ class Broker:
                 effects += keys_handled(self._state, happened, now)
             case Received():
                 pass  # it was on its way when the link ended
+            case LinkOpened(link=link) if self._state.is_draining:
+                effects.append(Close(link, Shutdown.code))
             case LinkOpened():
                 effects += open_link(self._state, happened, now)
             case LinkClosed(link=link):
@@ -146,7 +149,7 @@ class Broker:
         state.is_draining = True
         effects = [*leave(state, now), *leave_managers(state), *keep_what_changed(state)]
         for link in list(state.links.values()):
-            effects += close_link(state, link, Shutdown("this broker is being stopped"), now)
+            effects += part_from(state, link, Shutdown("this broker is being stopped"))
         return self._finished(effects, now)
 
     def _is_of_key_manager(self, happened: Input) -> bool:

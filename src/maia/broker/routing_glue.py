@@ -37,6 +37,7 @@ __all__ = [
     "advertised",
     "class_gone",
     "class_joined",
+    "classes_gone",
     "forward",
     "hear_interest",
     "hear_offer",
@@ -77,10 +78,18 @@ def _tellable(wanted: Predicate) -> Predicate:
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
     """Tell others that nobody here wants this any more."""
+    return classes_gone(state, type_id, (key,), now)
+
+
+def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], now: Instant) -> list[Effect]:
+    """Tell others that nobody here wants these any more: what takes their place, and what goes, at once."""
     state.routes.stir(now)
     state.last_said.incomplete(type_id)
-    plain = told(state, state.routes.book.local_unsubscribe(type_id, key[:_ID_BYTES]))
-    return [*plain, *take_back_sealed(state, type_id, key)]
+    gone = state.routes.book.local_unsubscribe(type_id, *[key[:_ID_BYTES] for key in keys])
+    effects = told(state, gone)
+    for key in keys:
+        effects += take_back_sealed(state, type_id, key)
+    return effects
 
 
 def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:

@@ -13,9 +13,10 @@ from typing import Final, TypeVar
 
 from maia.broker.audience import class_key
 from maia.broker.catching_up import advance
-from maia.broker.cursors import Cursor, kept
+from maia.broker.cursors import Cursor
 from maia.broker.durable import cursor_for
 from maia.broker.edge import refusal_effects
+from maia.broker.ending import end_subscription, told_of_end
 from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.last_said import publisher_lost_its_right
 from maia.broker.own_interests import kept_class, want_to_record
@@ -27,7 +28,7 @@ from maia.broker.routing_glue import (
     standing_changed,
     unadvertised,
 )
-from maia.broker.sessions import Advertisement, Entry, Link, Right, Stage, Subscription
+from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
 from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
 from maia.credentials import Action, SignedCertificate
@@ -41,7 +42,6 @@ from maia.wire.messages import (
     Accepted,
     Advertise,
     Changed,
-    Ended,
     Subscribe,
     SubscribeDurable,
     Unadvertise,
@@ -56,10 +56,10 @@ __all__ = [
     "decide_again",
     "end_advertisement",
     "end_entry",
-    "end_subscription",
     "lease_end",
     "look_at_entries",
     "look_at_entry",
+    "stand_on",
     "subscribe",
     "unadvertise",
     "unsubscribe",
@@ -303,35 +303,6 @@ def end_entry(
     return end_advertisement(state, link, entry, now, problem)
 
 
-def end_subscription(
-    state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
-    """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    del link.subscriptions[entry.ref]
-    if entry.cursor is not None:
-        _let_go(state, entry.cursor)
-    type_id = entry.right.event_type.type_id
-    audience = state.audiences[type_id]
-    stood = audience.stands_for(entry.view_class, (link.id, entry.ref))
-    is_gone = audience.leave(entry.view_class, (link.id, entry.ref))
-    if not audience.classes:
-        del state.audiences[type_id]
-    changed: list[Effect] = []
-    if is_gone:
-        changed = class_gone(state, type_id, entry.view_class, now)
-    elif stood and (link.stage is not Stage.CLOSING or not audience.is_first(entry.view_class, link.id)):
-        # The rest of a link that closes follows it at once.
-        changed = standing_changed(state, type_id, entry.view_class, now)
-    return [*_ended(link, entry.ref, problem), *changed]
-
-
-def _let_go(state: BrokerState, cursor: Cursor) -> None:
-    """Keep how far a durable subscription has come, also past what was nothing for its owner."""
-    cursor.detach()
-    if cursor.seen > cursor.kept_seen:
-        state.to_keep.append(kept(cursor))
-
-
 def end_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
@@ -339,7 +310,7 @@ def end_advertisement(
     del link.advertisements[entry.ref]
     # Taken back first: whoever hears that the type is not published here any more forgets the way.
     gone = publisher_lost_its_right(state, entry) if isinstance(problem, PolicyRefusal) else []
-    return [*_ended(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
+    return [*told_of_end(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
 
 
 def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
@@ -374,6 +345,12 @@ def decide_again(
     except PolicyRefusal as problem:
         ended = end_entry(state, link, entry, now, problem)
         return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]
+    return stand_on(state, link, entry, right, now)
+
+
+def stand_on(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
+    """Let an entry stand on a right that was decided from other evidence, and tell its holder of a change."""
+    before = entry.right
     placed = _place_again(state, link, entry, right, now)
     if right.view == before.view:
         return [*placed, *_proved_otherwise(state, link, entry, right, now)]
@@ -401,15 +378,6 @@ def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now
         return _place_advertisement(state, link, renewed, None, now)
     seen = _view_class(right, entry.cursor)
     return _place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
-
-
-def _ended(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
-    if problem is None:
-        return []
-    return [
-        Send(link.id, encode(Ended(ref, problem.code, problem.message))),
-        Count("maia_ended_total", labels={"code": problem.code}),
-    ]
 
 
 def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:

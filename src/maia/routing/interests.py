@@ -150,16 +150,18 @@ class HopInterests:
         self._by_digest[held.filter_digest] = self._by_key[key] = group
         return {group, *self._groups(inserted.now_covers)}
 
-    def remove(self, entry_id: bytes) -> set[Group]:
-        """Remove an entry that is here; return the groups that this may have changed."""
-        held = self._held.pop(entry_id)
-        group = self._by_digest[held.filter_digest]
-        group.leave(held)
-        if group.first is not None:
-            return {group}
-        del self._by_digest[held.filter_digest], self._by_key[group.key]
-        removed = self._table.remove(group.key)
-        return {group, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
+    def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
+        """Remove entries that are here; return the groups that this may have changed."""
+        changed: set[Group] = set()
+        for entry_id in entry_ids:
+            held = self._held.pop(entry_id)
+            group = self._by_digest[held.filter_digest]
+            group.leave(held)
+            changed.add(group)
+            if group.first is None:
+                del self._by_digest[held.filter_digest], self._by_key[group.key]
+        removed = self._table.remove_all(group.key for group in changed if group.first is None)
+        return {*changed, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Say whether a group is here, admits anything, and is not covered by another of this hop."""

@@ -78,13 +78,14 @@ class RoutingBook:
         self._local_entries += is_new
         return tells
 
-    def local_unsubscribe(self, type_id: TypeId, entry_id: bytes) -> list[Tell]:
-        """Remove a client's interest, if it is there."""
-        if self.entry(LOCAL, type_id, entry_id) is None:
+    def local_unsubscribe(self, type_id: TypeId, *entry_ids: bytes) -> list[Tell]:
+        """Remove clients' interests at one moment, those that are there."""
+        here = [one for one in entry_ids if self.entry(LOCAL, type_id, one) is not None]
+        if not here:
             return []
-        self._local_entries -= 1
+        self._local_entries -= len(here)
         return self._settled(
-            type_id, self._types[type_id].hear(LOCAL, add=(), remove=(entry_id,), links=self._links)
+            type_id, self._types[type_id].hear(LOCAL, add=(), remove=here, links=self._links)
         )
 
     def local_advertise(

@@ -117,9 +117,7 @@ class TypeBook:
     ) -> list[Tell]:
         """Change the entries of one hop, and only of that hop (A67)."""
         self._versions[hop] = next(self._numbers)
-        changed: set[Group] = set()
-        for entry_id in remove:
-            changed |= self._remove(hop, entry_id, links)
+        changed = self._remove(hop, remove, links)
         for entry in add:
             changed |= self._add(hop, entry, links, is_stale=is_stale)
         return self._heard(hop, changed, links)
@@ -128,13 +126,11 @@ class TypeBook:
         self, hop: Hop, *, entries: Iterable[Entry], remove: Iterable[bytes], links: Links
     ) -> list[Tell]:
         """Take entries of a hop as they are known now; whether it still stands by them is as it was."""
-        changed: set[Group] = set()
-        for entry_id in remove:
-            changed |= self._remove(hop, entry_id, links)
+        changed = self._remove(hop, remove, links)
         for entry in entries:
             held = self._hops[hop].find(entry.id) if hop in self._hops else None
             if held is not None and held.filter_digest != digest_of_meaning(entry):
-                changed |= self._remove(hop, entry.id, links)
+                changed |= self._remove(hop, (entry.id,), links)
                 changed |= self._add(hop, entry, links, is_stale=held.is_stale)
         return self._heard(hop, changed, links) if changed else []
 
@@ -257,7 +253,7 @@ class TypeBook:
         if known is not None and known.filter_digest == digest and known.mark == mark:
             self._confirm(known, entry, links.get(hop))
             return set()
-        changed = self._remove(hop, entry.id, links)
+        changed = self._remove(hop, (entry.id,), links)
         held = Held(entry, digest, self._free_id(entry.id), mark, is_stale)
         self._passed_on[held.told_as] = held
         if (link := links.get(hop)) is not None:
@@ -272,13 +268,15 @@ class TypeBook:
             known.is_stale = False
             link.fresh.add(known.mark)
 
-    def _remove(self, hop: Hop, entry_id: bytes, links: Links) -> set[Group]:
+    def _remove(self, hop: Hop, entry_ids: Iterable[bytes], links: Links) -> set[Group]:
+        """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
         interests = self._hops.get(hop)
-        held = None if interests is None else interests.find(entry_id)
-        if interests is None or held is None:
+        if interests is None:
             return set()
-        self._release(held, links.get(hop))
-        return interests.remove(entry_id)
+        here = {one: held for one in entry_ids if (held := interests.find(one)) is not None}
+        for held in here.values():
+            self._release(held, links.get(hop))
+        return interests.remove(here) if here else set()
 
     def _release(self, held: Held, link: Link | None) -> None:
         del self._passed_on[held.told_as]

@@ -12,7 +12,8 @@ from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition
-from maia.wire.messages import Carried, Deliver, Failed, TypeQuery, TypeReply
+from maia.wire.effects import Close, LinkId, LinkOpened
+from maia.wire.messages import Bye, Carried, Deliver, Failed, Interest, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.broker import Net, sighting
 
@@ -268,7 +269,7 @@ def test_evidence_that_changed_is_asked_again(net: Net) -> None:
 
 @pytest.mark.parametrize("at", ["CCS broker", "Met broker", "third broker"])
 def test_a_client_that_vanishes_takes_wide_and_narrow_filters_along(at: str) -> None:
-    """Its wide filter stood for its narrow one, which is told and taken back as they go one by one."""
+    """Its wide filter stood for its narrow one; nothing of either is left anywhere."""
     net = Net()
     net.broker()
     net.broker("Met broker", seeds=["CCS broker"])
@@ -284,3 +285,44 @@ def test_a_client_that_vanishes_takes_wide_and_narrow_filters_along(at: str) -> 
         camera.stream = bytes([number]) * 16
         camera.publish(ref, sighting("LC04 ABC"))
     assert not any(isinstance(message, Carried) for _, _, message in net.carried[before:])
+
+
+def test_nobody_is_told_of_a_narrow_filter_in_the_place_of_a_wide_one_that_goes_with_it() -> None:
+    net = Net()
+    net.broker()
+    net.broker("Met broker", seeds=["CCS broker"])
+    net.client("camera at Victoria", at="Met broker").advertise()
+    office = net.client("billing office")
+    office.subscribe()
+    for plate in ("LC04 ABC", "AE05 XYZ"):
+        office.subscribe(filter=Comparison(NUMBERPLATE, Operator.EQ, plate))
+    before = len(net.carried)
+    office.hang_up()
+    told = [message for _, _, message in net.carried[before:] if isinstance(message, Interest)]
+    assert [(len(one.add), len(one.remove)) for one in told] == [(0, 1)]
+
+
+def test_a_broker_that_stops_takes_nothing_back_word_by_word() -> None:
+    """Its neighbours forget all that it told when its link ends."""
+    net = Net()
+    net.broker()
+    net.broker("Met broker", seeds=["CCS broker"])
+    camera = net.client("camera at Victoria", at="Met broker")
+    published = camera.advertise()
+    office = net.client("billing office")
+    office.subscribe()
+    before = len(net.carried)
+    net.drain("CCS broker")
+    camera.publish(published, sighting())
+    said = [type(message) for _, _, message in net.carried[before:]]
+    assert Interest not in said
+    assert Carried not in said
+    assert Bye in said
+
+
+def test_a_broker_that_stops_opens_no_new_link() -> None:
+    net = Net()
+    running = net.broker()
+    running.broker.drain(net.now)
+    opened = LinkOpened(LinkId(99), net.story.keys["billing office"].principal, None)
+    assert [type(one) for one in running.broker.handle(opened, net.now)] == [Close]
