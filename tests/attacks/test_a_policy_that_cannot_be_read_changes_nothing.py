@@ -118,6 +118,26 @@ def test_the_last_good_policy_stays_in_force(tmp_path: Path, damage: Callable[[P
         assert any("policy" in fields for event, fields in met.records.notes if event == "refused")
 
 
+def test_a_file_that_did_not_change_makes_no_new_version(tmp_path: Path) -> None:
+    """A42: neither by reading it again nor by starting with it; the audit shows changes alone."""
+    file, data = tmp_path / "met.policy", tmp_path / "data"
+    file.write_text(GOOD)
+    data.mkdir(mode=0o700)
+
+    def reloaded(met: DomainAtWork) -> tuple[int, bool]:
+        with met.admin() as admin:
+            found = admin.call("POST", "/v1/policy/reload", answer=answers.PolicyAnswer)
+            return found.version, found.is_unchanged
+
+    with domain_at_work(data, config=settings(file)) as met:
+        assert reloaded(met) == (1, True)
+    with domain_at_work(data, config=settings(file)) as met:
+        assert [fields["unchanged"] for event, fields in met.records.notes if event == "policy"] == [True]
+        file.write_text(GOOD.replace("1 day", "2 days"))
+        assert reloaded(met) == (2, False)
+        assert reloaded(met) == (2, True)
+
+
 @pytest.mark.parametrize("damage", DAMAGES[:4], ids=NAMES[:4])
 def test_without_a_good_policy_nothing_is_granted(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     """A42: the first start with a broken file: the server answers, and denies."""

@@ -90,7 +90,7 @@ def reload(
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = client.call("POST", "/v1/policy/reload", answer=PolicyAnswer)
-        answer(_lines(found), _record(found), as_json=as_json)
+        answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
 
 
 @app.command(epilog="Example: maia domain policy show -k admin.key --credentials admin-certs")
@@ -137,8 +137,9 @@ def _parents(words: list[str] | None) -> dict[str, Path]:
 
 
 def _lines(found: PolicyAnswer) -> list[str]:
+    unchanged = ", in force already" if found.is_unchanged else ""
     return [
-        f"policy       version {found.version}, {found.digest}",
+        f"policy       version {found.version}, {found.digest}{unchanged}",
         f"loaded       {found.loaded_at} by {found.loaded_by}",
     ]
 
@@ -158,4 +159,5 @@ def _record(found: PolicyAnswer) -> dict[str, object]:
         "loaded_at": found.loaded_at,
         "text": found.text,
         "revoked": list(found.revoked.ids),
+        "is_unchanged": found.is_unchanged,
     }

@@ -93,7 +93,10 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """A policy in force: number, digest, text, who loaded it, and what fell with the one before."""
+    """A policy in force: number, digest, text, who loaded it, and what fell with the one before.
+
+    With `is_unchanged` it was loaded once more, and had been in force already.
+    """
 
     version: int
     digest: bytes
@@ -101,6 +104,7 @@ class LoadedPolicy:
     loaded_by: Principal
     loaded_at: Instant
     revoked: Revoked = field(default_factory=Revoked)
+    is_unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,13 @@ class AccessControl(AccessStatements, AccessQuestions):
 
         `parents` are the texts of the role sets that the policy imports, each
         after those that it imports itself. Memberships and rights that the new
-        policy does not grant fall.
+        policy does not grant fall. The one that is in force already stays as
+        it is, with its version.
         """
         with self._turn(actor, now) as turn:
+            same = self._shelf.unchanged(turn, text, parents or _NO_PARENTS)
+            if same is not None:
+                return replace(loaded_of(same), is_unchanged=True)
             policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
             let_go_of_what_is_not_granted(turn, policy)
             turn.record(

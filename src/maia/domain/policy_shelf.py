@@ -2,7 +2,8 @@
 
 A policy is kept as the text that was loaded, with the texts of the role sets
 that it imports and the ids of the event types that it was read with. After a
-restart the same texts are read again. One that cannot be read any more grants
+restart the same texts are read again. The same once more is no new version: it
+says nothing that was not in force. One that cannot be read any more grants
 nothing: to go back to an older one could grant what was taken away since.
 """
 
@@ -57,6 +58,16 @@ class PolicyShelf:
         if self._read is None or self._read.digest != row.digest:
             self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
+
+    def unchanged(self, turn: Turn, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+        """Return the policy in force, if it is this text, read with these others and the types of now."""
+        row = newest(turn.tables)
+        if row is None or row.text != text or self.in_force(turn.tables) is None:
+            return None
+        known, ids, _ = _read_with_from_bytes(row.read_with)
+        types = {name: one.id for name, one in self._registry.newest(turn.tables, turn.now).items()}
+        # A parent may import those before it, so their order matters.
+        return row if list(known.items()) == list(parents.items()) and ids == types else None
 
     def put_in_force(self, turn: Turn, text: str, parents: Mapping[str, str]) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""

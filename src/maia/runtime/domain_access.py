@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
+from maia.domain.access_answers import LoadedPolicy
 from maia.domain.access_control import AccessControl
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -174,7 +175,7 @@ async def _interface(
         skew_s=config.api_skew_s,
         requests_max=config.api_requests,
     )
-    reload: Callable[[], Awaitable[object]] | None = None
+    reload: Callable[[], Awaitable[LoadedPolicy]] | None = None
     if policy is not None:
         reload = lambda: policy.put_in_force(service)  # noqa: E731 - two lines of a closure say no more
     pages = Pages(service, gate, reload=reload)

@@ -62,7 +62,8 @@ class PolicyFile:
             fields = {"policy": str(self.path), "code": problem.code, "why": problem.message}
             records.note("refused", fields)
             return False
-        records.note("policy", {"version": found.version, "digest": found.digest.hex()})
+        told = {"version": found.version, "digest": found.digest.hex(), "unchanged": found.is_unchanged}
+        records.note("policy", told)
         return True
 
 

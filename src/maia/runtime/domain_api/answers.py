@@ -182,6 +182,8 @@ class PolicyAnswer(msgspec.Struct, frozen=True):
     loaded_by: str
     loaded_at: str
     revoked: RevokedAnswer
+    is_unchanged: bool = False
+    """Whether it was loaded once more, and had been in force already."""
 
 
 class PolicyChecked(msgspec.Struct, frozen=True):

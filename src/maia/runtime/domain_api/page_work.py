@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -12,7 +12,7 @@ from maia.credentials import (
     Principal,
 )
 from maia.credentials.appointments import SignedAppointment, appointment_from_bytes
-from maia.domain.access_answers import AdminAct, Page, Revoked
+from maia.domain.access_answers import AdminAct, LoadedPolicy, Page, Revoked
 from maia.domain.access_control import AccessControl
 from maia.runtime.domain_api import shaping
 from maia.runtime.domain_api.endpoints import Answer, Call
@@ -35,7 +35,11 @@ class PageWork:
     """What all pages over one domain service share."""
 
     def __init__(
-        self, service: DomainService, gate: Gate, *, reload: Callable[[], Any] | None = None
+        self,
+        service: DomainService,
+        gate: Gate,
+        *,
+        reload: Callable[[], Awaitable[LoadedPolicy]] | None = None,
     ) -> None:
         """Answer for `service`; `reload` reads the policy's file again, where there is one."""
         self.service = service

@@ -59,15 +59,7 @@ class DomainPages(PageWork):
         if self.reload is None:
             raise NotFound("this domain's policy has no file; load it with PUT /v1/policy")
         await self.ask(call, lambda _access: None)
-        await self.reload()
-        return await self.policy_unchecked()
-
-    async def policy_unchecked(self) -> Answer:
-        """Show the policy to somebody who has just changed it."""
-        loaded = await self.service.ask(lambda access: access.policy())
-        if loaded is None:
-            raise NotFound("no policy is in force; nothing is granted")
-        return Answer(shaping.policy_answer(loaded))
+        return Answer(shaping.policy_answer(await self.reload()))
 
     async def types(self, call: Call) -> Answer:
         """List the types that policies can speak of."""

@@ -150,6 +150,7 @@ def policy_answer(loaded: LoadedPolicy) -> PolicyAnswer:
         str(loaded.loaded_by),
         str(loaded.loaded_at),
         revoked_answer(loaded.revoked),
+        loaded.is_unchanged,
     )
 
 
