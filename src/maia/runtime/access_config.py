@@ -125,14 +125,13 @@ def _tables(said: Said, name: str, known: Mapping[str, readers.Reader]) -> list[
     tables: list[dict[str, object]] = []
     for number, table in enumerate(found, start=1):
         if not isinstance(table, dict):
-            raise said.wrong(name, f"number {number} is not a table")
+            raise said.in_table(number).wrong(name, f"number {number} is not a table")
         for word in table:
             if word not in known:
-                raise said.wrong(
-                    name, f"number {number}: `{str(word)[:64]}` is not one of {', '.join(known)}"
-                )
+                problem = f"number {number}: `{str(word)[:64]}` is not one of {', '.join(known)}"
+                raise said.in_table(number, word).wrong(name, problem)
         tables.append({
-            word: known[word](Said(value, said.origin, said.folder), f"{name}.{word}")
+            word: known[word](said.in_table(number, word, value), f"{name}.{word}")
             for word, value in table.items()
         })  # fmt: skip
     return tables
@@ -184,29 +183,33 @@ def _facts(said: Said, name: str) -> tuple[FactConfig, ...]:
     for number, table in enumerate(_tables(said, name, _FACT_WORDS), start=1):
         for word in ("name", "source", "kinds"):
             if word not in table:
-                raise said.wrong(name, f"number {number}: `{word}` is missing")
+                raise said.in_table(number).wrong(name, f"number {number}: `{word}` is missing")
         one = FactConfig(**table)  # type: ignore[arg-type]  # by the table above
-        _check_fact(said, name, one)
+        wrong = _what_is_wrong(one)
+        if wrong is not None:
+            word, problem = wrong
+            raise said.in_table(number, word).wrong(name, f"`{one.name[:64]}`: {problem}")
         if one.name in {before.name for before in found}:
-            raise said.wrong(name, f"number {number}: `{one.name[:64]}` has a source already")
+            problem = f"number {number}: `{one.name[:64]}` has a source already"
+            raise said.in_table(number, "name").wrong(name, problem)
         found.append(one)
     return tuple(found)
 
 
-def _check_fact(said: Said, name: str, one: FactConfig) -> None:
+def _what_is_wrong(one: FactConfig) -> tuple[str, str] | None:
+    """Return the word of a table that does not fit the others, and why; None if all of them do."""
     missing = [word for word in _NEEDED[one.source] if not getattr(one, word)]
     if missing:
-        raise said.wrong(name, f"`{one.name[:64]}`: a source `{one.source}` needs `{missing[0]}`")
+        return "", f"a source `{one.source}` needs `{missing[0]}`"
     if one.columns and len(one.columns) != len(one.kinds):
-        raise said.wrong(name, f"`{one.name[:64]}`: there are not as many columns as kinds")
+        return "columns", "there are not as many columns as kinds"
     if one.stale_s < one.every_s:
-        raise said.wrong(
-            name, f"`{one.name[:64]}`: what is read every `every_s` is stale before, by `stale_s`"
-        )
+        return "every_s", "what is read every `every_s` is stale before, by `stale_s`"
     if one.source == "http" and one.url is not None:
         parts = urlsplit(one.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-            raise said.wrong(name, f"`{one.name[:64]}`: a page is fetched over https, or from this machine")
+            return "url", "a page is fetched over https, or from this machine"
+    return None
 
 
 def _pushes(said: Said, name: str) -> tuple[PushConfig, ...]:
@@ -214,7 +217,7 @@ def _pushes(said: Said, name: str) -> tuple[PushConfig, ...]:
     found: list[PushConfig] = []
     for number, table in enumerate(_tables(said, name, known), start=1):
         if set(table) != set(known):
-            raise said.wrong(name, f"number {number} needs `subject` and `folder`")
+            raise said.in_table(number).wrong(name, f"number {number} needs `subject` and `folder`")
         found.append(PushConfig(**table))  # type: ignore[arg-type]  # by the table above
     return tuple(found)
 

@@ -24,6 +24,7 @@ PREFIX: Final = "MAIA_BROKER_"
 
 _AS_FLAG: Final = str.maketrans("_.", "--")
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.\"'-]+)\s*\]")
+_LONG_QUOTES: Final = re.compile(r"\"{3}|'{3}")
 _SYNTAX: Final = re.compile(
     r"(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)\Z", re.S
 )
@@ -44,6 +45,14 @@ class Said:
     folder: Path
     is_text: bool = False
     """Whether the value could only be written as text: flags and variables know no numbers."""
+    tables: tuple[Mapping[str, str], ...] = ()
+    """For an array of tables: where each of them begins (under no name), and where it sets which word."""
+
+    def in_table(self, number: int, word: str = "", value: object = None) -> Said:
+        """Return what the table of this number (from 1) says, or what one of its words does, at its place."""
+        places = self.tables[number - 1] if number <= len(self.tables) else {}
+        origin = places.get(word) or places.get("") or self.origin
+        return Said(value, origin, self.folder, self.is_text)
 
     def wrong(self, name: str, problem: str) -> BadConfig:
         """Return the error that sends the operator to this value."""
@@ -57,15 +66,19 @@ def from_file(path: Path, known: Collection[str]) -> dict[str, Said]:
     except BadFile as problem:
         raise BadConfig(f"the configuration cannot be read: {problem.message}") from problem
     try:
-        tables = tomllib.loads(text)
+        found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise BadConfig(_syntax_error(path, text, problem)) from problem
     said: dict[str, Said] = {}
-    for name, value in _flattened(tables, known):
+    for name, value in _flattened(found, known):
         origin = f"`{path}` line {_line_of(text, name)}"
         if name not in known:
             raise BadConfig(f"{origin}: `{name[:64]}` is not a setting; {_nearest(name, known)}")
-        said[name] = Said(value, origin, path.parent)
+        tables = tuple(
+            {word: f"`{path}` line {line}" for word, line in lines.items()}
+            for lines in _tables_called(name, text)
+        )
+        said[name] = Said(value, origin, path.parent, tables=tables)
     return said
 
 
@@ -120,6 +133,21 @@ def _line_of(text: str, name: str) -> int:
         elif inner and not table and _sets(line, "{}", wanted):
             table_line = number
     return table_line
+
+
+def _tables_called(name: str, text: str) -> list[dict[str, int]]:
+    """Return the lines of every table that begins with `[[name]]`: its own, and those of its words."""
+    tables: list[dict[str, int]] = []
+    is_inside = is_quoted = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = None if is_quoted else _HEADER.match(line)
+        if header:
+            is_inside = header[1].strip("\"'") == name and line.strip().startswith("[[")
+            tables += [{"": number}] if is_inside else []
+        elif is_inside and not is_quoted and "=" in line:
+            tables[-1].setdefault(line.partition("=")[0].strip().strip("\"'"), number)
+        is_quoted ^= len(_LONG_QUOTES.findall(line)) % 2 == 1
+    return tables
 
 
 def _sets(line: str, within: str, name: str) -> bool:

@@ -15,6 +15,14 @@ FACT = (
     '[[facts]]\nname = "on_duty"\nsource = "file"\npath = "a.csv"\ncolumns = ["who"]\nkinds = ["principal"]\n'
 )
 
+OTHER = (
+    '[[facts]]\nname = "cases"\npath = "b.csv"\nsource = "file"\ncolumns = ["who"]\nkinds = ["principal"]\n'
+)
+QUERY = (
+    '[[facts]]\nname = "shift"\nkinds = ["string"]\nquery = """\nselect x\nwhere source = 1\n"""\n'
+    'source = "sqlite"\npath = "x"\n'
+)
+
 
 def read(tmp_path: Path, text: str, **environment: str) -> DomainConfig:
     file = tmp_path / "met.toml"
@@ -77,19 +85,36 @@ def test_the_environment_says_where_the_database_is(tmp_path: Path) -> None:
         ('[broker]\naddresses = ["no port"]\n', 7, "broker.addresses"),
         ("facts = 1\n", 6, "facts"),
         (FACT.replace('name = "on_duty"\n', ""), 6, "name"),
-        (FACT.replace('"file"', '"oracle"'), 6, "source"),
-        (FACT.replace('"principal"', '"person"'), 6, "person"),
+        (FACT.replace('"file"', '"oracle"'), 8, "source"),
+        (FACT.replace('"principal"', '"person"'), 11, "person"),
         (FACT.replace('path = "a.csv"\n', ""), 6, "path"),
-        (FACT.replace('["who"]', '["who", "when"]'), 6, "columns"),
-        (FACT + "every_s = 100\n", 6, "stale_s"),
-        (FACT + "colour = 1\n", 6, "colour"),
-        (FACT + FACT, 12, "already"),
+        (FACT.replace('["who"]', '["who", "when"]'), 10, "columns"),
+        (FACT + "every_s = 100\n", 12, "stale_s"),
+        (FACT + "colour = 1\n", 12, "colour"),
+        (FACT + FACT, 13, "already"),
         (
             FACT.replace('"file"', '"http"').replace('path = "a.csv"', 'url = "http://roster.example/x"'),
-            6,
+            9,
             "https",
         ),
         ('[[push]]\nsubject = "b.pub"\n', 6, "folder"),
+        ('[[push]]\nsubject = "b.pub"\nfolder = "b"\n[[push]]\nsubject = "c.pub"\n', 9, "folder"),
+        (FACT + OTHER.replace("columns", "colums"), 16, "colums"),
+        (
+            FACT + OTHER.replace('"cases"\n', '"cases"\n\n# where they are kept\n', 1) + "every_s = 0\n",
+            20,
+            "every_s",
+        ),
+        (OTHER.replace('source = "file"\n', "") + FACT, 6, "source"),
+        (
+            FACT.replace("[[facts]]", '[[ "facts" ]]  # who is here') + OTHER.replace('"b.csv"', "7"),
+            14,
+            "path",
+        ),
+        (QUERY + FACT.replace('"file"', '"fil"'), 17, "source"),
+        (QUERY.replace('"sqlite"', '"sqlit"'), 13, "source"),
+        (QUERY.replace('"sqlite"', '"postgresql"'), 6, "url"),
+        ('facts = [{ name = "x", source = "oracle", kinds = [] }]\n', 6, "source"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, line: int, word: str) -> None:
