@@ -36,6 +36,8 @@ class AccessLimits:
     """Ids in one statement. Beyond it the service signs nothing more: everything it issued goes stale."""
     statements_kept: int = 256
     remembered_answers: int = 100_000
+    answers_each: int = 10_000
+    """Answers that are remembered for one principal, so that nobody uses up the room of all."""
     answer_bytes: int = 1 << 20
 
 

@@ -43,6 +43,8 @@ def answered_once(
         if known.request != request:
             raise AnswerBelongsToAnotherRequest("the idempotency key was used for another request")
         return known.answer
+    if known is None and tables.count(ANSWERS, {"actor": actor.key}) >= settings.limits.answers_each:
+        raise ServiceFull(f"at most {settings.limits.answers_each} answers are remembered for one principal")
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
         raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
-from maia.domain.access_answers import LoadedPolicy
 from maia.domain.access_control import AccessControl
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -165,6 +164,7 @@ async def _interface(
     from maia.runtime.domain_api.gate import Gate
     from maia.runtime.domain_api.listener import listening
     from maia.runtime.domain_api.page_table import endpoints_of
+    from maia.runtime.domain_api.page_work import Reload
     from maia.runtime.domain_api.pages import Pages
 
     config, policy = prepared.config, policy_file(prepared)
@@ -175,10 +175,10 @@ async def _interface(
         skew_s=config.api_skew_s,
         requests_max=config.api_requests,
     )
-    reload: Callable[[], Awaitable[LoadedPolicy]] | None = None
+    reload: Reload | None = None
     if policy is not None:
-        reload = lambda: policy.put_in_force(service)  # noqa: E731 - two lines of a closure say no more
+        reload = lambda actor: policy.put_in_force(service, actor=actor)  # noqa: E731 - a closure says no more
     pages = Pages(service, gate, reload=reload)
-    app = application(endpoints_of(pages), gate, clock=service.clock, records=records)
+    app = application(endpoints_of(pages), gate, may=pages.check_act, clock=service.clock, records=records)
     async with listening(app, key, config.api_listen) as address:
         yield address

@@ -63,6 +63,7 @@ class DomainService:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maia-access")
         self._order = asyncio.Lock()
         self._told: frozenset[bytes] = frozenset()
+        self._is_carried: bool | None = None
         self.principal: Principal = key.principal
         self.clock = clock
         self.carrier: Carrier = NoCarrier()
@@ -86,22 +87,30 @@ class DomainService:
         return answer
 
     async def announce(self, revoked: Iterable[Revoked]) -> bool:
-        """Tell everybody what was taken away; say whether the network knows."""
-        is_carried = True
+        """Tell everybody what was taken away; say whether the network knows.
+
+        Where nothing new is to be told: whether it knows of what was taken away before.
+        """
+        told = list[bool]()
         for one in revoked:
             self._tell_key_groups(one.ids)
-            for statement in filter(None, (one.statement, one.facts)):
-                is_carried = await self._state(statement) and is_carried
+            told += [await self._state(said) for said in (one.statement, one.facts) if said is not None]
             if one.statement is None and (one.ids or one.is_silent):
-                is_carried = False
-        return is_carried
+                told.append(False)
+        return all(told) if told else self._is_up_to_date()
+
+    def _is_up_to_date(self) -> bool:
+        """Say whether the last statement has reached the network; before the first, whether there is one."""
+        return isinstance(self.carrier, NoCarrier) if self._is_carried is None else self._is_carried
 
     async def _state(self, statement: SignedStatement) -> bool:
         """Tell the key groups and the network what this domain states; say whether the network knows."""
         self._on_statement(statement)
         # Statements leave in the order of their numbers, or the later one would be all that is heard.
         async with self._order:
-            return await self.carrier.carry(statement)
+            # What a list says it says again in the next: one that arrives makes up for those that did not.
+            self._is_carried = await self.carrier.carry(statement)
+            return self._is_carried
 
     def _tell_key_groups(self, ids: Iterable[bytes]) -> None:
         new = frozenset(ids) - self._told

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from maia.credentials import Principal
 from maia.domain.access_answers import LoadedPolicy, Revoked
 from maia.domain.access_control import AccessControl
 from maia.errors import BadInput, MaiaError
@@ -41,23 +42,29 @@ class PolicyFile:
             raise EmptyPolicy(f"`{self.path}` is empty; the policy before stays in force")
         return text, {name: read_text(path) for name, path in self.parents}
 
-    async def put_in_force(self, service: DomainService) -> LoadedPolicy:
-        """Read the files again and put the policy in force; raise, and change nothing, if it is wrong."""
+    async def put_in_force(
+        self, service: DomainService, *, actor: Principal | None = None
+    ) -> tuple[LoadedPolicy, bool]:
+        """Read the files again and put the policy in force; raise, and change nothing, if it is wrong.
+
+        Also says whether the network knows what fell. Without an actor it is the domain's own act.
+        """
+        by = service.principal if actor is None else actor
         text, parents = self.read()
         now, loaded = service.clock(), list[LoadedPolicy]()
 
         def work(access: AccessControl) -> Revoked:
-            found = access.load_policy(text, actor=service.principal, now=now, parents=parents)
+            found = access.load_policy(text, actor=by, now=now, parents=parents)
             loaded.append(found)
             return found.revoked
 
-        await service.take_away(work)
-        return loaded[0]
+        _, is_known = await service.take_away(work)
+        return loaded[0], is_known
 
     async def try_to(self, service: DomainService, records: Records) -> bool:
         """Put the policy in force if it is good; tell the operator if it is not."""
         try:
-            found = await self.put_in_force(service)
+            found, _ = await self.put_in_force(service)
         except MaiaError as problem:
             fields = {"policy": str(self.path), "code": problem.code, "why": problem.message}
             records.note("refused", fields)

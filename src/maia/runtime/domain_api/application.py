@@ -7,7 +7,7 @@ here, with a number in the log and nothing in the answer.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,10 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from maia.domain.access_answers import AdminAct
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.runtime.domain_api.endpoints import Answer, Call, Endpoint, decoded, question_of
-from maia.runtime.domain_api.gate import Gate, read_body
+from maia.runtime.domain_api.gate import Caller, Gate, read_body, signed_body
 from maia.runtime.domain_api.openapi import openapi_document
 from maia.runtime.domain_api.problems import PROBLEM_JSON, ApiProblem, NoSuchPage, problem_of
 from maia.runtime.records import Records
@@ -42,12 +43,21 @@ class WrongMethod(BadInput):
     code = "INPUT-API-METHOD"
 
 
+May = Callable[[Caller, AdminAct], Awaitable[None]]
+"""Raises unless a caller may do an act."""
+
+
 def application(
-    endpoints: tuple[Endpoint, ...], gate: Gate, *, clock: Callable[[], Instant], records: Records
+    endpoints: tuple[Endpoint, ...],
+    gate: Gate,
+    *,
+    may: May,
+    clock: Callable[[], Instant],
+    records: Records,
 ) -> Starlette:
-    """Return the interface as an ASGI application."""
+    """Return the interface as an ASGI application; `may` is asked before a body is read."""
     document = _ENCODER.encode(openapi_document(endpoints))
-    routes = [_route(one, gate, clock, records) for one in endpoints]
+    routes = [_route(one, gate, may, clock, records) for one in endpoints]
 
     async def openapi(_request: Request) -> Response:
         return _response(200, document)
@@ -71,10 +81,10 @@ def application(
     return app
 
 
-def _route(endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant], records: Records) -> Route:
+def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant], records: Records) -> Route:
     async def answer(request: Request) -> Response:
         try:
-            call = await _read(request, endpoint, gate, clock)
+            call = await _read(request, endpoint, gate, may, clock)
             return _written(await endpoint.handler(call))
         except MaiaError as problem:
             return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}")
@@ -84,11 +94,18 @@ def _route(endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant], records
     return Route(endpoint.path, answer, methods=[endpoint.method])
 
 
-async def _read(request: Request, endpoint: Endpoint, gate: Gate, clock: Callable[[], Instant]) -> Call:
+async def _read(
+    request: Request, endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant]
+) -> Call:
+    caller: Caller | None = None
     if endpoint.is_public:
-        caller, body = None, await read_body(request, 0)
+        body = await read_body(request, 0)
     else:
-        caller, body = await gate.admit(request, endpoint.body_max)
+        caller = gate.admit(request)
+        if endpoint.body is not None and endpoint.act is not None:
+            # Asked again where the act is done. Here it keeps strangers from having large bodies read.
+            await may(caller, endpoint.act)
+        body = await signed_body(request, caller, endpoint.body_max)
     return Call(
         caller,
         None if endpoint.body is None else decoded(body, endpoint.body),

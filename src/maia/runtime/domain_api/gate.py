@@ -45,6 +45,7 @@ __all__ = [
     "Caller",
     "Gate",
     "RequestUnsigned",
+    "signed_body",
     "target_of",
 ]
 
@@ -71,6 +72,8 @@ class Caller:
     once: str
     digest: bytes = field(repr=False)
     """What was called: the same for a call that is made again."""
+    content: bytes = field(repr=False)
+    """The digest of the body that was signed."""
 
 
 class Gate:
@@ -92,8 +95,8 @@ class Gate:
         self._clock = clock
         self._memory = ReplayMemory(per_principal_max=requests_max)
 
-    async def admit(self, request: Request, body_max: int = BODY_BYTES_MAX) -> tuple[Caller, bytes]:
-        """Return who calls and the body; raise if the call was not signed as it arrived."""
+    def admit(self, request: Request) -> Caller:
+        """Return who calls; raise if the head of the call was not signed as it arrived."""
         headers = _single_headers(request)
         signed = api_request_from_bytes(_authorization(headers.get("authorization", "")))
         shown = headers.get(CREDENTIALS_HEADER.lower(), "")
@@ -114,12 +117,19 @@ class Gate:
             memory=self._memory,
             skew_s=self.skew_s,
         )
-        # Only now is the body read: nobody fills our memory without a signature.
-        body = await read_body(request, body_max)
-        if sha256(body).digest() != said:
-            raise RequestAltered("the body differs from what was signed")
         digest = b"\x00".join((call.method.encode(), call.target.encode(), said))
-        return Caller(verified.signer, credentials_from_header(shown), once, digest), body
+        return Caller(verified.signer, credentials_from_header(shown), once, digest, said)
+
+
+async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:
+    """Read the body of a call whose caller is known; raise if it is not the one that was signed.
+
+    Nobody fills our memory without a signature.
+    """
+    body = await read_body(request, body_max)
+    if sha256(body).digest() != caller.content:
+        raise RequestAltered("the body differs from what was signed")
+    return body
 
 
 async def read_body(request: Request, body_max: int = BODY_BYTES_MAX) -> bytes:

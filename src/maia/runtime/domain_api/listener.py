@@ -1,7 +1,8 @@
 """How does the HTTP interface listen? TLS 1.3 with the domain's key, few connections, short waits.
 
 uvicorn does the talking. Signals are the process's own business, so its
-handlers are left out; a connection that sends no request in time is closed.
+handlers are left out; a connection that begins a request and does not end it,
+or takes no more of an answer, is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -27,6 +29,7 @@ __all__ = ["listening"]
 CONNECTIONS_MAX: Final = 256
 HEAD_BYTES_MAX: Final = 96 << 10
 HEAD_S: Final = 10.0
+READ_S: Final = 30.0
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
 
@@ -41,17 +44,45 @@ class _Server(uvicorn.Server):
 
 
 class _ImpatientProtocol(H11Protocol):
-    """A connection that is closed if its first request does not come in time."""
+    """A connection that is closed if the head of a request, or its reader, keeps us waiting."""
+
+    _head: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent
-        """Begin to wait."""
+        """Begin to wait for the first request."""
         super().connection_made(transport)
-        self.loop.call_later(HEAD_S, self._close_if_silent)
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
 
-    def _close_if_silent(self) -> None:
-        has_asked = vars(self).get("scope") is not None  # a whole request leaves its scope behind
-        if not has_asked and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        """Wait no longer for a head that is there; begin to wait for one that has begun."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            _cancel(self._head)
+            self._head = None
+        elif self._head is None and self.conn.trailing_data[0]:
+            self._head = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a reader."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(READ_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait for a reader no more."""
+        _cancel(self._reader)
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        _cancel(self._head)
+        _cancel(self._reader)
+        super().connection_lost(exc)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 @asynccontextmanager

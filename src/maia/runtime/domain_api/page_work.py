@@ -16,17 +16,19 @@ from maia.domain.access_answers import AdminAct, LoadedPolicy, Page, Revoked
 from maia.domain.access_control import AccessControl
 from maia.runtime.domain_api import shaping
 from maia.runtime.domain_api.endpoints import Answer, Call
-from maia.runtime.domain_api.gate import Gate
+from maia.runtime.domain_api.gate import Caller, Gate
 from maia.runtime.domain_api.headers import PUBLISHED_HEADER
 from maia.runtime.domain_api.problems import BadCall
 from maia.runtime.domain_service import DomainService
 
-__all__ = ["PageWork", "check_own", "id_of", "page_of", "pool_of", "shown_of"]
+__all__ = ["PageWork", "Reload", "check_own", "id_of", "page_of", "pool_of", "shown_of", "told"]
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OWN_MAX: Final = 1_000
 _Row = TypeVar("_Row")
 _Struct = TypeVar("_Struct")
+Reload = Callable[[Principal], Awaitable[tuple[LoadedPolicy, bool]]]
+"""Reads the policy's file again, in somebody's name; also says whether the network knows what fell."""
 # Any: each page has a struct of its own, and the encoder takes them all.
 _Work = Callable[[AccessControl], Any]
 
@@ -34,17 +36,18 @@ _Work = Callable[[AccessControl], Any]
 class PageWork:
     """What all pages over one domain service share."""
 
-    def __init__(
-        self,
-        service: DomainService,
-        gate: Gate,
-        *,
-        reload: Callable[[], Awaitable[LoadedPolicy]] | None = None,
-    ) -> None:
+    def __init__(self, service: DomainService, gate: Gate, *, reload: Reload | None = None) -> None:
         """Answer for `service`; `reload` reads the policy's file again, where there is one."""
         self.service = service
         self.gate = gate
         self.reload = reload
+
+    async def check_act(self, caller: Caller, act: AdminAct) -> None:
+        """Raise unless the certificates of a caller allow an act; for those whose body is not read yet."""
+        now = self.service.clock()
+        await self.service.ask(
+            lambda access: access.authorised(caller.principal, caller.credentials, act, now)
+        )
 
     async def ask(self, call: Call, work: _Work) -> Answer:
         """Answer a question, once the caller may ask it."""
@@ -76,7 +79,11 @@ class PageWork:
 
         content = await self.service.ask(lambda access: _once(access, call, lambda: act(access)))
         is_known = await self.service.announce(taken)
-        return Answer(content, 200 if is_known else 202, {PUBLISHED_HEADER: "yes" if is_known else "no"})
+        return told(content, is_known=is_known)
+
+
+def told(content: Any, *, is_known: bool) -> Answer:
+    return Answer(content, 200 if is_known else 202, {PUBLISHED_HEADER: "yes" if is_known else "no"})
 
 
 def pool_of(call: Call) -> tuple[Any, ...]:

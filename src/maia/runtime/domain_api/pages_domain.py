@@ -11,7 +11,7 @@ from maia.domain.access_control import AccessControl
 from maia.runtime.domain_api import answers, bodies, shaping
 from maia.runtime.domain_api.endpoints import Answer, Call
 from maia.runtime.domain_api.openapi import API_VERSION
-from maia.runtime.domain_api.page_work import PageWork, id_of, page_of
+from maia.runtime.domain_api.page_work import PageWork, id_of, page_of, told
 from maia.runtime.domain_api.problems import NotFound
 from maia.types import definition_from_bytes
 
@@ -59,7 +59,8 @@ class DomainPages(PageWork):
         if self.reload is None:
             raise NotFound("this domain's policy has no file; load it with PUT /v1/policy")
         await self.ask(call, lambda _access: None)
-        return Answer(shaping.policy_answer(await self.reload()))
+        loaded, is_known = await self.reload(call.actor)
+        return told(shaping.policy_answer(loaded), is_known=is_known)
 
     async def types(self, call: Call) -> Answer:
         """List the types that policies can speak of."""

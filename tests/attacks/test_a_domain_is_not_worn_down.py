@@ -1,0 +1,227 @@
+"""Who may do nothing, or one thing, at a domain's HTTP interface: it gets nothing more, and stops nobody."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from maia.credentials import certificate_to_bytes
+from maia.credentials.statement_encoding import sign_statement, statement_to_bytes
+from maia.credentials.statements import RevocationList
+from maia.domain.access_answers import AdminAct
+from maia.domain.access_refusals import ServiceFull
+from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.errors import MaiaError, Refusal
+from maia.runtime.access_config import AccessConfig
+from maia.runtime.addresses import host_and_port
+from maia.runtime.domain_api import answers, bodies, gate, listener
+from maia.runtime.prepared_access import PreparedAccess
+from maia.runtime.tls import pinning_context
+from maia.types import definition_to_bytes
+from support.access_control import Station
+from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.policy import NUMBERPLATE
+
+POLICY = """
+policy "Police"
+fact detective(who: principal)
+role officer()
+rule officer()
+    while detective(holder)
+    for 1 day
+grant officer()
+    may subscribe to topic "/calls" of here
+end
+"""
+SMITH, JONES = key_of("smith").principal, key_of("jones").principal
+ROSTER = bodies.FactBody("detective", [bodies.TypedArgument(principal=str(SMITH))])
+NOBODY = "00" * 32
+
+
+def with_an_officer(met: DomainAtWork) -> answers.WalletAnswer:
+    with met.admin() as admin:
+        admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)
+        admin.call("POST", "/v1/facts", ROSTER, answer=answers.News)
+    with met.client("smith") as smith:
+        return smith.call("POST", "/v1/login", bodies.LoginBody(), answer=answers.WalletAnswer)
+
+
+@pytest.fixture
+def met(tmp_path: Path) -> Iterator[DomainAtWork]:
+    with domain_at_work(tmp_path) as found:
+        yield found
+
+
+# ------------------------------------------------------------ one administrative right is one
+
+
+def _pages() -> list[tuple[str, str, object, AdminAct]]:
+    certificate = certificate_to_bytes(admin_certificate(key_of("met"), JONES))
+    said = sign_statement(RevocationList(JONES, 1, None, frozenset()), key_of("jones"))
+    definition = definition_to_bytes(NUMBERPLATE.signed)
+    medal = bodies.Appointing(str(JONES), "medal", bodies.Period("unbounded", "unbounded"))
+    return [
+        ("GET", "/v1/policy", None, AdminAct.READ_POLICY),
+        ("PUT", "/v1/policy", bodies.PolicyBody(POLICY), AdminAct.CHANGE_POLICY),
+        ("POST", "/v1/types", bodies.TypeBody(definition), AdminAct.CHANGE_POLICY),
+        ("POST", "/v1/held", bodies.CertificatesBody([certificate]), AdminAct.CHANGE_POLICY),
+        ("POST", "/v1/appointments", medal, AdminAct.CHANGE_APPOINTMENTS),
+        ("GET", "/v1/appointments", None, AdminAct.READ_APPOINTMENTS),
+        ("POST", f"/v1/appointments/{NOBODY}/revocation", bodies.Reason(), AdminAct.CHANGE_APPOINTMENTS),
+        ("GET", "/v1/facts?name=detective", None, AdminAct.READ_FACTS),
+        ("POST", "/v1/facts", ROSTER, AdminAct.CHANGE_FACTS),
+        ("POST", "/v1/facts/retraction", ROSTER, AdminAct.CHANGE_FACTS),
+        ("PUT", "/v1/facts/detective", bodies.FactRows([]), AdminAct.CHANGE_FACTS),
+        ("POST", f"/v1/memberships/{NOBODY}/end", bodies.Reason(), AdminAct.CHANGE_RIGHTS),
+        ("POST", "/v1/revocations", bodies.Revocation([NOBODY]), AdminAct.CHANGE_RIGHTS),
+        ("GET", f"/v1/principals/{JONES}/memberships", None, AdminAct.READ_REGISTER),
+        ("GET", f"/v1/principals/{JONES}/rights", None, AdminAct.READ_REGISTER),
+        ("POST", "/v1/delegations", bodies.DelegationBody(certificate), AdminAct.CHANGE_REGISTER),
+        ("GET", "/v1/register", None, AdminAct.READ_REGISTER),
+        ("GET", "/v1/register/who-can?action=subscribe&type=T", None, AdminAct.READ_REGISTER),
+        ("POST", "/v1/register/would-be-able", bodies.WouldBody("officer"), AdminAct.READ_REGISTER),
+        ("POST", "/v1/statements", bodies.StatementBody(statement_to_bytes(said)), AdminAct.CHANGE_REGISTER),
+        ("GET", "/v1/audit", None, AdminAct.READ_AUDIT),
+        ("GET", "/v1/audit/head", None, AdminAct.READ_AUDIT),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", AdminAct)
+def test_who_may_do_one_thing_may_do_no_other(met: DomainAtWork, act: AdminAct) -> None:
+    """A38: the holder of each administrative right tries every page."""
+    with_an_officer(met)
+    right = admin_certificate(met.key, key_of("clerk").principal, act.topic, frozenset({act.action}))
+    let_in = set()
+    with met.client("clerk", right) as clerk:
+        for method, path, body, wanted in _pages():
+            try:
+                clerk.call(method, path, body, answer=object)
+            except MaiaError as problem:
+                if isinstance(problem, Refusal) and problem.code.startswith("POLICY-"):
+                    continue
+            let_in.add((path, wanted))
+    assert let_in == {(path, wanted) for _, path, _, wanted in _pages() if wanted is act}
+
+
+# ------------------------------------------------------------ what is said is so
+
+
+class BrokenCarrier:
+    """A way to the network that can be cut."""
+
+    def __init__(self) -> None:
+        self.works = False
+
+    async def carry(self, _statement: object) -> bool:
+        return self.works
+
+
+def test_an_act_that_is_repeated_does_not_claim_that_the_network_knows(met: DomainAtWork) -> None:
+    """A35: the broker cannot be reached; neither the same key nor the same act again turns no into yes."""
+    wallet = with_an_officer(met)
+    met.running.service.carrier = carrier = BrokenCarrier()
+    again = bodies.Revocation([wallet.rights[0].id])
+    with met.admin() as admin:
+        for once in ("first", "first", "second", ""):
+            admin.call("POST", "/v1/revocations", again, answer=answers.RevokedAnswer, once=once)
+            assert admin.last.is_published is False, once
+        carrier.works = True
+        admin.call("POST", "/v1/facts/retraction", ROSTER, answer=answers.RevokedAnswer)
+        assert admin.last.is_published is True
+        admin.call("POST", "/v1/revocations", again, answer=answers.RevokedAnswer, once="first")
+        assert admin.last.is_published is True
+
+
+def test_a_policy_that_is_read_again_is_recorded_under_whoever_asked(tmp_path: Path) -> None:
+    """A84: the audit names the administrator, and the answer says what fell."""
+    file = tmp_path / "met.policy"
+    file.write_text(POLICY)
+    config = AccessConfig(api_listen="127.0.0.1:0", policy_file=file)
+    with domain_at_work(tmp_path, prepared=PreparedAccess(config)) as met:
+        wallet = with_an_officer(met)
+        file.write_text(POLICY.replace("for 1 day", "for 2 days"))
+        with met.admin("chief") as chief:
+            loaded = chief.call("POST", "/v1/policy/reload", answer=answers.PolicyAnswer)
+            audit = chief.call("GET", "/v1/audit", answer=answers.AuditPage)
+        assert loaded.loaded_by == audit.items[-1].actor == str(key_of("chief").principal)
+        assert {one.id for one in loaded.revoked.memberships} == {wallet.memberships[0].membership.id}
+        assert wallet.rights[0].id in loaded.revoked.ids
+
+
+# ------------------------------------------------------------ nobody is kept out by others
+
+
+def test_one_principal_does_not_use_up_the_memory_for_answers() -> None:
+    """A74: an officer asks with one new key after the other; the administrator still gets its answer."""
+    station = Station(key_of("met"), settings=AccessSettings(limits=AccessLimits(answers_each=4)))
+    for number in range(4):
+        station.once(f"{number}", b"login", lambda: b"wallet", actor=SMITH)
+    with pytest.raises(ServiceFull):
+        station.once("more", b"login", lambda: b"wallet", actor=SMITH)
+    assert station.once("3", b"login", lambda: b"another", actor=SMITH) == b"wallet"
+    assert station.once("more", b"revoke", lambda: b"revoked", actor=JONES) == b"revoked"
+
+
+def test_the_body_of_a_stranger_is_not_even_read(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A74: whoever may not change facts cannot have thirty megabytes of them taken apart."""
+    with_an_officer(met)
+    read: list[int] = []
+
+    async def noted(request: object, body_max: int = 0) -> bytes:
+        read.append(body_max)
+        return await genuine(request, body_max)  # type: ignore[arg-type]
+
+    genuine = gate.read_body
+    monkeypatch.setattr(gate, "read_body", noted)
+    with met.client("stranger") as stranger, pytest.raises(Refusal) as refused:
+        stranger.call("PUT", "/v1/facts/detective", bodies.FactRows([["x"]] * 1000), answer=object)
+    assert refused.value.code.startswith("POLICY-")
+    assert read == []
+
+
+def _closed_by_peer(link: socket.socket, *, while_sending: bytes = b"") -> bool:
+    """Say whether a connection is closed while we send a little of something now and then."""
+    link.settimeout(0.1)
+    for _ in range(300):
+        try:
+            if while_sending:
+                link.sendall(while_sending)
+            if link.recv(1 << 16) == b"":
+                return True
+        except TimeoutError:
+            time.sleep(0.05)
+        except OSError:
+            return True
+    return False
+
+
+def test_a_head_that_never_ends_is_not_waited_for(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A74: neither as the first request of a connection nor after one that was answered."""
+    monkeypatch.setattr(listener, "HEAD_S", 0.5)
+    host, port = host_and_port(met.address)
+    for first in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
+        context, plain = pinning_context(met.key.principal), socket.create_connection((host, port))
+        with context.wrap_socket(plain) as link:
+            link.sendall(first + b"GET /v1/domain HTTP/1.1\r\nX: ")
+            assert _closed_by_peer(link, while_sending=b"x"), first
+
+
+def test_an_answer_that_nobody_takes_is_not_kept(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A74: a reader that stops reading, in the middle of more than the buffers of both sides hold."""
+    monkeypatch.setattr(listener, "READ_S", 0.5)
+    host, port = host_and_port(met.address)
+    context, plain = pinning_context(met.key.principal), socket.create_connection((host, port))
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with context.wrap_socket(plain) as link:
+        link.settimeout(1)
+        with suppress(OSError):  # the server stops reading, too
+            link.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50_000)
+        is_gone = select.poll()
+        is_gone.register(link.fileno(), 0)  # tells of nothing but the end of a connection
+        assert is_gone.poll(30_000)
