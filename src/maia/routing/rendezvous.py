@@ -18,13 +18,14 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from maia.events import AttributeUid, Event, Frame, Instant
+from maia.events import Instant
 from maia.predicates import Predicate
 from maia.routing.book_limits import BookFull, BookLimits, TooMuchTold, UnknownHop
-from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellRenew, TellResync, TypeId, is_of_sealed
-from maia.routing.leases import Leases
+from maia.routing.book_reading import ReadableBook
+from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellResync, TypeId, is_of_sealed
 from maia.routing.links import Link
 from maia.routing.matchers import Matcher, ScanMatcher
+from maia.routing.neighbours import Neighbours, is_within
 from maia.routing.targets import Targets
 from maia.routing.type_book import TypeBook
 
@@ -34,7 +35,7 @@ _ADVERTISEMENT: Final = "offer"
 """A neighbour has one offer per type, under this key unless it is told anew under another."""
 
 
-class RoutingBook:
+class RoutingBook(ReadableBook):
     """What this broker knows of interests and offers, and what it has told of them."""
 
     def __init__(
@@ -50,14 +51,13 @@ class RoutingBook:
         A broker that matches for its own clients does without `LOCAL` among
         the targets.
         """
+        super().__init__()
         self._parent_of = parent_of
         self._limits = limits
         self._new_matcher = matcher
         self._with_local_targets = with_local_targets
-        self._types: dict[TypeId, TypeBook] = {}
-        self._targets: dict[TypeId, Targets] = {}
-        self._links: dict[Hop, Link] = {}
-        self._leases: Leases[Hop] = Leases()
+        self._neighbours = Neighbours(limits)
+        self._links = self._neighbours.links
         self._local_entries = 0
         self._numbers: Final = count(1)
 
@@ -111,9 +111,8 @@ class RoutingBook:
 
     def hop_gone(self, hop: Hop) -> list[Tell]:
         """Hear that the link to a neighbour is gone, and with it all that was said on it."""
-        if self._links.pop(hop, None) is None:
+        if not self._neighbours.gone(hop):
             return []
-        self._leases.drop(hop)
         for book in self._types.values():
             book.forget_told(hop)
         return self._forget_heard(hop)
@@ -140,9 +139,9 @@ class RoutingBook:
         self, hop: Hop, type_id: TypeId, add: Collection[Entry], remove: Iterable[bytes], now: Instant
     ) -> list[Tell]:
         """Change what a neighbour wants; ids that it never told are ignored when it removes them."""
-        self._check_room(hop, len(add))
+        self._neighbours.check_room(hop, len(add))
         tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
-        self._begin_lease(hop, now)
+        self._neighbours.begin_lease(hop, now)
         return self._settled(type_id, tells)
 
     def understood_anew(
@@ -170,27 +169,27 @@ class RoutingBook:
         advertisement: Hashable = _ADVERTISEMENT,
     ) -> list[Tell]:
         """Hear whether publications may come from a neighbour; under another key, its offer is passed on."""
-        self._check_room(hop, 1 if stands else 0)
+        self._neighbours.check_room(hop, 1 if stands else 0)
         book = self._book(type_id)
         if stands:
             tells = book.hear_offer(hop, advertisement, baggage, self._links)
         else:
             tells = book.hear_no_offer(hop, None, self._links)
-        self._begin_lease(hop, now)
+        self._neighbours.begin_lease(hop, now)
         return self._settled(type_id, tells)
 
     def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
         """Hear that all stands; if a neighbour and we disagree on what that is, ask it to tell all again."""
-        link = self._link(hop)
+        link = self._neighbours.link(hop)
         if link.heard.agrees(entries=entries, digest=digest):
             self._trust(hop)
             if entries:
-                self._extend_lease(hop, now)
+                self._neighbours.extend_lease(hop, now)
             return []
         if link.has_stale and link.fresh.agrees(entries=entries, digest=digest):
-            self._extend_lease(hop, now)
+            self._neighbours.extend_lease(hop, now)
             return self._for_all_types(lambda book: book.drop_stale(hop, self._links))
-        if _is_within(link.asked_again_at, now, self._limits.renew_every_us // 2):
+        if is_within(link.asked_again_at, now, self._limits.renew_every_us // 2):
             return []  # the answer is on its way
         link.asked_again_at = now
         self._doubt(hop)
@@ -198,13 +197,12 @@ class RoutingBook:
 
     def heard_resync(self, hop: Hop, now: Instant) -> list[Tell]:
         """Tell a neighbour everything again, and that this is all; not more often than it can need it."""
-        link = self._link(hop)
-        if _is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
+        link = self._neighbours.link(hop)
+        if is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
             return []
         link.told_again_at = now
-        link.renew(now)
         again = [tell for book in self._types.values() for tell in book.tell_again(hop)]
-        return [*again, TellRenew(hop, link.told.count, link.told.digest)]
+        return [*again, self._neighbours.renewal(hop, now)]
 
     def adopt(
         self, hop: Hop, type_id: TypeId, entries: Collection[Entry], offers: bool, now: Instant
@@ -213,134 +211,46 @@ class RoutingBook:
 
         What it does not repeat ends with the first renewal that leaves it out, or with the lease.
         """
-        self._check_room(hop, len(entries) + offers)
+        self._neighbours.check_room(hop, len(entries) + offers)
         book = self._book(type_id)
         tells = book.hear(hop, add=entries, remove=(), links=self._links, is_stale=True)
         if offers:
             tells += book.hear_offer(hop, _ADVERTISEMENT, None, self._links, is_stale=True)
-        self._begin_lease(hop, now)
+        self._neighbours.begin_lease(hop, now)
         return self._settled(type_id, tells)
 
     # ------------------------------------------------------------ time
 
     def renew_due(self, now: Instant) -> list[Tell]:
-        """Tell neighbours that all stands, where a third of a lease has passed since they last heard it.
-
-        When one is due, those that would be soon go along, so that a broker
-        wakes once for many neighbours and not once for each. A neighbour that
-        knows that nothing stands is told so no more; if it should believe
-        something else later, that ends with the lease.
-        """
-        every = self._limits.renew_every_us
-        links = [(hop, link) for hop, link in self._links.items() if link.is_to_be_renewed]
-        if all(_is_within(link.renewed_at, now, every) for _, link in links):
-            return []
-        tells: list[Tell] = []
-        for hop, link in links:
-            if not _is_within(link.renewed_at, now, every // 2):
-                link.renew(now)
-                tells.append(TellRenew(hop, link.told.count, link.told.digest))
-        return tells
+        """Tell neighbours that all stands, where they have not heard it for long enough."""
+        return self._neighbours.renew_due(now)
 
     def expire(self, now: Instant) -> list[Tell]:
         """Forget all that neighbours told who have not renewed it within the lease."""
         tells: list[Tell] = []
-        for hop in self._leases.expired(now):
+        for hop in self._neighbours.expired(now):
             tells += self._forget_heard(hop)
         return tells
 
     def forgive(self, until: Instant) -> None:
         """Forget nothing before `until`: this broker slept, and did not hear who renewed."""
-        self._leases.forgive(until)
+        self._neighbours.forgive(until)
 
     def next_due(self) -> Instant | None:
         """Return the earliest moment at which `renew_due` or `expire` has something to do."""
-        renewed = [link.renewed_at for link in self._links.values() if link.is_to_be_renewed]
-        oldest = min(renewed, default=None)
-        end = self._leases.next_end()
-        if oldest is None:
-            return None if end is None else Instant(end + 1)
-        renewal = oldest + self._limits.renew_every_us
-        return Instant(renewal if end is None else min(renewal, end + 1))
+        return self._neighbours.next_due()
 
-    # ------------------------------------------------------------ publications
-
-    def targets(self, type_id: TypeId, from_hop: Hop, event: Event) -> set[Hop]:
-        """Return the hops that want an event, and never the neighbour from which it came."""
-        targets = self._targets.get(type_id)
-        return set() if targets is None else targets.of_event(event, from_hop=from_hop)
-
-    def targets_of_frame(
-        self, type_id: TypeId, from_hop: Hop, frame: Frame, missing: Collection[AttributeUid] = ()
-    ) -> dict[Hop, list[int]]:
-        """Return the rows of a frame that each hop wants, in order; hops that want none are left out.
-
-        `missing` are attributes of a sealed frame that this broker cannot open.
-        """
-        targets = self._targets.get(type_id)
-        return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
-
-    def asked_about(self, type_id: TypeId) -> frozenset[AttributeUid]:
-        """Return the attributes of a sealed type about which a neighbour's filter asks."""
-        targets = self._targets.get(type_id)
-        return frozenset() if targets is None else targets.asked_about()
-
-    def asks_for_less(self, type_id: TypeId) -> bool:
-        """Say whether a neighbour asks for less than all of a sealed type."""
-        targets = self._targets.get(type_id)
-        return targets is not None and targets.asks_for_less()
-
-    # ------------------------------------------------------------ for replicas, status pages and tests
-
-    def types(self) -> tuple[TypeId, ...]:
-        """Return the types of which anything is wanted or offered."""
-        return tuple(self._types)
-
-    def parent(self, type_id: TypeId) -> Hop | None:
-        """Return the next hop towards a type's rendezvous; None at the rendezvous, or for an unknown type."""
-        return self._types[type_id].parent if type_id in self._types else None
-
-    def hops(self, type_id: TypeId) -> tuple[Hop, ...]:
-        """Return the hops that want or offer something of a type, in an order that every process repeats."""
-        return self._types[type_id].hops() if type_id in self._types else ()
+    # ------------------------------------------------------------ neighbours
 
     def neighbours(self) -> tuple[Hop, ...]:
         """Return the neighbours whose links are up."""
         return tuple(self._links)
 
-    def entry(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> Entry | None:
-        """Return one entry as a hop told it, if it is there."""
-        return self._types[type_id].entry_from(hop, entry_id) if type_id in self._types else None
-
-    def source_of(self, type_id: TypeId, told_as: bytes) -> tuple[Hop, Entry] | None:
-        """Return the entry that is passed on under an id, as its hop told it, and that hop."""
-        return self._types[type_id].source_of(told_as) if type_id in self._types else None
-
-    def entries(self, hop: Hop, type_id: TypeId) -> tuple[Entry, ...]:
-        """Return all that a hop wants of a type."""
-        return self._types[type_id].entries_from(hop) if type_id in self._types else ()
-
-    def wanted(self, hop: Hop, type_id: TypeId) -> tuple[Entry, ...]:
-        """Return what a hop wants of a type, without what another filter of the same hop covers."""
-        return self._types[type_id].shown_from(hop) if type_id in self._types else ()
-
-    def offers(self, hop: Hop, type_id: TypeId) -> bool:
-        """Say whether a hop offers a type."""
-        return type_id in self._types and self._types[type_id].offers_from(hop)
-
-    def version(self, hop: Hop, type_id: TypeId) -> int:
-        """Return a number that changes whenever a hop may want or offer something else of a type."""
-        return self._types[type_id].version_of(hop) if type_id in self._types else 0
-
-    def told(self, hop: Hop, type_id: TypeId) -> tuple[tuple[Entry, ...], bool]:
-        """Return what a neighbour was told of a type: the entries, and whether an offer stands."""
-        return self._types[type_id].told_to(hop) if type_id in self._types else ((), False)
-
     def link(self, hop: Hop) -> Link:
         """Return the tallies of the link to a neighbour; not to be changed by the caller."""
-        return self._link(hop)
+        return self._neighbours.link(hop)
 
-    # ------------------------------------------------------------ one type, one link
+    # ------------------------------------------------------------ one type
 
     def _book(self, type_id: TypeId) -> TypeBook:
         book = self._types.get(type_id)
@@ -367,24 +277,6 @@ class RoutingBook:
     def _forget_heard(self, hop: Hop) -> list[Tell]:
         return self._for_all_types(lambda book: book.forget_heard(hop, self._links))
 
-    def _link(self, hop: Hop) -> Link:
-        link = self._links.get(hop)
-        if link is None:
-            raise UnknownHop("something was heard from a neighbour whose link is not up")
-        return link
-
-    def _check_room(self, hop: Hop, more: int) -> None:
-        heard, most = self._link(hop).heard.count, self._limits.told_by_neighbour_max
-        if heard + more > most:
-            raise TooMuchTold(f"a neighbour told {heard + more} interests and offers, and may tell {most}")
-
-    def _begin_lease(self, hop: Hop, now: Instant) -> None:
-        if hop not in self._leases:
-            self._extend_lease(hop, now)
-
-    def _extend_lease(self, hop: Hop, now: Instant) -> None:
-        self._leases.grant(hop, Instant(now + self._limits.lease_us))
-
     def _trust(self, hop: Hop) -> None:
         link = self._links[hop]
         if link.has_stale:
@@ -396,7 +288,3 @@ class RoutingBook:
         for book in self._types.values():
             book.doubt(hop)
         self._links[hop].fresh.clear()
-
-
-def _is_within(then: Instant | None, now: Instant, span_us: int) -> bool:
-    return then is not None and then <= now < then + span_us
