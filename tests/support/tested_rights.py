@@ -7,14 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maia.credentials import SignedCertificate, TypeName, certificate_from_bytes
+from maia.events import Attribute, Kind
 from maia.runtime.access_config import AccessConfig
 from maia.runtime.domain_api import answers, bodies
+from maia.runtime.domain_client import DomainClient
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from support.domain_server import DomainAtWork, domain_at_work, key_of
-from support.governed import ATTRIBUTES
+from support.governed import ATTRIBUTES, SEEN
 from support.ports import free_port
 
-__all__ = ["NUMBERPLATE", "POLICY", "domain_with_locations", "logged_in", "rights_of", "take_back"]
+__all__ = [
+    "NUMBERPLATE",
+    "POLICY",
+    "domain_with_locations",
+    "logged_in",
+    "make_known",
+    "rights_of",
+    "take_back",
+]
 
 POLICY = """
 policy "Police"
@@ -49,7 +59,8 @@ grant inspector()
 end
 """
 NAME = TypeName(key_of("met").principal, "Numberplate", "0")
-NUMBERPLATE = sign_definition(TypeDefinition(NAME, None, ATTRIBUTES), key_of("met"))
+SIGHTING = (*ATTRIBUTES[:3], Attribute("timestamp", SEEN, Kind.TIMESTAMP))
+NUMBERPLATE = sign_definition(TypeDefinition(NAME, None, SIGHTING), key_of("met"))
 """A type that the domain owns: clerks read it, and of auditors the domain is asked each time."""
 
 
@@ -63,13 +74,18 @@ def domain_with_locations(data: Path, *, name: str = "met") -> Iterator[DomainAt
     config = AccessConfig(api_listen=address, api_public=address)
     with domain_at_work(data, name=name, config=config) as found:
         with found.admin() as admin:
-            definition = bodies.TypeBody(definition_to_bytes(NUMBERPLATE))
-            admin.call("POST", "/v1/types", definition, answer=answers.TypeAnswer)
-            admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)
-            for who, fact in (("smith", "detective"), ("clark", "clerk"), ("ada", "auditor")):
-                person = bodies.TypedArgument(principal=str(key_of(who).principal))
-                admin.call("POST", "/v1/facts", bodies.FactBody(fact, [person]), answer=answers.News)
+            make_known(admin)
         yield found
+
+
+def make_known(admin: DomainClient) -> None:
+    """Give a domain its type, its policy, and the facts about its people."""
+    definition = bodies.TypeBody(definition_to_bytes(NUMBERPLATE))
+    admin.call("POST", "/v1/types", definition, answer=answers.TypeAnswer)
+    admin.call("PUT", "/v1/policy", bodies.PolicyBody(POLICY), answer=answers.PolicyAnswer)
+    for who, fact in (("smith", "detective"), ("clark", "clerk"), ("ada", "auditor")):
+        person = bodies.TypedArgument(principal=str(key_of(who).principal))
+        admin.call("POST", "/v1/facts", bodies.FactBody(fact, [person]), answer=answers.News)
 
 
 def logged_in(domain: DomainAtWork, who: str = "smith") -> answers.WalletAnswer:

@@ -80,6 +80,8 @@ class Endpoint:
     """Whether an idempotency key is heeded: for whatever issues something."""
     tag: str = "domain"
     answers_with: int = 200
+    takes_away: bool = False
+    """Whether it answers 202 where no broker has taken on yet what it took away."""
     body_max: int = BODY_BYTES_MAX
 
     @property

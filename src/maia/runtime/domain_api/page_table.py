@@ -32,6 +32,7 @@ def _about_the_domain(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "PUT", "/v1/policy", pages.load_policy, "put a policy in force, or keep the last good one",
             answers.PolicyAnswer, bodies.PolicyBody, act=AdminAct.CHANGE_POLICY, takes_key=True, tag="policy",
+            takes_away=True,
         ),
         Endpoint(
             "POST", "/v1/policy/reload", pages.reload_policy, "read the policy's file again",
@@ -68,7 +69,7 @@ def _about_people(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST", "/v1/appointments/{id}/revocation", pages.revoke_appointment,
             "take an appointment back, and whatever rests on it", answers.RevokedAnswer, bodies.Reason,
-            act=AdminAct.CHANGE_APPOINTMENTS, takes_key=True, tag="appointments",
+            act=AdminAct.CHANGE_APPOINTMENTS, takes_key=True, tag="appointments", takes_away=True,
         ),
         Endpoint(
             "GET", "/v1/facts", pages.facts, "the rows of a fact", answers.FactPage,
@@ -81,11 +82,12 @@ def _about_people(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST", "/v1/facts/retraction", pages.retract_fact, "say that a fact holds no more",
             answers.RevokedAnswer, bodies.FactBody, act=AdminAct.CHANGE_FACTS, takes_key=True, tag="facts",
+            takes_away=True,
         ),
         Endpoint(
             "PUT", "/v1/facts/{name}", pages.replace_facts, "make exactly these rows of a fact hold",
             answers.RevokedAnswer, bodies.FactRows, act=AdminAct.CHANGE_FACTS, takes_key=True, tag="facts",
-            body_max=_ROWS_BYTES_MAX,
+            body_max=_ROWS_BYTES_MAX, takes_away=True,
         ),
     )  # fmt: skip
 
@@ -108,7 +110,7 @@ def _about_rights(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST", "/v1/memberships/{id}/end", pages.deactivate,
             "end a membership: the caller's, or anybody's with /admin/rights", answers.RevokedAnswer,
-            bodies.Reason, takes_key=True, tag="rights",
+            bodies.Reason, takes_key=True, tag="rights", takes_away=True,
         ),
         Endpoint(
             "GET", "/v1/principals/{principal}/memberships", pages.memberships,
@@ -127,7 +129,7 @@ def _about_rights(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST", "/v1/revocations", pages.revoke, "take certificates back, and whatever rests on them",
             answers.RevokedAnswer, bodies.Revocation, act=AdminAct.CHANGE_RIGHTS, takes_key=True,
-            tag="rights",
+            tag="rights", takes_away=True,
         ),
         Endpoint(
             "GET", "/v1/register", pages.register, "the register of rights", answers.EntryPage,
@@ -158,6 +160,7 @@ def _about_the_past(pages: Pages) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST", "/v1/statements", pages.hear, "believe a statement of another issuer",
             answers.RevokedAnswer, bodies.StatementBody, act=AdminAct.CHANGE_REGISTER, tag="statements",
+            takes_away=True,
         ),
         Endpoint(
             "POST", "/v1/revalidations", pages.revalidate,
