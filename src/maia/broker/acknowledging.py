@@ -33,6 +33,7 @@ def hear_seen(state: BrokerState, link: Link, message: Seen, now: Instant) -> li
 
 def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, now: Instant) -> list[Effect]:
     """End a durable subscription and forget its cursor."""
+    state.one_time.drop(link.id, message.ref)
     entry = link.subscription(message.ref)
     cursor, log = entry.cursor, state.recording
     if cursor is None or log is None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from maia.broker.current_state import link_gone
 from maia.broker.ending import end_subscriptions, let_go
 from maia.broker.peers import broker_gone, dial_failed
+from maia.broker.placing import end_advertisement
 from maia.broker.sessions import Link, Stage
 from maia.broker.state import BrokerState
-from maia.broker.subscription import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
@@ -56,6 +56,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     link.stage = Stage.CLOSING
     effects = link_gone(state, link.id, now)
     state.statements.reliance.forget(link.id)
+    state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):
         effects += end_advertisement(state, link, advertisement, now)

@@ -14,7 +14,9 @@ from maia.broker.acknowledging import forget_durable, hear_seen
 from maia.broker.current_state import ask_state, hear_state_done, hear_state_query
 from maia.broker.edge import refusal_effects
 from maia.broker.last_said import hear_state_gone
+from maia.broker.one_time_answers import hear_vouched
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
+from maia.broker.placing import end_advertisement
 from maia.broker.publication import carry, publish
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
 from maia.broker.renewing import price_of_renewal, renew_all
@@ -26,7 +28,7 @@ from maia.broker.sessions import Link, Role
 from maia.broker.showing import hear_held, price_of_showing, show
 from maia.broker.shown_rights import hear_rights
 from maia.broker.state import BrokerState
-from maia.broker.subscription import advertise, end_advertisement, subscribe, unadvertise, unsubscribe
+from maia.broker.subscription import advertise, subscribe, unadvertise, unsubscribe
 from maia.broker.vouching import hear_told_state
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -72,6 +74,7 @@ from maia.wire.messages import (
     TypeReply,
     Unadvertise,
     Unsubscribe,
+    Vouched,
 )
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
@@ -187,11 +190,12 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Unsubscribe: unsubscribe,
     RenewAll: renew_all,
     Show: show,
+    Vouched: hear_vouched,
     AskState: ask_state,
     Publish: publish,
 }
 
-_FREE: Final = frozenset({Publish, Seen, TypeQuery})
+_FREE: Final = frozenset({Publish, Seen, TypeQuery, Vouched})
 """What a client may say as often as it likes."""
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {

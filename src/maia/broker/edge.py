@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from maia.broker.evidence_found import NO_ANSWERS, Answered, Found, evidence_of, used_in
 from maia.broker.rates import RATE_FACTS, Rates
-from maia.broker.sessions import NOTHING_KNOWN, Known, Right
+from maia.broker.sessions import NOTHING_KNOWN, Known, Right, VouchedFor
 from maia.broker.settings import BrokerSettings
-from maia.broker.statement_desk import StatementDesk
+from maia.broker.statement_desk import StatementDesk, one_time_tests
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
@@ -33,8 +34,9 @@ from maia.credentials import (
     find_chains,
     steady_period,
 )
+from maia.credentials.standing import Once
 from maia.errors import BrokenCredential, MaiaError
-from maia.events import AttributeUid, Instant
+from maia.events import Instant
 from maia.policy import (
     NO_FACTS,
     Evidence,
@@ -57,67 +59,8 @@ _DOUBTED_MAX: Final = 64
 """Certificates of one pool that do not count now, and are waited for."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """Evidence, the pool that it was found in, and the period in which no certificate begins or ends.
-
-    Rights that were decided from it differ in little more than their filters.
-    A client may have thousands of them, so they share what is the same.
-    """
-
-    pool: tuple[SignedCertificate, ...]
-    evidence: Evidence
-    steady: Validity
-    used: tuple[SignedCertificate, ...]
-    watched: frozenset[bytes]
-    """The certificates that it changes with: those that were used, and those that do not count now."""
-    asks: frozenset[AttributeUid]
-    """The facts that conditions of the certificates ask for."""
-    met_at: Instant
-    is_doubted: bool
-    """Whether there are certificates in the pool that do not count now."""
-    view: View | None = None
-    stable: Validity | None = None
-    refusal: PolicyRefusal | None = None
-    """Why everything is refused, if there is no chain."""
-
-    def right(self, request: Request, decision: Permit, epoch: int, known: Known = NOTHING_KNOWN) -> Right:
-        """Return what was decided as a right, made of parts of the ones before."""
-        view = self.view = _sharing(decision.view, self.view)
-        stable = self.stable = self.stable if self.stable == decision.stable else decision.stable
-        return Right(
-            request.principal,
-            request.action,
-            request.resource,
-            request.event_type,
-            request.filter,
-            self.pool,
-            self.used,
-            view,
-            stable,
-            epoch,
-            self.watched,
-            known,
-            not RATE_FACTS.isdisjoint(self.asks),
-        )
-
-
-def _used_in(evidence: Evidence) -> tuple[SignedCertificate, ...]:
-    used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
-    return tuple(used.values())
-
-
-def _sharing(view: View, other: View | None) -> View:
-    """Return the same View, made of parts of another one where they are the same."""
-    if other is None or view.forced or other.forced or len(view.windows) != len(other.windows):
-        return view
-    pairs = zip(view.windows, other.windows, strict=True)
-    # By identity: equal predicates may still compare values of different kinds.
-    if not all(one.admits is two.admits and one.attributes == two.attributes for one, two in pairs):
-        return view
-    return View(
-        other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until
-    )
+_AskedFor = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
+"""What the search for chains looks at: the pool by its identity, and who has vouched for this request."""
 
 
 class Edge:
@@ -143,7 +86,7 @@ class Edge:
         self._statements = statements
         self._rates = Rates()
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
-        self._found: OrderedDict[tuple[Principal, Action, ResourceName, int], _Found] = OrderedDict()
+        self._found: OrderedDict[_AskedFor, Found] = OrderedDict()
         self.epoch = 0
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
@@ -166,12 +109,15 @@ class Edge:
         pool: tuple[SignedCertificate, ...],
         now: Instant,
         known: Known = NOTHING_KNOWN,
+        vouched: VouchedFor | None = None,
     ) -> Right:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
-        `known` are facts about the requester's connection.
+        `known` are facts about the requester's connection. `vouched` are the
+        one-time answers that were given for this very request; what rests on
+        them stands no longer than they may serve.
         """
-        found = self._evidence(request, pool, now)
+        found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once)
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
         self.decisions += 1
@@ -182,23 +128,61 @@ class Edge:
             found.refusal = None if found.evidence.chains else refusal
             raise refusal
         decision = self._while_facts_hold(decision, request, found, now)
-        return found.right(request, decision, self.epoch, known)
+        if vouched is None or not found.rests_on(vouched):
+            return found.right(request, decision, self.epoch, known)
+        decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
+        return found.right(request, decision, self.epoch, known, vouched)
 
-    def decide_again(self, right: Right, now: Instant) -> Right:
-        """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
-        found = self._found.get((right.principal, right.action, right.resource, id(right.pool)))
-        if found is not None and found.refusal is not None and found.steady.contains(now):
-            raise found.refusal.with_traceback(None)
-        return self.decide(right.request, right.pool, now, right.known)
+    def demanded(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
+        *,
+        beyond: View | None = None,
+    ) -> frozenset[Once]:
+        """Return who has to vouch for what so that a request is permitted, or shows more than `beyond`.
 
-    def _facts(self, request: Request, found: _Found, now: Instant, known: Known) -> Facts:
+        Nobody, if that would not do: what leads to no permit is not asked about (A30). Of many chains,
+        so many are asked about as one request may.
+        """
+        every = self._evidence(request, pool, now).once
+        if not every:
+            return NO_ANSWERS
+        wanted = self._chosen(self._evidence(request, pool, now, every))
+        found = self._evidence(request, pool, now, wanted)
+        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
+        is_of_use = isinstance(decision, Permit) and decision.view != beyond
+        return wanted if is_of_use else NO_ANSWERS
+
+    def may_be_vouched_for(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> bool:
+        """Say whether one-time tests stand in the way of a certificate that would speak for a request."""
+        return bool(self._evidence(request, pool, now).once)
+
+    def may_ask(self, right: Right, pool: tuple[SignedCertificate, ...]) -> bool:
+        """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
+        asked = (right.principal, right.action, right.resource, id(pool), NO_ANSWERS)
+        known = self._found.get(asked)
+        return right.vouched is not None or known is None or bool(known.once)
+
+    def _chosen(self, found: Found) -> frozenset[Once]:
+        """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
+        chosen = NO_ANSWERS
+        for chain in found.evidence.chains:
+            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
+            if len(chosen | tests) <= self._settings.limits.one_time_questions_per_request:
+                chosen |= tests
+        return chosen
+
+    def _facts(self, request: Request, found: Found, now: Instant, known: Known) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
         if not found.asks:
             return NO_FACTS
         asserted = self._statements.standing.facts_about(request.principal, now)
         return Facts({**known.facts, **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
 
-    def _while_facts_hold(self, decision: Permit, request: Request, found: _Found, now: Instant) -> Permit:
+    def _while_facts_hold(self, decision: Permit, request: Request, found: Found, now: Instant) -> Permit:
         """Return a permit that is asked about again when what was said of its holder holds no more."""
         until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
         if until is None:
@@ -208,7 +192,8 @@ class Edge:
     def is_within_its_rate(self, right: Right, events: int, now: Instant) -> bool:
         """Say whether a publisher's conditions hold with so many events more, and count them if so."""
         request, type_id = right.request, right.event_type.type_id
-        found = self._evidence(request, right.pool, now)
+        pool, once = evidence_of(right)
+        found = self._evidence(request, pool, now, once)
         rates = self._rates.facts(right.principal, type_id, now, more=events)
         asserted = self._statements.standing.facts_about(right.principal, now)
         facts = Facts({**right.known.facts, **rates}, asserted=asserted)
@@ -230,10 +215,16 @@ class Edge:
             raise decision.as_refusal()
         return found.right(request, decision, self.epoch)
 
-    def _evidence(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> _Found:
+    def _evidence(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        once: frozenset[Once] = NO_ANSWERS,
+    ) -> Found:
         """Return the chains for a request; they are looked for once until a certificate begins or ends."""
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
-        asked = (request.principal, request.action, request.resource, id(pool))
+        asked = (request.principal, request.action, request.resource, id(pool), once)
         known = self._found.get(asked)
         if known is not None and known.steady.contains(now):
             self._found.move_to_end(asked)
@@ -242,35 +233,38 @@ class Edge:
                 known.met_at = now
                 self._statements.met(pool, known.watched)
             return known
-        found = self._found[asked] = self._found_in(request, pool, now, self._statements.standing)
+        heard = self._statements.standing
+        tester = Answered(heard, once) if once else heard
+        found = self._found[asked] = self._found_in(request, pool, now, tester)
         if len(self._found) > _POOLS_MAX:
             self._found.popitem(last=False)
         return found
 
     def _found_in(
         self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
-    ) -> _Found:
+    ) -> Found:
         evidence = self._gathered(request, pool, at, standing)
-        used = _used_in(evidence)
-        missed = self._missed(request, pool, at) if standing is self._statements.standing else ()
+        used = used_in(evidence)
+        missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing)
         watched = frozenset([one.id for one in (*used, *missed)])
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
-        return _Found(pool, evidence, steady, used, watched, asks, at, bool(missed))
+        once = frozenset([one for signed in missed for one in one_time_tests(signed)])
+        return Found(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
 
     def _missed(
-        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant
+        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
     ) -> tuple[SignedCertificate, ...]:
         """Return the certificates that would speak for a request if they counted, and no others.
 
         Anybody can show certificates that lead nowhere, by issuers and with testers of its own making.
         """
-        doubted = set(self._statements.doubted(pool, at))
+        doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
         if not doubted:
             return ()
-        would = _used_in(self._gathered(request, pool, at, ASSUMED_GOOD))
+        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD))
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
 
     def _gathered(
@@ -336,7 +330,27 @@ class Edge:
 
     def still(self, right: Right, now: Instant) -> Right:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
-        return right if self.holds(right, now) else self.decide(right.request, right.pool, now, right.known)
+        return right if self.holds(right, now) else self.left_of(right, right.pool, now)
+
+    def decide_again(self, right: Right, now: Instant) -> Right:
+        """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
+        found = self._found.get((right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS))
+        is_known = found is not None and right.vouched is None and found.steady.contains(now)
+        if found is not None and is_known and found.refusal is not None:
+            raise found.refusal.with_traceback(None)
+        return self.left_of(right, right.pool, now)
+
+    def left_of(self, right: Right, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
+        """Return what certificates make of a right now, or raise the kernel's refusal.
+
+        One-time answers were given for one authorisation. What is left of it may stand on them while they
+        serve; whatever would be more has to be vouched for anew.
+        """
+        if right.vouched is not None and right.vouched.serves.contains(now):
+            with suppress(PolicyRefusal):
+                left = self.decide(right.request, right.used, now, right.known, right.vouched)
+                return replace(left, pool=pool)
+        return self.decide(right.request, pool, now, right.known)
 
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:

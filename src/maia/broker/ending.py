@@ -64,6 +64,7 @@ def _leave(
 ) -> None:
     """Take a subscription out of its class; note the classes that are gone, and those it stood for."""
     del link.subscriptions[entry.ref]
+    state.one_time.drop(link.id, entry.ref)
     if entry.cursor is not None:
         let_go(state, entry.cursor)
     type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)

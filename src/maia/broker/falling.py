@@ -15,12 +15,14 @@ from maia.broker.closing import close_link
 from maia.broker.edge import refusal_effects
 from maia.broker.ending import end_subscriptions
 from maia.broker.last_said import forget_last_said
+from maia.broker.looking import stand_on, why_lost
 from maia.broker.own_interests import look_at_own_interests_again
+from maia.broker.placing import end_advertisement
 from maia.broker.recording import OWN_LINK
 from maia.broker.routing_glue import look_at_told_again
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Role, Stage, Subscription
 from maia.broker.state import BrokerState
-from maia.broker.subscription import end_advertisement, stand_on
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.effects import Count, Effect, Note
@@ -66,22 +68,23 @@ def _look_at_link(
 def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now: Instant) -> list[Effect]:
     """Let fall what is refused now, all of it together; the others stand on what is left."""
     standing: list[tuple[Entry, Right]] = []
-    fallen: dict[PolicyRefusal, list[Entry]] = {}
+    fallen: dict[MaiaError, list[Entry]] = {}
     for entry in entries:
         try:
             standing.append((entry, state.edge.decide_again(entry.right, now)))
         except PolicyRefusal as problem:
-            fallen.setdefault(problem, []).append(entry)
+            why = why_lost(state, entry, entry.right.pool, problem, now)
+            fallen.setdefault(why, []).append(entry)
     effects: list[Effect] = []
-    for why, some in fallen.items():
-        effects += _fall(state, link, some, why, now)
+    for reason, some in fallen.items():
+        effects += _fall(state, link, some, reason, now)
     for entry, right in standing:
         effects += stand_on(state, link, entry, right, now)
     return effects
 
 
 def _fall(
-    state: BrokerState, link: Link, entries: list[Entry], problem: PolicyRefusal, now: Instant
+    state: BrokerState, link: Link, entries: list[Entry], problem: MaiaError, now: Instant
 ) -> list[Effect]:
     subscriptions = [entry for entry in entries if isinstance(entry, Subscription)]
     effects = end_subscriptions(state, link, subscriptions, now, problem)

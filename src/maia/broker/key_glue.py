@@ -14,12 +14,12 @@ from typing import Final
 from maia.broker.closing import close_link
 from maia.broker.dispatch import answer
 from maia.broker.key_desk import without_alarms
+from maia.broker.placing import end_advertisement
 from maia.broker.refusals import KeysAwaited
 from maia.broker.resealing import keys_changed
 from maia.broker.sealed_publication import pass_on_overdue, take_on_again
 from maia.broker.shown_rights import open_rights_again
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscription import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.member_notices import KeysChanged, KeysRefused, WriterTold

@@ -28,12 +28,19 @@ __all__ = [
     "publisher_lost_its_right",
     "remember_own",
     "remember_passing",
+    "say_under",
 ]
 
 
 def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now: Instant) -> None:
     """Take note of the last frame of a publisher of this broker, as it was written."""
     state.last_said.remember(Remembered(transit, now, LOCAL, entry.right))
+
+
+def say_under(state: BrokerState, entry: Advertisement) -> None:
+    """Let what a publisher said last rest on the right that it has now: the one before serves no more."""
+    type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
+    state.last_said.rest_on(type_id, publisher, entry.stream, entry.right)
 
 
 def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
@@ -58,7 +65,7 @@ def forget_last_said(state: BrokerState, certificates: Collection[bytes], now: I
         if said.right is None or said.right.watched.isdisjoint(certificates):
             continue
         try:
-            state.edge.decide(said.right.request, said.right.pool, now, said.right.known)
+            state.edge.decide_again(said.right, now)
         except PolicyRefusal:
             state.last_said.forget(type_id, publisher, stream)
             effects += _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from maia.broker.audience import Audience
 from maia.broker.last_said import remember_own, remember_passing
+from maia.broker.looking import look_at_entry
 from maia.broker.recording import once_recorded, record_plain
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
 from maia.broker.routes import unseen_part
@@ -17,7 +18,6 @@ from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState
-from maia.broker.subscription import look_at_entry
 from maia.broker.transit import Transit, from_carried, written_as
 from maia.broker.vouching import hear_frame
 from maia.events import Frame, Instant

@@ -24,6 +24,8 @@ __all__ = [
     "LogRemoved",
     "LogUnreadable",
     "NotProved",
+    "NotVouchedFor",
+    "NotVouchedForInTime",
     "NotRecorded",
     "OutOfTurn",
     "PeerSilent",
@@ -40,6 +42,7 @@ __all__ = [
     "TooManyCursors",
     "TooManyEntries",
     "TooManyLinks",
+    "TooManyQuestions",
     "TooManyRequests",
     "TypesFull",
     "UnknownRef",
@@ -169,6 +172,24 @@ class StatementAwaited(Unavailable):
     """A certificate demands somebody's word that it still counts, and this broker waits for it."""
 
     code = "UNAVAILABLE-STATEMENT-AWAITED"
+
+
+class NotVouchedFor(Refusal):
+    """A certificate must be vouched for anew for each request, and the answers did not do that."""
+
+    code = "REFUSED-NOT-VOUCHED-FOR"
+
+
+class NotVouchedForInTime(Unavailable):
+    """A certificate must be vouched for anew for each request, and no answer came in time."""
+
+    code = "UNAVAILABLE-NOT-VOUCHED-FOR"
+
+
+class TooManyQuestions(Unavailable):
+    """As many requests wait for one-time answers as may, of one principal or of all."""
+
+    code = "UNAVAILABLE-ONE-TIME-QUOTA"
 
 
 class RightChanged(Refusal):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.placing import ask_to_look_at_entries, lease_end
 from maia.broker.refusals import StandsOtherwise
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, just_after
-from maia.broker.subscription import ask_to_look_at_entries, lease_end
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send

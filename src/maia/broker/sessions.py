@@ -24,6 +24,7 @@ from maia.credentials import (
     SignedStatement,
     Validity,
 )
+from maia.credentials.standing import Once
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Request, View
 from maia.predicates import Predicate
@@ -42,6 +43,7 @@ __all__ = [
     "Share",
     "Stage",
     "Subscription",
+    "VouchedFor",
 ]
 
 
@@ -83,6 +85,22 @@ NOTHING_KNOWN: Final = Known()
 
 
 @dataclass(frozen=True, slots=True)
+class VouchedFor:
+    """Who has vouched for which certificates, for one authorisation, and how long that may stand on it."""
+
+    once: frozenset[Once] = field(repr=False)
+    since: Instant
+    ask_at: Instant
+    """When it is asked for anew, so that the next answers come before these have served."""
+    until: Instant
+
+    @property
+    def serves(self) -> Validity:
+        """Return the period in which something may rest on it; a clock that goes back does not extend it."""
+        return Validity(self.since, self.until)
+
+
+@dataclass(frozen=True, slots=True)
 class Right:
     """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
 
@@ -105,6 +123,8 @@ class Right:
     """What is known of its holder's connection, for conditions that ask for it."""
     is_rated: bool = False
     """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
+    vouched: VouchedFor | None = field(default=None, repr=False)
+    """The one-time answers that it rests on, if it does."""
 
     @property
     def event_type(self) -> VerifiedType:

@@ -64,6 +64,13 @@ class BrokerLimits:
     """Statements of a peer that are held until it shows certificates that they are about."""
     certificates_shown: int = 512
     """Certificates that a peer may show within a session, beside those of its requests."""
+    one_time_s: int = 20
+    """How long an answer to a one-time question is waited for."""
+    one_time_questions: int = 4096
+    """One-time questions that are open at one time."""
+    one_time_questions_per_request: int = 8
+    one_time_requests_per_principal: int = 256
+    """Requests and standing entries of one principal that wait for one-time answers, over all its links."""
     recorded_frames_reread: int = 100_000
     """Frames of the event log that are read at the start, to recognise what is published again."""
 

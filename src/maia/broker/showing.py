@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from maia.broker.looking import decide_again
 from maia.broker.refusals import TooManyEntries
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
-from maia.broker.subscription import decide_again
 from maia.broker.vouching import hear_statement
 from maia.credentials import (
     SignedCertificate,

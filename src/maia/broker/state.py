@@ -18,6 +18,7 @@ from maia.broker.edge import Edge
 from maia.broker.key_desk import KeyDesk
 from maia.broker.known_types import KnownTypes
 from maia.broker.log_state import Recording
+from maia.broker.one_time_desk import OneTimeDesk
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
@@ -45,6 +46,7 @@ from maia.wire.names import network_to_bytes
 __all__ = [
     "ENTRIES",
     "EVERY_LINK",
+    "ONE_TIME",
     "STATEMENTS",
     "BrokerState",
     "Due",
@@ -94,6 +96,8 @@ class BrokerState:
     writers: Writers
     statements: StatementDesk
     """What is known of certificates that count no more, and who rests on which."""
+    one_time: OneTimeDesk
+    """What waits for somebody's word that was asked for just for it."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
@@ -132,6 +136,8 @@ EVERY_LINK: Final = LinkId(-1)
 """In place of a link: all of them."""
 STATEMENTS: Final = LinkId(-3)
 """In place of a link: those whose word on certificates holds up to a moment."""
+ONE_TIME: Final = LinkId(-4)
+"""In place of a link: what waits for one-time answers, and no longer than up to a moment."""
 
 
 def new_state(
@@ -173,6 +179,7 @@ def new_state(
         seals=seals,
         writers=Writers(edge),
         statements=statements,
+        one_time=OneTimeDesk(settings.limits),
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
 

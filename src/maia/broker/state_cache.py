@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.broker.sessions import Right
@@ -95,6 +95,12 @@ class StateCache:
         for stream, said in list(self._frames.items()):
             if said.right is not None:
                 yield *stream, said
+
+    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
+        """Take note of the right that a publisher of this broker has from now on."""
+        known = self._frames.get((type_id, publisher, stream))
+        if known is not None and known.right is not None:
+            self._frames[type_id, publisher, stream] = replace(known, right=right)
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes) -> bool:
         """Forget what was said on a stream; say whether something was known."""

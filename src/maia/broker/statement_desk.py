@@ -20,13 +20,13 @@ from maia.broker.reliance import Reliance
 from maia.credentials import (
     AuthorisationCertificate,
     CertificateStale,
-    CertificateTestedOnce,
     Principal,
     SignedCertificate,
     SignedStatement,
     Standing,
     TestKind,
 )
+from maia.credentials.standing import Once
 from maia.credentials.statement_series import SeriesKind
 from maia.credentials.statements import OneTimeAnswer
 from maia.errors import BadInput, MaiaError
@@ -35,7 +35,7 @@ from maia.predicates import ALWAYS
 from maia.types import validity_type_id
 from maia.wire.effects import Effect, Keep
 
-__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "StatementDesk", "Voucher"]
+__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "StatementDesk", "Voucher", "one_time_tests"]
 
 KEPT_STATEMENTS: Final = "statements/"
 """How the names under which statements are kept begin."""
@@ -248,16 +248,20 @@ class StatementDesk:
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
         """Say whether a certificate of a pool waits for somebody's word that may come."""
         problem_with = self.standing.problem_with
-        return any(isinstance(problem_with(signed, now), CertificateStale) for signed in pool)
+        return any(
+            isinstance(problem_with(signed, now, once=one_time_tests(signed)), CertificateStale)
+            for signed in pool
+        )
 
     def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:
         """Say whether something speaks against a certificate, where others have decided upon it.
 
-        Of whom nothing was ever heard here, nothing is missed here: the edge has heard it.
+        Of whom nothing was ever heard here, nothing is missed here: the edge has heard it. One-time
+        answers are for the edge that asked, which has had them (docs/decisions/one-time-at-brokers.md).
         """
-        problem = self.standing.problem_with(signed, now)
+        problem = self.standing.problem_with(signed, now, once=one_time_tests(signed))
         if not isinstance(problem, CertificateStale):
-            return problem is not None and not isinstance(problem, CertificateTestedOnce)
+            return problem is not None
         return any(
             self.standing.sequence_of(test.by, kind)
             for test in signed.certificate.validity.tests
@@ -304,6 +308,12 @@ class StatementDesk:
                 for one in self.vouchers.values()
             },
         }
+
+
+def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
+    """Return who must vouch for a certificate anew for each request."""
+    tests = signed.certificate.validity.tests
+    return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])
 
 
 def _is_conditional(signed: SignedCertificate) -> bool:

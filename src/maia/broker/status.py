@@ -48,6 +48,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "keys": state.keys.member.status(),
         "frames_waiting": len(state.seals.carrying) + len(state.seals.publishing),
         "statements": state.statements.status(now),
+        "one_time": {"waiting": len(state.one_time), "questions": state.one_time.questions},
         "decisions": state.edge.decisions,
         "log": None if state.recording is None else state.recording.status(),
         "counters": dict(state.counters),

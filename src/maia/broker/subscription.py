@@ -1,47 +1,46 @@
 """The subscription path: from a client's signed request to an entry that routes events to it.
 
-Read it from top to bottom: who asks, what for, may they, and only then what
-changes here and elsewhere. An advertisement takes the same way with another
-last step. What was accepted ends by request, with its lease, with its right
-or with its link, and each of these takes back whatever it had caused.
+Read it from top to bottom: who asks, what for, must somebody vouch for that
+first, may they, and only then what changes here and elsewhere (`placing.py`).
+An advertisement takes the same way with another last step. What was accepted
+ends by request, with its lease, with its right or with its link, and each of
+these takes back whatever it had caused.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from maia.broker.audience import class_key
 from maia.broker.catching_up import advance
+from maia.broker.challenging import challenge_request
 from maia.broker.cursors import Cursor
 from maia.broker.durable import cursor_for
-from maia.broker.edge import refusal_effects
-from maia.broker.ending import end_subscription, told_of_end
+from maia.broker.ending import end_subscription
 from maia.broker.keys_wanted import note_missing_keys, type_met
-from maia.broker.last_said import publisher_lost_its_right
-from maia.broker.own_interests import kept_class, want_to_record
-from maia.broker.refusals import CursorTaken, LeaseEnded, RefTaken, RightChanged, StatementAwaited
-from maia.broker.routing_glue import (
-    advertised,
-    class_gone,
-    class_joined,
-    standing_changed,
-    unadvertised,
+from maia.broker.one_time_desk import HeldRequest
+from maia.broker.own_interests import want_to_record
+from maia.broker.placing import (
+    end_advertisement,
+    lease_end,
+    place_advertisement,
+    place_subscription,
+    view_class_of,
 )
-from maia.broker.sessions import Advertisement, Entry, Link, Right, Subscription
+from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
+from maia.broker.sessions import Advertisement, Link, Right, Subscription, VouchedFor
 from maia.broker.shaping import shaper_of
-from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, SignedCertificate
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import GrantStale, PolicyRefusal, Request
+from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.types import VerifiedType
 from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Send
+from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Accepted,
     Advertise,
-    Changed,
     Subscribe,
     SubscribeDurable,
     Unadvertise,
@@ -49,24 +48,8 @@ from maia.wire.messages import (
 )
 from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_bytes, verify_request
 
-__all__ = [
-    "advertise",
-    "ask_to_look",
-    "ask_to_look_at_entries",
-    "decide_again",
-    "end_advertisement",
-    "end_entry",
-    "lease_end",
-    "look_at_entries",
-    "look_at_entry",
-    "stand_on",
-    "subscribe",
-    "unadvertise",
-    "unsubscribe",
-]
+__all__ = ["advertise", "decide_held", "subscribe", "unadvertise", "unsubscribe"]
 
-_SECOND: Final = 1_000_000
-_MOMENTS_IN_A_LEASE: Final = 64
 _FILTER: Final = b"(6:filter"
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
@@ -77,23 +60,38 @@ def subscribe(
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
+    return _subscribed(state, link, message, asked, _NOT_ASKED, now)
+
+
+def _subscribed(
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable,
+    asked: EdgeRequest,
+    answers: _Answers,
+    now: Instant,
+) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
     before = _renewed(link.subscriptions.get(message.id), event_type)
-    right = _decided(state, link, asked, event_type, message, now)
+    request, pool = _question(state, link, asked, event_type, message)
+    held = HeldRequest(message, asked)
+    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
+        return waits
+    right = _decided(state, link, request, pool, answers, now)
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
     entry = Subscription(
         ref=message.id,
         link=link.id,
         right=right,
-        view_class=_view_class(right, cursor),
+        view_class=view_class_of(right, cursor),
         lease_ends=lease_end(state, link, now),
         proof_head=(head := _shared_head(link, message.request)),
         proof_rest=message.request[len(head) :],
         cursor=cursor,
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
-    placed = _place_subscription(state, link, entry, before, now)
+    placed = place_subscription(state, link, entry, before, now)
     accepted = [*met, *placed, *lacking, _accepted(link, message.id, right)]
     if cursor is None or not isinstance(message, SubscribeDurable):
         return accepted
@@ -104,9 +102,24 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
     """Accept an advertisement, or renew the one that stands under the same reference."""
     link.check_room_to_advertise(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.PUBLISH, now)
+    return _advertised(state, link, message, asked, _NOT_ASKED, now)
+
+
+def _advertised(
+    state: BrokerState,
+    link: Link,
+    message: Advertise,
+    asked: EdgeRequest,
+    answers: _Answers,
+    now: Instant,
+) -> list[Effect]:
     event_type, handed_over = _event_type(state, asked, message, now)
     before = _renewed(link.advertisements.get(message.id), event_type)
-    right = _decided(state, link, asked, event_type, message, now)
+    request, pool = _question(state, link, asked, event_type, message)
+    held = HeldRequest(message, asked)
+    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
+        return waits
+    right = _decided(state, link, request, pool, answers, now)
     met = _met(state, event_type, handed_over, now)
     entry = Advertisement(
         ref=message.id,
@@ -118,18 +131,38 @@ def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) 
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
-    placed = _place_advertisement(state, link, entry, before, now)
+    placed = place_advertisement(state, link, entry, before, now)
     return [*met, *placed, _accepted(link, message.id, right)]
+
+
+def decide_held(
+    state: BrokerState,
+    link: Link,
+    message: Advertise | Subscribe | SubscribeDurable,
+    asked: EdgeRequest,
+    vouched: VouchedFor | None,
+    missing: MaiaError | None,
+    now: Instant,
+) -> list[Effect]:
+    """Decide a request that has waited for one-time answers; `missing` says that some did not come."""
+    answers = _Answers(vouched, missing)
+    if isinstance(message, Advertise):
+        link.check_room_to_advertise(message.id, state.settings.limits)
+        return _advertised(state, link, message, asked, answers, now)
+    link.check_room_to_subscribe(message.id, state.settings.limits)
+    return _subscribed(state, link, message, asked, answers, now)
 
 
 def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, now: Instant) -> list[Effect]:
     """End a subscription at its holder's wish."""
+    state.one_time.drop(link.id, message.ref)
     entry = link.subscription(message.ref)
     return [*end_subscription(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
 
 
 def unadvertise(state: BrokerState, link: Link, message: Unadvertise, now: Instant) -> list[Effect]:
     """End an advertisement at its holder's wish."""
+    state.one_time.drop(link.id, message.ref)
     entry = link.advertisement(message.ref)
     return [*end_advertisement(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
 
@@ -171,20 +204,56 @@ def _event_type(
     return event_type, handed_over
 
 
-def _decided(
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Who has vouched for certificates, for this request, and what to say if that was not everybody."""
+
+    vouched: VouchedFor | None = None
+    missing: MaiaError | None = None
+
+
+_NOT_ASKED: Final = _Answers()
+
+
+def _question(
     state: BrokerState,
     link: Link,
     asked: EdgeRequest,
     event_type: VerifiedType,
     message: Subscribe | SubscribeDurable | Advertise,
+) -> tuple[Request, tuple[SignedCertificate, ...]]:
+    """Return what the kernel is asked, for the principal of this link alone, and what it has shown."""
+    request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
+    return request, state.edge.pool(message.credentials, link.shown)
+
+
+def _waits(
+    state: BrokerState,
+    link: Link,
+    request: Request,
+    pool: tuple[SignedCertificate, ...],
+    held: HeldRequest,
+    now: Instant,
+) -> list[Effect]:
+    """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
+    state.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
+    return challenge_request(state, link, request, pool, held, now)
+
+
+def _decided(
+    state: BrokerState,
+    link: Link,
+    request: Request,
+    pool: tuple[SignedCertificate, ...],
+    answers: _Answers,
     now: Instant,
 ) -> Right:
-    """Ask the kernel, for the principal of this link alone, with what it has shown."""
-    request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
-    pool = state.edge.pool(message.credentials, link.shown)
+    """Ask the kernel, with the answers that the request has waited for if it has."""
     try:
-        return state.edge.decide(request, pool, now, link.known)
-    except GrantStale as problem:
+        return state.edge.decide(request, pool, now, link.known, answers.vouched)
+    except (GrantStale, GrantTestedOnce) as problem:
+        if answers.missing is not None:
+            raise answers.missing from problem
         if not state.statements.awaits(pool, now):
             raise
         # The word that is missing was asked for and may come at any moment: the client asks again.
@@ -225,11 +294,6 @@ def _cursor(
     return cursor
 
 
-def _view_class(right: Right, cursor: Cursor | None) -> bytes:
-    seen = class_key(right.view, right.event_type)
-    return seen if cursor is None else kept_class(seen)
-
-
 def _caught_up(
     state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, arrived: int | None, now: Instant
 ) -> list[Effect]:
@@ -250,9 +314,6 @@ def _taken_over(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect
     return end_subscription(state, link, link.subscriptions[ref], now, problem)
 
 
-# ------------------------------------------------------------ what changes
-
-
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
     """Return the entry that a request renews, which is about the same type."""
     if before is not None and before.right.event_type.type_id != event_type.type_id:
@@ -260,167 +321,8 @@ def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
     return before
 
 
-def _place_subscription(
-    state: BrokerState, link: Link, entry: Subscription, before: Subscription | None, now: Instant
-) -> list[Effect]:
-    type_id = entry.right.event_type.type_id
-    link.subscriptions[entry.ref] = entry
-    state.statements.reliance.note(link.id, entry.right.watched)
-    ask_to_look(state, link, entry)
-    if before is not None and before.view_class == entry.view_class:
-        return []
-    audience = state.audience(type_id)
-    # In before out: a renewal that changes the filter leaves no moment without either.
-    member, effects = (link.id, entry.ref), list[Effect]()
-    is_kept = entry.cursor is not None
-    if audience.join(entry.view_class, entry.right.view, entry.right.event_type, member, is_kept=is_kept):
-        effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
-    if before is None:
-        return effects
-    stood = audience.stands_for(before.view_class, member)
-    if audience.leave(before.view_class, member):
-        effects += class_gone(state, type_id, before.view_class, now)
-    elif stood:
-        effects += standing_changed(state, type_id, before.view_class, now)
-    return effects
-
-
-def _place_advertisement(
-    state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
-) -> list[Effect]:
-    link.advertisements[entry.ref] = entry
-    state.statements.reliance.note(link.id, entry.right.watched)
-    ask_to_look(state, link, entry)
-    return advertised(state, entry, now)
-
-
-def end_entry(
-    state: BrokerState, link: Link, entry: Entry, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
-    """Take back what stands under a reference, whichever it is."""
-    if isinstance(entry, Subscription):
-        return end_subscription(state, link, entry, now, problem)
-    return end_advertisement(state, link, entry, now, problem)
-
-
-def end_advertisement(
-    state: BrokerState, link: Link, entry: Advertisement, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
-    """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
-    del link.advertisements[entry.ref]
-    # Taken back first: whoever hears that the type is not published here any more forgets the way.
-    gone = publisher_lost_its_right(state, entry) if isinstance(problem, PolicyRefusal) else []
-    return [*told_of_end(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
-
-
-def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
-    if entry.lease_ends <= now < state.forgives_until:
-        entry.lease_ends = state.forgives_until
-    if entry.lease_ends <= now:
-        return end_entry(state, link, entry, now, LeaseEnded("it was not renewed within its lease"))
-    try:
-        right = state.edge.still(entry.right, now)
-    except PolicyRefusal as problem:
-        return [
-            *end_entry(state, link, entry, now, problem),
-            *refusal_effects(problem, link.peer, ref=entry.ref),
-        ]
-    if right is entry.right:
-        ask_to_look(state, link, entry)
-        return []
-    return _place_again(state, link, entry, right, now)
-
-
-def decide_again(
-    state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], now: Instant
-) -> list[Effect]:
-    """Decide an entry from other evidence than before: it stands on what is left, or ends at once.
-
-    Its holder is told what became of it.
-    """
-    before = entry.right
-    try:
-        right = state.edge.decide(before.request, pool, now, before.known)
-    except PolicyRefusal as problem:
-        ended = end_entry(state, link, entry, now, problem)
-        return [*ended, *refusal_effects(problem, link.peer, ref=entry.ref)]
-    return stand_on(state, link, entry, right, now)
-
-
-def stand_on(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
-    """Let an entry stand on a right that was decided from other evidence, and tell its holder of a change."""
-    before = entry.right
-    placed = _place_again(state, link, entry, right, now)
-    if right.view == before.view:
-        return [*placed, *_proved_otherwise(state, link, entry, right, now)]
-    until = right.view.until
-    why = "it rests on other certificates than before, and may show something else"
-    changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
-    return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total")]
-
-
-def _proved_otherwise(
-    state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant
-) -> list[Effect]:
-    """Tell others by which certificates the same is wanted now, if somebody wants it on this behalf."""
-    if isinstance(entry, Advertisement) or right.used == entry.right.used:
-        return []
-    type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
-    stands = audience.stands_for(entry.view_class, (link.id, entry.ref))
-    return standing_changed(state, type_id, entry.view_class, now) if stands else []
-
-
-def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
-    """Let an entry stand on another right than before: what remains of several, for instance."""
-    if isinstance(entry, Advertisement):
-        renewed = replace(entry, right=right, shaper=shaper_of(right.view))
-        return _place_advertisement(state, link, renewed, None, now)
-    seen = _view_class(right, entry.cursor)
-    return _place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
-
-
-def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
-    """Return when a lease that begins now ends.
-
-    It is rounded down a little, so that what a client asks for within a second
-    ends at the same moment and is looked at together.
-    """
-    lease_us = state.settings.lease_s * _SECOND
-    ends = seconds_after(now, state.settings.lease_s)
-    ends = Instant(ends - ends % max(1, lease_us // _MOMENTS_IN_A_LEASE))
-    if link.lease_ends != ends:
-        link.lease_ends = ends
-    return link.lease_ends
-
-
 def _shared_head(link: Link, request: bytes) -> bytes:
     """Return how a request begins, as the same object for all requests of a link that begin so."""
     if not link.request_head or not request.startswith(link.request_head):
         link.request_head = request[: max(0, request.find(_FILTER))]
     return link.request_head
-
-
-def ask_to_look(state: BrokerState, link: Link, entry: Entry) -> None:
-    """Have an entry looked at when its lease or its right ends, whichever comes first."""
-    right_ends = entry.right.stable.not_after
-    at = entry.lease_ends if right_ends is None else min(entry.lease_ends, just_after(right_ends))
-    ask_to_look_at_entries(state, link, at)
-
-
-def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
-    """Have all entries of a link looked at when a moment has come; entries share their moments."""
-    if at not in link.looks:
-        link.looks.add(at)
-        state.deadlines.ask(at, Due(link.id, ENTRIES, at))
-
-
-def look_at_entries(state: BrokerState, link: Link, at: Instant, now: Instant) -> list[Effect]:
-    """Look at the entries of a link whose lease or right has ended by now."""
-    link.looks.discard(at)
-    effects: list[Effect] = []
-    for entry in link.entries:
-        right_ends = entry.right.stable.not_after
-        if entry.lease_ends <= now or (right_ends is not None and right_ends < now):
-            effects += look_at_entry(state, link, entry, now)
-    return effects

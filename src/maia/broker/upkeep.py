@@ -13,6 +13,8 @@ from maia.broker.closing import close_link
 from maia.broker.current_state import ASKED_STATE, overdue
 from maia.broker.keeping import keep_what_changed
 from maia.broker.key_glue import look_at_keys, next_look_at_keys
+from maia.broker.looking import look_at_entries, look_at_entry
+from maia.broker.one_time_answers import look_at_unanswered
 from maia.broker.own_interests import look_at_own_interests
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
 from maia.broker.replicating import look_at_routing
@@ -21,13 +23,13 @@ from maia.broker.sessions import Link, Stage
 from maia.broker.state import (
     ENTRIES,
     EVERY_LINK,
+    ONE_TIME,
     STATEMENTS,
     BrokerState,
     Due,
     just_after,
     seconds_after,
 )
-from maia.broker.subscription import look_at_entries, look_at_entry
 from maia.broker.vouching import give_up_vouchers, look_at_vouchers
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -119,6 +121,8 @@ def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
         return _look_at_every_link(state, now)
     if due.link == STATEMENTS:
         return [*look_at_vouchers(state, now), *look_at_doubtful(state, now), *overdue(state, now)]
+    if due.link == ONE_TIME:
+        return look_at_unanswered(state, now)
     link = state.links.get(due.link)
     if link is None or link.stage is Stage.CLOSING:
         return []

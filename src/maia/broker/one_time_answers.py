@@ -1,0 +1,76 @@
+"""What follows when a client has had its certificates vouched for, or has not?
+
+What waited is decided with the answers that count: those to this broker's own
+open questions, put to this client, about this request, each once (A30). With
+less than was asked for it stands on what is permitted without, if anything
+is; else the request is refused, and what stood ends. Nothing else is touched.
+"""
+
+from __future__ import annotations
+
+from maia.broker.challenging import vouched_for
+from maia.broker.edge import refusal_effects
+from maia.broker.looking import authorise_again
+from maia.broker.one_time_desk import Challenged, HeldEntry, HeldRequest
+from maia.broker.refusals import NotVouchedFor, NotVouchedForInTime
+from maia.broker.sessions import Link
+from maia.broker.state import BrokerState
+from maia.broker.subscription import decide_held
+from maia.credentials.standing import Once
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Send
+from maia.wire.messages import Failed, Vouched
+
+__all__ = ["hear_vouched", "look_at_unanswered"]
+
+_NOBODY = frozenset[Once]()
+
+
+def hear_vouched(state: BrokerState, link: Link, message: Vouched, now: Instant) -> list[Effect]:
+    """Go on with what waited for these answers; what waits no longer is passed over."""
+    redeemed = state.one_time.redeem(link.id, message.id, message.answers, now)
+    if redeemed is None:
+        return [Count("maia_late_answers_total")]
+    wrong: list[Effect] = [
+        Count("maia_statements_refused_total", labels={"code": problem.code}) for problem in redeemed.problems
+    ]
+    refused = NotVouchedFor("a certificate of yours must be vouched for, for this very request, and was not")
+    return [*wrong, *_gone_on(state, link, redeemed.challenged, redeemed.once, refused, now)]
+
+
+def look_at_unanswered(state: BrokerState, now: Instant) -> list[Effect]:
+    """Go on without the answers that did not come in time."""
+    effects: list[Effect] = []
+    for challenged in state.one_time.overdue(now):
+        link = state.links.get(challenged.asked.link)
+        if link is not None and link.is_ready:
+            late = NotVouchedForInTime("nobody vouched in time for a certificate of yours that demands it")
+            effects += _gone_on(state, link, challenged, _NOBODY, late, now)
+    return effects
+
+
+def _gone_on(
+    state: BrokerState,
+    link: Link,
+    challenged: Challenged,
+    once: frozenset[Once],
+    refused: MaiaError,
+    now: Instant,
+) -> list[Effect]:
+    vouched, ref = vouched_for(state, once, now), challenged.asked.ref
+    missing = None if challenged.wanted <= once else refused
+    match challenged.asked.waits:
+        case HeldEntry(pool=pool):
+            entry = link.subscriptions.get(ref) or link.advertisements[ref]
+            return authorise_again(state, link, entry, pool, vouched, missing, now)
+        case HeldRequest(message=message, asked=asked):
+            try:
+                return decide_held(state, link, message, asked, vouched, missing, now)
+            except ProtocolViolation:
+                raise
+            except MaiaError as problem:
+                told = Send(link.id, encode(Failed(ref, problem.code, problem.message)))
+                refusal = refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)
+                return [told, *refusal]

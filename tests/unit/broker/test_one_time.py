@@ -1,0 +1,429 @@
+"""A right that must be vouched for anew for each request: who is asked, what waits, how long it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maia.broker import BrokerLimits
+from maia.credentials import Action, TestKind, issue
+from maia.policy import Request, request_digest
+from maia.predicates import ALWAYS, Comparison, Operator
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.types import verify_definition
+from maia.wire.messages import (
+    AskState,
+    Challenge,
+    Changed,
+    Ended,
+    Interest,
+    Show,
+)
+from support.broker import Net, shown, sighting
+from support.one_time import (
+    BILLING,
+    CAMERA,
+    Story,
+    answers_to,
+    once,
+    pool_with,
+    questions_of,
+    refuse,
+    vouch,
+)
+from support.revoking import Issuer
+
+LEASE_S = 60
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net()
+    net.broker()
+    return net
+
+
+def waiting(net: Net, name: str = "CCS broker") -> dict[str, int]:
+    return net.brokers[name].broker.status(net.now)["one_time"]
+
+
+# ------------------------------------------------------------ asking
+
+
+def test_a_request_waits_until_it_is_vouched_for(net: Net) -> None:
+    story = Story(net, answers=False)
+    assert not story.billing.was_accepted(story.ref)
+    assert story.sees() == 0
+    vouch(story.billing)
+    assert story.billing.was_accepted(story.ref)
+    assert story.sees() == 1
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+def test_the_question_names_the_certificate_its_tester_and_the_request(net: Net) -> None:
+    story = Story(net, answers=False)
+    challenge = story.billing.last(Challenge)
+    assert challenge.ref == story.ref
+    (question,) = questions_of(challenge)
+    version = verify_definition(net.story.definition, at=net.now)
+    asked = Request(story.billing.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
+    assert question.certificate == story.right.id
+    assert question.by == net.story.principal("CCS")
+    assert question.request == request_digest(asked)
+
+
+def test_two_questions_never_share_a_number(net: Net) -> None:
+    story = Story(net)
+    for _ in range(3):
+        story.billing.subscribe()
+        vouch(story.billing)
+    nonces = [one.nonce for asked in story.billing.all_heard(Challenge) for one in questions_of(asked)]
+    assert len(nonces) == len(set(nonces)) == 4
+
+
+def test_a_publisher_is_vouched_for_too(net: Net) -> None:
+    right = once(net, CAMERA, Action.PUBLISH)
+    camera = net.client(CAMERA, credentials=pool_with(net, right, who=CAMERA))
+    ref = camera.advertise()
+    assert not camera.was_accepted(ref)
+    vouch(camera)
+    assert camera.was_accepted(ref)
+    office = net.client("statistics office")
+    office.subscribe()
+    camera.publish(ref, sighting())
+    assert len(office.events()) == 1
+
+
+def test_nobody_is_asked_about_what_leads_to_no_permit(net: Net) -> None:
+    """A30: a certificate for something else, or one that is over anyway, opens no question."""
+    elsewhere = once(net, "Detective Smith")
+    unreadable = Comparison(LOCATION, Operator.EQ, "Victoria")
+    office = net.client(BILLING, credentials=pool_with(net, elsewhere))
+    other = office.subscribe()
+    assert office.code_of(other) == "POLICY-NO-CHAIN"
+    story = Story(net, answers=False)
+    hidden = story.billing.subscribe(unreadable)
+    assert story.billing.code_of(hidden) == "POLICY-ONE-TIME"
+    assert len(story.billing.all_heard(Challenge)) == 1
+    assert waiting(net) == {"waiting": 1, "questions": 1}
+
+
+def test_nobody_is_asked_about_what_was_revoked(net: Net) -> None:
+    issuer = Issuer(net)
+    right = once(net)
+    issuer.revoke(right)
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    ref = billing.subscribe()
+    assert billing.code_of(ref) == "POLICY-REVOKED"
+    assert not billing.all_heard(Challenge)
+
+
+def test_nobody_is_asked_where_the_same_is_permitted_anyway(net: Net) -> None:
+    plain = once(net, kind=None)
+    billing = net.client(BILLING, credentials=pool_with(net, plain, once(net)))
+    ref = billing.subscribe()
+    assert billing.was_accepted(ref)
+    assert not billing.all_heard(Challenge)
+
+
+def test_who_must_be_vouched_for_to_see_more_sees_less_without(net: Net) -> None:
+    plain = once(net, kind=None)
+    more = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
+    camera = net.client(CAMERA)
+    offer = camera.advertise()
+    seen = []
+    for answer in (vouch, refuse):
+        billing = net.client(BILLING, credentials=pool_with(net, plain, more))
+        ref = billing.subscribe()
+        assert not billing.was_accepted(ref)
+        answer(billing)
+        assert billing.was_accepted(ref)
+        camera.publish(offer, sighting())
+        seen.append(billing.events()[0].get(LOCATION) is not None)
+        billing.hang_up()
+    assert seen == [True, False]
+
+
+def test_both_tests_of_a_certificate_are_made(net: Net) -> None:
+    """A timed list that is missing is waited for first; only then is anybody asked."""
+    issuer = Issuer(net)
+    right = once(net)
+    both = right.certificate.validity.with_tests(
+        *right.certificate.validity.tests,
+        *once(net, kind=TestKind.TIMED_CRL).certificate.validity.tests,
+    )
+    right = issue(replace(right.certificate, validity=both), net.story.keys["CCS"])
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    early = billing.subscribe()
+    assert billing.code_of(early) == "UNAVAILABLE-STATEMENT-AWAITED"
+    assert not billing.all_heard(Challenge)
+    issuer.vouch(3600)
+    ref = billing.subscribe()
+    vouch(billing)
+    assert billing.was_accepted(ref)
+
+
+# ------------------------------------------------------------ answers that do not come
+
+
+def test_a_client_that_comes_back_without_answers_is_refused_at_once(net: Net) -> None:
+    story = Story(net, answers=False)
+    refuse(story.billing)
+    assert story.billing.code_of(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+    assert not story.billing.closed
+
+
+def test_silence_is_a_refusal_when_the_time_is_over(net: Net) -> None:
+    story = Story(net, answers=False)
+    net.advance(19)
+    assert story.billing.code_of(story.ref) is None
+    net.advance(2)
+    assert story.billing.code_of(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+def test_a_request_under_the_same_reference_takes_the_place_of_the_one_that_waits(net: Net) -> None:
+    story = Story(net, answers=False)
+    first = story.billing.last(Challenge)
+    story.billing.subscribe(ref=story.ref)
+    assert waiting(net) == {"waiting": 1, "questions": 1}
+    vouch(story.billing, challenge=first)
+    assert not story.billing.was_accepted(story.ref)
+    vouch(story.billing)
+    assert story.billing.was_accepted(story.ref)
+
+
+def test_what_is_withdrawn_while_it_waits_is_never_accepted(net: Net) -> None:
+    story = Story(net, answers=False)
+    story.billing.unsubscribe(story.ref)
+    assert waiting(net)["waiting"] == 0
+    vouch(story.billing)
+    assert not story.billing.was_accepted(story.ref)
+    assert story.sees() == 0
+
+
+def test_a_link_takes_what_waits_on_it_along(net: Net) -> None:
+    story = Story(net, answers=False)
+    story.billing.hang_up()
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+# ------------------------------------------------------------ what stands on an answer
+
+
+def test_what_stands_is_vouched_for_anew_within_each_lease(net: Net) -> None:
+    story = Story(net)
+    story.time_passes(5 * LEASE_S)
+    assert story.sees() == 1
+    asked = story.billing.all_heard(Challenge)
+    assert 8 <= len(asked) <= 11
+    assert not story.billing.all_heard(Ended)
+    assert not story.billing.all_heard(Changed)
+
+
+def test_what_nobody_vouches_for_again_ends_within_the_lease_of_the_last_answer(net: Net) -> None:
+    story = Story(net)
+    story.time_passes(LEASE_S, answers=False)
+    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
+    assert story.sees() == 0
+    assert not story.billing.closed
+
+
+def test_who_is_refused_by_its_tester_loses_what_stands_at_once(net: Net) -> None:
+    story = Story(net)
+    net.advance(LEASE_S / 2 + 1)
+    assert story.sees() == 1
+    refuse(story.billing)
+    assert story.billing.ended_with(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
+    assert story.sees() == 0
+
+
+def test_a_renewal_of_the_lease_is_no_answer(net: Net) -> None:
+    story = Story(net)
+    for _ in range(11):
+        net.advance(5)
+        story.renew()
+    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
+
+
+def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
+    """A35: the issuer's list needs no question."""
+    issuer = Issuer(net)
+    story = Story(net)
+    issuer.revoke(story.right)
+    assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
+    assert story.sees() == 0
+
+
+def test_what_falls_beside_it_narrows_at_once_and_the_rest_is_asked_about_anew(net: Net) -> None:
+    """A35: the answers keep what is left standing, until fresh ones come for it, or do not."""
+    issuer = Issuer(net)
+    somewhere = Comparison(LOCATION, Operator.EQ, "Victoria")
+    wide = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), restriction=somewhere)
+    story = Story(net, answers=False)
+    billing = net.client(BILLING, credentials=pool_with(net, wide, story.right))
+    ref = billing.subscribe()
+    assert len(questions_of(billing.last(Challenge))) == 2
+    vouch(billing)
+    story.camera.publish(story.offer, sighting())
+    assert billing.take_events()[0].get(LOCATION) == "Victoria"
+    issuer.revoke(wide)
+    assert billing.last(Changed).ref == ref
+    story.camera.publish(story.offer, sighting())
+    assert billing.take_events()[0].get(LOCATION) is None
+    (question,) = questions_of(billing.last(Challenge))
+    assert question.certificate == story.right.id
+    refuse(billing)
+    assert billing.ended_with(ref) == "REFUSED-NOT-VOUCHED-FOR"
+
+
+def test_more_certificates_shown_are_no_use_before_a_fresh_answer(net: Net) -> None:
+    """What was vouched for, was for what it was asked for; to see more, it is asked again."""
+    story = Story(net)
+    more = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
+    story.billing.say(Show(900, shown([more]), []))
+    assert story.billing.was_accepted(900)
+    story.camera.publish(story.offer, sighting())
+    assert story.billing.take_events()[0].get(LOCATION) is None
+    assert [one.certificate for one in questions_of(story.billing.last(Challenge))] == [more.id]
+    vouch(story.billing)
+    assert story.billing.last(Changed).ref == story.ref
+    story.camera.publish(story.offer, sighting())
+    assert story.billing.take_events()[0].get(LOCATION) is not None
+
+
+def test_after_a_restart_everything_is_asked_anew(net: Net) -> None:
+    """A82: nothing of an answer outlives the broker that asked."""
+    story = Story(net)
+    answered = answers_to(story.billing.last(Challenge), net.story.keys["CCS"])
+    net.restart("CCS broker")
+    billing = net.client(BILLING, credentials=story.pool)
+    ref = billing.subscribe()
+    assert not billing.was_accepted(ref)
+    refuse(billing, answered)
+    assert billing.code_of(ref) == "REFUSED-NOT-VOUCHED-FOR"
+
+
+def test_another_link_is_asked_anew(net: Net) -> None:
+    story = Story(net)
+    again = net.client(BILLING, credentials=story.pool)
+    ref = again.subscribe()
+    assert not again.was_accepted(ref)
+    vouch(again)
+    assert again.was_accepted(ref)
+
+
+def test_other_brokers_carry_what_the_edge_has_had_vouched_for(net: Net) -> None:
+    net.broker("PITO broker", seeds=["CCS broker"])
+    story = Story(net, at="PITO broker", answers=False)
+    assert not [one for _, _, one in net.carried if isinstance(one, Interest) and one.add]
+    vouch(story.billing)
+    net.advance(1)
+    assert story.sees() == 1
+    refuse(story.billing, [])  # of a challenge that is over: nothing happens
+    assert story.sees() == 1
+
+
+def test_the_last_word_of_a_vouched_publisher_is_told_while_it_stands(net: Net) -> None:
+    right = once(net, CAMERA, Action.PUBLISH)
+    camera = net.client(CAMERA, credentials=pool_with(net, right, who=CAMERA))
+    asked = camera.request(Action.PUBLISH)
+    ref = camera.advertise(request=asked)
+    vouch(camera)
+    camera.publish(ref, sighting())
+    for _ in range(18):  # a lease and a half
+        before = len(camera.all_heard(Challenge))
+        net.advance(5)
+        if len(camera.all_heard(Challenge)) > before:
+            vouch(camera)
+        camera.renew_all({ref: asked})
+    office = net.client("statistics office")
+    wanted = office.subscribe()
+    office.say(AskState(77, wanted))
+    assert len(office.events()) == 1
+    net.advance(31)
+    refuse(camera)
+    office.heard.clear()
+    later = office.subscribe()
+    office.say(AskState(78, later))
+    assert office.events() == []
+
+
+# ------------------------------------------------------------ bounds
+
+
+def test_a_flood_of_requests_opens_a_bounded_number_of_questions(net: Net) -> None:
+    """A30, A74: one principal has so many requests waiting, over all its links, and is told so."""
+    net = Net(limits=BrokerLimits(one_time_requests_per_principal=5))
+    net.broker()
+    story = Story(net, answers=False)
+    second = net.client(BILLING, credentials=story.pool)
+    refs = [one.subscribe() for one in (story.billing, second) for _ in range(6)]
+    assert waiting(net) == {"waiting": 5, "questions": 5}
+    codes = [
+        client.code_of(ref) for client, ref in zip([story.billing] * 6 + [second] * 6, refs, strict=True)
+    ]
+    assert codes.count("UNAVAILABLE-ONE-TIME-QUOTA") == 8
+    net.advance(25)
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+def test_the_questions_of_all_are_bounded_and_others_are_not_disturbed(net: Net) -> None:
+    """A74: when a broker waits for as many answers as it may, what needs none goes on."""
+    net = Net(limits=BrokerLimits(one_time_questions=3))
+    net.broker()
+    story = Story(net)
+    for _ in range(10):
+        story.billing.subscribe()
+    assert waiting(net)["questions"] == 3
+    assert story.sees() == 1
+    office = net.client("statistics office")
+    assert office.was_accepted(office.subscribe())
+
+
+def test_a_request_asks_about_as_many_certificates_as_it_may(net: Net) -> None:
+    """A30: of many chains the first are asked about; the rest does without."""
+    net = Net(limits=BrokerLimits(one_time_questions_per_request=2))
+    net.broker()
+    plates = [Comparison(NUMBERPLATE, Operator.EQ, f"LC04 AB{number}") for number in range(6)]
+    rights = [once(net, restriction=plate) for plate in plates]
+    billing = net.client(BILLING, credentials=pool_with(net, *rights))
+    ref = billing.subscribe()
+    assert len(questions_of(billing.last(Challenge))) == 2
+    vouch(billing)
+    assert billing.was_accepted(ref)
+
+
+def test_questions_are_paid_for_with_the_quota(net: Net) -> None:
+    """A77: what an answer costs is charged before it is asked for."""
+    net = Net(limits=BrokerLimits(requests_per_minute=4))
+    net.broker()
+    right = once(net)
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    refs = [billing.subscribe() for _ in range(3)]
+    assert [billing.code_of(ref) for ref in refs] == [None, None, "UNAVAILABLE-REQUEST-QUOTA"]
+    assert waiting(net)["questions"] == 2
+
+
+def test_a_standing_entry_without_room_for_its_question_is_asked_about_a_little_later(net: Net) -> None:
+    net = Net(limits=BrokerLimits(one_time_requests_per_principal=1))
+    net.broker()
+    right = once(net)
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    asked = {}
+    for _ in range(2):
+        data = billing.request(Action.SUBSCRIBE)
+        asked[billing.subscribe(request=data)] = data
+        vouch(billing)
+    heard = len(billing.all_heard(Challenge))
+    for _ in range(40):
+        net.advance(1)
+        while len(billing.all_heard(Challenge)) > heard:
+            vouch(billing, challenge=billing.all_heard(Challenge)[heard])
+            heard += 1
+    billing.renew_all(asked)
+    net.advance(10)
+    assert heard == 4
+    assert not billing.all_heard(Ended)
