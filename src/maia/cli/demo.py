@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from maia.cli.demo_words import BEFORE, after, typed_command
 from maia.cli.output import ANSWER_NO, answer
 from maia.errors import BadInput
 
@@ -52,11 +54,14 @@ def demo(
     ] = False,
 ) -> int:
     """Play the numberplate story on a real network, with a crash and a revocation; Spark reads the log."""
+    if rows and not keep:
+        _check_picture(plot)
+    if not as_json:
+        sys.stdout.write(BEFORE)
+        sys.stdout.flush()
     from maia.cli.demo_acts import ACTS, Options
 
     options = Options(rows=0 if keep else rows, seed=seed, plot=plot, keep=keep, quiet=as_json)
-    if options.rows:
-        _check_picture(plot)
     with _ending_on_sigterm(), _prepared(options) as demonstration:
         outcomes = [act(demonstration) for act in ACTS]
     return _verdict(demonstration, outcomes, as_json=as_json)
@@ -99,8 +104,9 @@ def _verdict(demonstration: Demonstration, outcomes: Sequence[Outcome], *, as_js
     failed = [claim for outcome in outcomes for claim in outcome.broken]
     record = {name: value for outcome in outcomes for name, value in outcome.record.items()}
     show_summary(demonstration.screen, record)
-    holds = "Every claim above was computed from what was delivered, and holds."
-    answer([f"FAILED: {claim}" for claim in failed] or [holds], record | {"failed": failed}, as_json=as_json)
+    holds = ["Every number above was measured or counted in this run, and every claim holds.", ""]
+    lines = [f"FAILED: {claim}" for claim in failed] or [*holds, *after(typed_command())]
+    answer(lines, record | {"failed": failed}, as_json=as_json)
     return ANSWER_NO if failed else 0
 
 

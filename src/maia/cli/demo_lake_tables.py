@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from maia.cli.demo_tables import LOOK
+from maia.cli.demo_tables import LOOK, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +40,10 @@ def _show_offices(screen: Console, found: LakeResult) -> None:
     screen.print(table)
     for one in found.offices:
         if one.is_revoked and one.is_as_live:
-            screen.print(
-                f"  {one.office} saw {one.rows_live} sightings while her court order stood; it is revoked, "
-                f"and no past opens to her either: {one.refused}"
+            say(
+                screen,
+                f"{one.office} saw {one.rows_live} sightings while her court order stood; it is revoked, "
+                f"and no past opens to her either: {one.refused}",
             )
 
 

@@ -9,6 +9,7 @@ ended, what two of them heard and kept is searched.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,10 +37,9 @@ _BEFORE_THEY_START: Final = (
     "concurrent.futures.thread",
     "encodings.idna",
     "maia.runtime.broker_process",
-    "maia.runtime.domain_process",
     "maia.runtime.telemetry",
 )
-"""What processes that are forked need, so that each of them starts at once."""
+"""What all brokers need, so that each of them starts at once; a domain loads what it alone needs itself."""
 _WHILE_THEY_START: Final = ("maia.runtime.client_api", "maia.scenarios.acts")
 
 
@@ -64,8 +64,12 @@ def starting_network(*, seed: bytes, now: Instant, folder: Path) -> Iterator[Sta
 
 
 def _load(modules: tuple[str, ...]) -> None:
+    """Load modules without looking for garbage among them, now or in the processes that are forked."""
+    gc.disable()
     for name in modules:
         import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def play_on_the_network(demo: Demonstration) -> None:
@@ -98,6 +102,7 @@ async def _played(demo: Demonstration) -> None:
         demo.story = stage.story
         if demo.options.keep:
             await _kept(demo, network, watcher)
+    demo.screen.print()
 
 
 async def _kept(demo: Demonstration, network: LiveNetwork, watcher: _Watcher) -> None:
@@ -186,11 +191,12 @@ def process_started_at() -> float:
 
 
 def _show_nodes(screen: Console, nodes: LiveNodes) -> None:
-    screen.print("A key server, four brokers and the Met's domain, each a process of its own:")
+    screen.print("A key server, four brokers and the Met's own server, each a process:")
     for one in (nodes.key_server, *nodes.brokers.values()):
         screen.print(f"  {one.name:<16} {one.address:<16} process {one.process.pid}")
     if nodes.domain is not None:
         screen.print(f"  {nodes.domain.name:<16} {'starting':<16} process {nodes.domain.process.pid}")
+    screen.print("\nWhat happens, by seconds since the start; · is what a reader may not see:")
 
 
 def _show_where_to_ask(screen: Console, nodes: LiveNodes) -> None:

@@ -117,7 +117,9 @@ def spark_in_background(
         stderr=None if os.environ.get("MAIA_DEMO_SPARK_LOG") else subprocess.DEVNULL,
         text=True,
         env=os.environ | {"TMPDIR": str(folder)},
-        start_new_session=True,  # Java is in the same group, so both can be ended together
+        # Java is in the same group, so both can be ended together. A session of its own would have half of
+        # the processors, however far it stands back: Linux is fair to sessions first.
+        process_group=0,
     )
     try:
         run = SparkRun(process)

@@ -92,6 +92,8 @@ class _Order:
 
 def _work(order: _Order, tell: Tell) -> None:
     tell(step="starting Spark")
+    import pyspark.sql  # noqa: F401 - what Java waits for is loaded before anything works beside it
+
     from maia.runtime.spark_session import spark_session
 
     with tempfile.TemporaryDirectory(prefix="maia-demo-") as name, ThreadPoolExecutor(2) as beside:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOK",
     "NOBODY_MAY_SEE",
+    "say",
     "show_attempts",
     "show_carriage",
     "show_comparisons",
@@ -78,9 +79,14 @@ def show_performance(screen: Console, live: LivePlay) -> None:
         cells = [_cell(inbox.get(moment)) for inbox in inboxes.values()]
         table.add_row(_cell(written), _cell(sent), *cells)
     screen.print(table)
+    say(screen, "· is nothing, or hidden from that reader; - was not delivered.")
+    say(
+        screen,
+        "The camera claimed Euston, and once no place: its certificate says Victoria, so Victoria it is.",
+    )
     for office, attribute in NOBODY_MAY_SEE:
         events, values = live.of(office).events, live.of(office).values_of(attribute)
-        screen.print(f"  {office}: {len(events):,} events in all, with {len(values)} values of `{attribute}`")
+        say(screen, f"{office}: {len(events):,} events in all, with {len(values)} values of `{attribute}`")
     screen.print()
 
 
@@ -101,14 +107,16 @@ def show_carriage(screen: Console, live: LivePlay, searched: Searched) -> None:
             cells = (str(frame.frame[1]), str(frame.rows), frame.excerpt, str(frame.size))
         table.add_row(*cells, str(event["numberplate"]))
     screen.print(table)
-    screen.print(
-        f"  {carrier.events:,} events passed it in {len(carrier.frames)} sealed frames, and "
-        f"{carrier.interests} sealed filters; {carrier.in_clear} messages with events in clear"
+    say(
+        screen,
+        f"{carrier.events:,} events passed it in {len(carrier.frames)} sealed frames, with "
+        f"{carrier.interests} sealed filters, and {carrier.in_clear} messages with events in clear.",
     )
-    screen.print(
-        f"  searched: {carrier.searched:,} bytes in {carrier.files} files, its {carrier.messages} messages "
-        f"among them, for {carrier.looked_for:,} plates, places, moments, names and keys: "
-        f"{len(carrier.found)} found ({len(reader.found):,} in those of the {reader.broker})\n"
+    say(
+        screen,
+        f"All that it received and kept, {carrier.searched:,} bytes in {carrier.files} files, was searched "
+        f"for {carrier.looked_for:,} plates, places, moments, names and keys: {len(carrier.found)} found. "
+        f"The same search finds {len(reader.found):,} at the {reader.broker}, which may read them.\n",
     )
 
 
@@ -116,21 +124,22 @@ def show_attempts(screen: Console, tried: list[Attempt]) -> None:
     """Show who tried for more, and the answer as the attacker reads it."""
     screen.print("[italic]Those who tried for more, and the answers that they got[/italic]")
     for one in tried:
-        screen.print(f"  {one.title}")
-        screen.print(Padding(f"[bold]{one.code or 'SUCCEEDED'}[/bold] {_short(one.sentence)}", (0, 0, 0, 6)))
+        say(screen, one.title)
+        say(screen, f"[bold]{one.code or 'SUCCEEDED'}[/bold] {_short(one.sentence)}", indent=6)
     screen.print()
 
 
 def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) -> None:
     """Show what each office saw through Spark, and whether the kernel says the same."""
     table = Table(title=f"Each office's View as a Spark job over {rows:,} generated sightings", **LOOK)
-    for heading in ("office", "rows", "plates", "places", "Spark", "kernel agrees"):
+    for heading in ("office", "rows", "plates", "places", "Spark took", "kernel agrees"):
         table.add_column(heading, justify="left" if heading == "office" else "right")
     for one in compared:
         counts = (f"{one.values_seen[name]:,}" for name in ("numberplate", "location"))
         agrees = "on every row" if one.same else "NO"
         table.add_row(one.office, f"{one.seen_by_spark:,}", *counts, f"{one.spark_s:.1f} s", agrees)
     screen.print(table)
+    say(screen, "The first job also pays for Spark's own loading.\n")
 
 
 def show_summary(screen: Console, record: Mapping[str, object]) -> None:
@@ -138,22 +147,25 @@ def show_summary(screen: Console, record: Mapping[str, object]) -> None:
     table = Table(title="Summary", show_header=False, **LOOK)
     deliveries = record["deliveries"]
     delivered = sum(deliveries.values()) if isinstance(deliveries, dict) else 0
-    refused, lost = record["attempts"], record["lost"]
     lines = [
-        ("sightings delivered over the network", f"{delivered:,}"),
-        ("first event delivered after", _seconds(record["first_event_s"])),
-        ("a broker was killed, and everything flowed again after", _seconds(record["repaired_s"])),
-        ("subscriptions lost", len(lost) if isinstance(lost, list) else "?"),
+        ("first event delivered, since the start", _seconds(record["first_event_s"])),
+        ("sightings delivered, and compared with the kernel", f"{delivered:,}"),
+        ("broker killed; all three offices received again after", _seconds(record["repaired_s"])),
+        ("subscriptions lost by that", _number(record["lost"])),
         *_of_revocation(record["revocation"]),
-        ("sealed events that passed a broker without rights", _of_carrier(record, "events")),
-        ("of what they say, found in all that it received and kept", _of_carrier(record, "found")),
-        ("attempts for more, refused", len(refused) if isinstance(refused, list) else 0),
+        ("sealed events that passed the broker without rights", _of_carrier(record, "events")),
+        ("of what they say, found in all it received and kept", _of_carrier(record, "found")),
+        ("attempts to get more, and how many were refused", _of_attempts(record["attempts"])),
     ]
     if record["spark_result_s"] is not None:
-        lines.append(("Spark agreed with the kernel after", _seconds(record["spark_result_s"])))
-        lines.append(("Spark had made the bill and the traffic after", _seconds(record["lake_result_s"])))
+        lines.append(
+            ("Spark and kernel compared row by row, since the start", _seconds(record["spark_result_s"]))
+        )
+        lines.append(
+            ("bill and traffic made from the log, since the start", _seconds(record["lake_result_s"]))
+        )
     for name, value in lines:
-        table.add_row(name, str(value))
+        table.add_row(name, value)
     screen.print(table)
 
 
@@ -161,19 +173,31 @@ def _of_revocation(told: object) -> list[tuple[str, str]]:
     if not isinstance(told, dict):
         return []
     return [
-        ("court order revoked, and the detective's stream ended after", f"{told['delay_ms']:.0f} ms"),
-        (
-            "that car was seen since, and shown to her",
-            f"{told['suspect_seen_after']}, {told['delivered_after']}",
-        ),
-        ("the billing office was shown since", f"{told['billing_after']:,}"),
+        ("court order revoked; the detective's stream ended after", f"{told['delay_ms']:.0f} ms"),
+        ("her suspect's car seen since then", f"{told['suspect_seen_after']:,}"),
+        ("of these shown to her", f"{told['delivered_after']:,}"),
+        ("sightings shown to the billing office since then", f"{told['billing_after']:,}"),
     ]
 
 
-def _of_carrier(record: Mapping[str, object], name: str) -> object:
+def _of_carrier(record: Mapping[str, object], name: str) -> str:
     carrier = record["carrier"]
-    value = carrier[name] if isinstance(carrier, dict) else "?"
-    return len(value) if isinstance(value, tuple) else value
+    return _number(carrier[name]) if isinstance(carrier, dict) else "?"
+
+
+def _of_attempts(tried: object) -> str:
+    made = tried if isinstance(tried, list) else []
+    return f"{len(made)}, {sum(one['code'] is not None for one in made)}"
+
+
+def _number(value: object) -> str:
+    count = len(value) if isinstance(value, list | tuple) else value
+    return f"{count:,}" if isinstance(count, int) else "?"
+
+
+def say(screen: Console, text: str, *, indent: int = 2) -> None:
+    """Print a paragraph below a table; where it is too long for a line, the next begins where it did."""
+    screen.print(Padding(text, (0, 0, 0, indent)))
 
 
 def _seconds(value: object) -> str:

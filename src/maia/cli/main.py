@@ -14,12 +14,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from maia.cli.output import fail
 from maia.errors import MaiaError
+
+if TYPE_CHECKING:
+    import typer
 
 __all__ = ["COMMANDS", "commands_for", "main"]
 
@@ -48,6 +49,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 def commands_for(words: Sequence[str]) -> typer.Typer:
     """Return the command that the first of `words` names; all of them, if it names none."""
+    import typer
+
     app = typer.Typer(
         name="maia",
         no_args_is_help=True,
@@ -64,6 +67,8 @@ def commands_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str) -> None:
+    import typer
+
     file, _, found = COMMANDS[name].partition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
@@ -79,10 +84,21 @@ def _nothing_to_do_before() -> None:
 
 def _run(words: list[str]) -> object:
     """Run a command; of the errors of tasks that ended together, the user hears one."""
+    import typer  # not before: it takes a moment, in which Ctrl-C is to end in one line, too
+
     try:
-        return commands_for(words)(args=words, prog_name="maia", standalone_mode=False)
+        status: object = commands_for(words)(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group
+    except typer.Abort as problem:
+        raise KeyboardInterrupt from problem
+    except typer.TyperException as problem:
+        # A wrong option or a missing argument: Typer knows how to show it beside the usage line.
+        problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
+        return INPUT_STATUS
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt  # Typer has made a number of it
+    return status
 
 
 def _one_of(group: BaseExceptionGroup) -> BaseException:
@@ -98,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(words)
     except MaiaError as problem:
         return fail(problem, as_json="--json" in words)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         sys.stderr.write("maia: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
@@ -107,9 +123,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as problem:
         sys.stderr.write(f"maia: {problem.strerror or problem}: `{problem.filename}` [INPUT-FILE]\n")
-        return INPUT_STATUS
-    except typer.TyperException as problem:
-        # A wrong option or a missing argument: Typer knows how to show it beside the usage line.
-        problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
         return INPUT_STATUS
     return status if isinstance(status, int) else 0

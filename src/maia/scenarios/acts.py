@@ -75,7 +75,7 @@ Act = Callable[[Stage], Awaitable[None]]
 async def everybody_is_reached(stage: Stage) -> None:
     """Wait until events reach all offices for the first time."""
     stage.ready_s = await stage.network.settle()
-    stage.say(f"events reach both offices {stage.ready_s:.2f} s after the camera's first")
+    stage.say(f"both offices receive, {stage.ready_s:.2f} s after the camera's first event")
 
 
 async def the_detective_logs_in(stage: Stage) -> None:
@@ -88,7 +88,7 @@ async def the_detective_logs_in(stage: Stage) -> None:
     stage.story, stage.now = with_certificates(stage.story, right.certificates), system_now()
     for statement in right.statements:
         stage.standing.hear(statement, stage.now)
-    stage.say(f"by court order and policy, {DETECTIVE} is {right.role}")
+    stage.say(f"with a court order, {DETECTIVE} becomes {right.role}")
     await stage.network.join(DETECTIVE, credentials=right.certificates, statements=right.statements)
     await stage.network.settle()
 
@@ -119,9 +119,9 @@ async def a_broker_dies(stage: Stage) -> None:
     """Kill the broker that a reader is connected to, and wait until events reach everybody again."""
     stage.killed = "PITO broker"
     stage.brokers[stage.killed].kill()
-    stage.say("PITO's broker was killed; the statistics office was connected to it")
+    stage.say("PITO's broker is killed; the statistics office was connected to it")
     stage.repaired_s = await stage.network.settle()
-    stage.say(f"events reach all three offices again after {stage.repaired_s:.2f} s")
+    stage.say(f"all three offices receive again after {stage.repaired_s:.2f} s")
 
 
 async def more_cars_pass_victoria(stage: Stage) -> None:
@@ -203,7 +203,7 @@ async def _publish_traffic(stage: Stage, part: slice) -> None:
     some, inboxes = city_traffic(stage.traffic, seed=stage.seed)[part], stage.network.inboxes
     before = {office: len(inboxes[office]) for office in OFFICES}
     await stage.publish(some, by=CONTROL_ROOM)
-    stage.say(f"the other cameras see {len(some):,} cars; of these sightings reach")
+    stage.say(f"the other cameras see {len(some):,} cars; delivered of these:")
     for office in OFFICES:
         stage.say(f"{office:<18} {len(inboxes[office]) - before[office]:,}")
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ HEARD_FILE: Final = "heard"
 _START_S: Final = 30.0
 _STOP_S: Final = 8.0
 _LINE_MAX: Final = 4096
+_ERRORS: Final = "errors.log"
+_WORDS_MAX: Final = 300
 
 
 class NodeNotStarted(Unavailable):
@@ -105,7 +108,7 @@ class Starting:
             line = _line(self.says, time.monotonic() + _START_S)
             return str(json.loads(line)[name])
         except (ValueError, KeyError, TypeError) as problem:
-            raise NodeNotStarted(f"the {self.name} did not start; its log is in `{self.home}`") from problem
+            raise NodeNotStarted(f"the {self.name} did not start: {_last_words(self.home)}") from problem
         finally:
             os.close(self.says)
 
@@ -140,10 +143,13 @@ def _forked(home: Path, ready: int) -> int:
         return pid
     status = 1
     try:
-        with (home / "errors.log").open("wb") as log:
+        with (home / _ERRORS).open("wb") as log:
             os.dup2(log.fileno(), 2)  # the screen is the demonstration's
         run_node(home, ready)
         status = 0
+    except BaseException:  # noqa: BLE001 - nobody above this copy of the process would write it down
+        with (home / _ERRORS).open("a", encoding="utf-8") as log_of_its_end:
+            traceback.print_exc(file=log_of_its_end)
     finally:
         os._exit(status)  # nothing of the parent's is to be finished here
 
@@ -151,7 +157,7 @@ def _forked(home: Path, ready: int) -> int:
 def _spawned(home: Path, ready: int) -> int:
     """Run a node in an interpreter of its own."""
     command = [sys.executable, "-m", "maia.scenarios.live_processes", str(home)]
-    with (home / "errors.log").open("wb") as log:
+    with (home / _ERRORS).open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own files
             command, stdin=subprocess.DEVNULL, stdout=ready, stderr=log, start_new_session=True
         )
@@ -170,6 +176,15 @@ def _line(descriptor: int, deadline: float) -> bytes:
             break
         found += part
     return found
+
+
+def _last_words(home: Path) -> str:
+    """Return the last line that a node wrote about its end: its folder goes with the demonstration."""
+    try:
+        lines = (home / _ERRORS).read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        lines = []
+    return next((one.strip()[:_WORDS_MAX] for one in reversed(lines) if one.strip()), "it said nothing")
 
 
 # ------------------------------------------------------------ in the child

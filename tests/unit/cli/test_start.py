@@ -6,6 +6,8 @@ Each claim is asked of a fresh interpreter, by the modules that are loaded in it
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -61,3 +63,29 @@ def test_only_the_command_that_is_named_is_loaded() -> None:
 )
 def test_a_process_does_not_load_what_others_do(module: str, of_ours: tuple[str, ...]) -> None:
     assert told(IMPORTED, module=module, heavy=[*HEAVY, *of_ours]) == []
+
+
+PRESSED_WHILE_LOADING = """
+import os, signal, sys
+def press(event, told):
+    if event == "import" and told[0] == sys.argv[1]:
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(press)
+from maia.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("loading", ["typer", "pydantic", "maia.credentials", "maia.broker", "maia.client"])
+def test_ctrl_c_in_the_first_moment_ends_in_one_line_and_leaves_no_process(loading: str) -> None:
+    """By the time the client is loaded, a key server and a broker run already."""
+    command = [sys.executable, "-c", PRESSED_WHILE_LOADING, loading, "demo", "--rows", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as demo:
+        out, err = demo.communicate(timeout=120)
+    assert (out, err) == ("", "maia: interrupted\n")
+    # Python ends by the signal itself if it came while generated code was run; a shell calls both 130.
+    assert demo.returncode in {130, -signal.SIGINT}
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.pid, 0)
