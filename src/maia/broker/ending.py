@@ -8,72 +8,94 @@ that goes as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from maia.broker.cursors import Cursor, kept
 from maia.broker.routing_glue import classes_gone, standing_changed
 from maia.broker.sessions import Link, Subscription
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, Rest
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Ended
 
-__all__ = ["end_subscription", "end_subscriptions", "let_go", "told_of_end"]
+__all__ = ["end_subscription", "end_subscriptions", "let_go", "let_subscriptions_fall", "told_of_end"]
 
 
 def end_subscription(
     state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    return end_subscriptions(state, link, (entry,), now, problem)
+    return [*told_of_end(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
 
 
 def end_subscriptions(
-    state: BrokerState,
-    link: Link,
-    entries: Iterable[Subscription],
-    now: Instant,
-    problem: MaiaError | None = None,
+    state: BrokerState, link: Link, entries: Iterable[Subscription], now: Instant
 ) -> list[Effect]:
-    """Take subscriptions of one link back, all for one reason."""
-    effects: list[Effect] = []
-    gone: dict[bytes, list[bytes]] = {}
-    stood: dict[tuple[bytes, bytes], None] = {}
+    """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
+    return _told_elsewhere(state, _taken_out(state, link, entries), now)
+
+
+def let_subscriptions_fall(
+    state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
+) -> list[Effect]:
+    """Take subscriptions of one link back for one reason, and tell their holder; others hear of it next."""
+    left = _taken_out(state, link, entries)
+    state.rest.append(Rest(link.id, lambda: _told_elsewhere(state, left, now)))
+    return [effect for entry in entries for effect in told_of_end(link, entry.ref, problem)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What subscriptions that ended have left behind."""
+
+    gone: dict[bytes, list[bytes]] = field(default_factory=dict)
+    """Classes without members, by type."""
+    stood_for: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+    """Types and classes of which others were told on behalf of one of them, and that have other members."""
+
+
+def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> _Left:
+    """Take subscriptions out of their classes: nothing is delivered to them from here on."""
+    left = _Left()
     for entry in entries:
-        _leave(state, link, entry, gone, stood)
-        effects += told_of_end(link, entry.ref, problem)
-    for type_id, classes in gone.items():
+        del link.subscriptions[entry.ref]
+        state.one_time.drop(link.id, entry.ref)
+        if entry.cursor is not None:
+            let_go(state, entry.cursor)
+        type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
+        audience = state.audiences[type_id]
+        stood = audience.stands_for(entry.view_class, member)
+        if audience.leave(entry.view_class, member):
+            left.gone.setdefault(type_id, []).append(entry.view_class)
+        elif stood:
+            left.stood_for[type_id, entry.view_class] = None
+    for type_id in left.gone:
         if not state.audiences[type_id].classes:
             del state.audiences[type_id]
-        effects += classes_gone(state, type_id, classes, now)
-    for type_id, view_class in stood:
-        audience = state.audiences.get(type_id)
-        if audience is not None and view_class in audience.classes:
+    return left
+
+
+def _told_elsewhere(state: BrokerState, left: _Left, now: Instant) -> list[Effect]:
+    """Tell other brokers what is not wanted any more, and what is wanted on behalf of somebody else."""
+    effects: list[Effect] = []
+    restated = list(left.stood_for)
+    for type_id, classes in left.gone.items():
+        # One that was left may have been joined again meanwhile, by somebody whose right is another now.
+        gone = [one for one in classes if not _is_here(state, type_id, one)]
+        restated += [(type_id, one) for one in classes if _is_here(state, type_id, one)]
+        effects += classes_gone(state, type_id, gone, now)
+    for type_id, view_class in restated:
+        if _is_here(state, type_id, view_class):
             effects += standing_changed(state, type_id, view_class, now)
     return effects
 
 
-def _leave(
-    state: BrokerState,
-    link: Link,
-    entry: Subscription,
-    gone: dict[bytes, list[bytes]],
-    stood: dict[tuple[bytes, bytes], None],
-) -> None:
-    """Take a subscription out of its class; note the classes that are gone, and those it stood for."""
-    del link.subscriptions[entry.ref]
-    state.one_time.drop(link.id, entry.ref)
-    if entry.cursor is not None:
-        let_go(state, entry.cursor)
-    type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
-    audience = state.audiences[type_id]
-    stands = audience.stands_for(entry.view_class, member)
-    if audience.leave(entry.view_class, member):
-        gone.setdefault(type_id, []).append(entry.view_class)
-    elif stands:
-        stood[type_id, entry.view_class] = None
+def _is_here(state: BrokerState, type_id: bytes, view_class: bytes) -> bool:
+    audience = state.audiences.get(type_id)
+    return audience is not None and view_class in audience.classes
 
 
 def let_go(state: BrokerState, cursor: Cursor) -> None:

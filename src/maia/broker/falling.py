@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from maia.broker.closing import close_link
 from maia.broker.edge import refusal_effects
-from maia.broker.ending import end_subscriptions
+from maia.broker.ending import let_subscriptions_fall
 from maia.broker.last_said import forget_last_said
 from maia.broker.looking import stand_on, why_lost
 from maia.broker.own_interests import look_at_own_interests_again
@@ -87,7 +87,7 @@ def _fall(
     state: BrokerState, link: Link, entries: list[Entry], problem: MaiaError, now: Instant
 ) -> list[Effect]:
     subscriptions = [entry for entry in entries if isinstance(entry, Subscription)]
-    effects = end_subscriptions(state, link, subscriptions, now, problem)
+    effects = let_subscriptions_fall(state, link, subscriptions, now, problem)
     for entry in entries:
         if isinstance(entry, Advertisement):
             effects += end_advertisement(state, link, entry, now, problem)

@@ -50,7 +50,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye
+from maia.wire.messages import Bye, Message
 
 __all__ = ["Broker"]
 
@@ -95,7 +95,7 @@ class Broker:
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
-        return self.signed(self.take_on(happened, now))
+        return self.signed([*self.take_on(happened, now), *self._all_the_rest(now)])
 
     def signed(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of a turn with all that it sealed under one signature."""
@@ -103,8 +103,9 @@ class Broker:
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
-        # Nothing is due any more at a broker that has parted from everybody.
-        effects = [] if self._state.is_draining else look_at_what_is_due(self._state, now)
+        effects = self._all_the_rest(now)
+        if not self._state.is_draining:  # then it has parted from everybody, and nothing is due any more
+            effects += look_at_what_is_due(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
@@ -130,6 +131,22 @@ class Broker:
             case _:
                 assert_never(happened)
         return self._completed(effects, now)
+
+    def go_on(self, now: Instant) -> list[Effect] | None:
+        """Do more of what the last input left to do; None if nothing is left."""
+        state = self._state
+        if not state.rest:
+            return None
+        rest = state.rest.popleft()
+        link = state.links.get(rest.link)
+        effects = rest.work() if link is None else self._blamed(link, rest.work, now)
+        return self._completed(effects, now)
+
+    def _all_the_rest(self, now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        while (more := self.go_on(now)) is not None:
+            effects += more
+        return effects
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
@@ -167,13 +184,19 @@ class Broker:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         link.heard_at, link.silent_rounds = now, 0
+        return self._blamed(link, lambda: self._said(link, decode(data), now), now)
+
+    def _said(self, link: Link, message: Message, now: Instant) -> list[Effect]:
+        if isinstance(message, Bye):
+            return self._heard_bye(link, message, now)
+        if link.is_ready:
+            return answer(self._state, link, message, now)
+        return step_of(link, message)(self._state, link, message, now)
+
+    def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:
+        """Do some work on behalf of a link, which ends if it fails."""
         try:
-            message = decode(data)
-            if isinstance(message, Bye):
-                return self._heard_bye(link, message, now)
-            if link.is_ready:
-                return answer(self._state, link, message, now)
-            return step_of(link, message)(self._state, link, message, now)
+            return work()
         except MaiaError as problem:
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
             return [refused, *close_link(self._state, link, problem, now)]
@@ -190,7 +213,7 @@ class Broker:
         return [gone, *([] if link.stage is Stage.CLOSING else forget_link(self._state, link, now))]
 
     def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
-        return self.signed(self._completed(effects, now))
+        return self.signed([*self._completed(effects, now), *self._all_the_rest(now)])
 
     def _completed(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Put what must be kept first, and ask for the next moment."""

@@ -7,6 +7,8 @@ broker joins half way, where only identifiers and interests are left.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from maia.broker.audience import Audience
 from maia.broker.last_said import remember_own, remember_passing
 from maia.broker.looking import look_at_entry
@@ -17,7 +19,7 @@ from maia.broker.routing_glue import forward
 from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, Rest
 from maia.broker.transit import Transit, from_carried, written_as
 from maia.broker.vouching import hear_frame
 from maia.events import Frame, Instant
@@ -51,14 +53,19 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
         return [fast, *_published(state, link, message, refused=message.rows)]
     transit = _as_transit(link, message, advertisement, shaped)
+
+    def taken_on() -> list[Effect]:
+        remember_own(state, transit, advertisement, now)
+        counted = Count("maia_rows_published_total", shaped.frame.rows)
+        return [*_published(state, link, message, refused=shaped.refused), counted]
+
+    if sealing is None:
+        return _sent(state, link, transit, now, then=taken_on)
     try:
-        sent = _sent(state, transit, now) if sealing is None else send_sealed(state, transit, sealing, now)
+        return [*send_sealed(state, transit, sealing, now), *taken_on()]
     except PublishedTooLongAgo as problem:
         late = Count("maia_frames_refused_total", labels={"code": problem.code})
         return [late, *_published(state, link, message, refused=message.rows)]
-    remember_own(state, transit, advertisement, now)
-    counted = Count("maia_rows_published_total", shaped.frame.rows)
-    return [*sent, *_published(state, link, message, refused=shaped.refused), counted]
 
 
 def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
@@ -72,22 +79,39 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
         # Whoever passed it on may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     remember_passing(state, transit, link.id, now)
-    return _sent(state, transit, now, source=link.id)
+    return _sent(state, link, transit, now, source=link.id)
 
 
 def _sent(
-    state: BrokerState, transit: Transit, now: Instant, *, source: LinkId | None = None
+    state: BrokerState,
+    link: Link,
+    transit: Transit,
+    now: Instant,
+    *,
+    source: LinkId | None = None,
+    then: Callable[[], list[Effect]] = list,
 ) -> list[Effect]:
     """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
-        return [Count("maia_duplicates_total")]
-    # Before anybody gets it: what a statement takes away is gone when its publisher is answered (A35).
-    heard = hear_frame(state, unseen, now) if unseen.type_id in state.statements.streams else []
-    recorded = [] if state.recording is None else record_plain(state, unseen, now)
-    audience = state.audiences.get(unseen.type_id)
-    here = [] if audience is None else _delivered(state, audience, unseen)
-    return [*heard, *recorded, *here, *forward(state, unseen, source=source)]
+        return [Count("maia_duplicates_total"), *then()]
+    if unseen.type_id not in state.statements.streams:
+        return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+    # The others first, who have the same to do: what a statement takes away here is gone before
+    # anybody here gets it, and before its publisher is answered (A35).
+    state.rest.append(Rest(link.id, lambda: [*_heard_here(state, unseen, now), *then()]))
+    return forward(state, unseen, source=source)
+
+
+def _heard_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
+    heard = hear_frame(state, transit, now) if transit.type_id in state.statements.streams else []
+    return [*heard, *_given_here(state, transit, now)]
+
+
+def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
+    recorded = [] if state.recording is None else record_plain(state, transit, now)
+    audience = state.audiences.get(transit.type_id)
+    return recorded if audience is None else [*recorded, *_delivered(state, audience, transit)]
 
 
 def _delivered(state: BrokerState, audience: Audience, transit: Transit) -> list[Effect]:

@@ -7,7 +7,7 @@ a clock or a socket.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -74,6 +74,18 @@ class Due(NamedTuple):
     at: Instant | None = None
 
 
+class Rest(NamedTuple):
+    """A part of the work on one input, for which nobody who was told something so far has to wait.
+
+    It is done before anything else happens to the broker, so it finds what it
+    was put off with. The runtime sends first what was said before it.
+    """
+
+    link: LinkId
+    """Where the input came from, and who is blamed if the rest of it fails."""
+    work: Callable[[], list[Effect]]
+
+
 @dataclass(slots=True)
 class BrokerState:
     """Everything that changes while a broker runs."""
@@ -108,6 +120,8 @@ class BrokerState:
     """The last frames of publishers, for whoever asks for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """Questions about the state that were not answered by everybody yet, by their numbers."""
+    rest: deque[Rest] = field(default_factory=deque)
+    """What is left of the input at hand; see `Rest`."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)

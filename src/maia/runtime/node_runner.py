@@ -81,6 +81,10 @@ class SigningNode(Node, Protocol):
         """Return the effects of all of them, ready to be performed."""
         ...
 
+    def go_on(self, now: Instant, /) -> list[Effect] | None:
+        """Do more of what the last input left to do; None if nothing is left."""
+        ...
+
 
 class NodeRunner:
     """One node, its connections, its store and its alarm clock."""
@@ -109,8 +113,9 @@ class NodeRunner:
         """
         self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
         self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
+        self._go_on: Callable[[Instant], list[Effect] | None] = lambda _now: None
         if isinstance(node, SigningNode):
-            self._take_on, self._signed = node.take_on, node.signed
+            self._take_on, self._signed, self._go_on = node.take_on, node.signed, node.go_on
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
         self._clock = clock
@@ -205,16 +210,31 @@ class NodeRunner:
             return
         self._is_busy = True
         try:
-            while self._inputs:
-                effects: list[Effect] = []
-                for _ in range(min(_BATCH, len(self._inputs))):
-                    effects += self._handled(self._inputs.popleft())
+            while (effects := self._next_effects()) is not None:
                 self._perform(self._signed(effects))
         finally:
             self._is_busy = False
         self._flush()
         self._count()
         self._after_inputs()
+
+    def _next_effects(self) -> list[Effect] | None:
+        """Let the node take inputs on, or what it left of them once what it has said so far is on its way."""
+        if not self._inputs:
+            self._flush()  # which may be how the node hears of a link that is gone
+        if not self._inputs:
+            return self._rest()
+        effects: list[Effect] = []
+        for _ in range(min(_BATCH, len(self._inputs))):
+            effects += self._handled(self._inputs.popleft())
+        return effects
+
+    def _rest(self) -> list[Effect] | None:
+        try:
+            return self._go_on(self._clock())
+        except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
+            self._note_failure("Rest", problem)
+            return []
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Perform effects that the node asked for outside `handle`, such as at its start."""
@@ -230,10 +250,8 @@ class NodeRunner:
         try:
             return self._take_on(happened, self._clock())
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
-            self._records.note("failed", {"input": type(happened).__name__, "problem": _place_of(problem)})
-            self._records.count("maia_failures_total", 1, {})
+            self._note_failure(type(happened).__name__, problem)
             if self._stops_when_it_fails:
-                self._fail(NodeFailed(f"stopped after a failure inside: {_place_of(problem)}"))
                 return []
             if isinstance(happened, LinkOpened | Received):
                 link = self.connections.find(happened.link)
@@ -241,6 +259,12 @@ class NodeRunner:
                     link.fail(problem)
             # A node says at the end of each look when it wants the next one, and this look had no end.
             return [WakeAt(Instant(self._clock() + _SECOND))] if isinstance(happened, Tick) else []
+
+    def _note_failure(self, what: str, problem: Exception) -> None:
+        self._records.note("failed", {"input": what, "problem": _place_of(problem)})
+        self._records.count("maia_failures_total", 1, {})
+        if self._stops_when_it_fails:
+            self._fail(NodeFailed(f"stopped after a failure inside: {_place_of(problem)}"))
 
     # -------------------------------------------------------- effects
 

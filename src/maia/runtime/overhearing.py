@@ -37,13 +37,21 @@ class Overheard:
 
     def handle(self, happened: Input, now: Instant, /) -> list[Effect]:
         """Take one input on."""
-        return self.signed(self.take_on(happened, now))
+        self._show_received(happened)
+        return self._broker.handle(happened, now)
+
+    def _show_received(self, happened: Input) -> None:
+        if isinstance(happened, Received):
+            self._show(bytes(happened.data))
 
     def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
         """Take one of several inputs of a turn on."""
-        if isinstance(happened, Received):
-            self._show(bytes(happened.data))
+        self._show_received(happened)
         return self._broker.take_on(happened, now)
+
+    def go_on(self, now: Instant, /) -> list[Effect] | None:
+        """Do more of what the last input left to do."""
+        return self._broker.go_on(now)
 
 
 class HeardFile:

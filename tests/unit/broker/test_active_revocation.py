@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Principal, SignedCertificate, SigningKey, TestKind, statement_to_bytes
+from maia.events import AttributeUid, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.types import validity_type_id
-from maia.wire.messages import Changed, Deliver, Ended, Interest, Show
+from maia.types.validity_stream import STATEMENT, statement_to_event
+from maia.wire.codec import decode, encode
+from maia.wire.columns import frame_to_columns
+from maia.wire.effects import Received, Send
+from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Show
 from support.broker import Client, Net, shown, sighting
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, seeing
+from support.sealed_net import state_of
 
 BILLING = "billing office"
 
@@ -78,6 +86,33 @@ def test_a_revoked_right_ends_before_the_issuer_is_answered(net: Net) -> None:
     assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
     assert story.sees() == 0
     assert not story.billing.closed
+
+
+def test_other_brokers_are_told_of_a_revocation_before_it_is_acted_upon_here(net: Net) -> None:
+    """A35: they have the same to do. Whatever happens next here finds it done."""
+    net.broker("Met broker", seeds=["CCS broker"])
+    story = Story(net)
+    net.client(BILLING, at="Met broker", credentials=pool_with(net, story.right)).subscribe()
+    broker, issuer = net.brokers["CCS broker"].broker, story.issuer
+    revocation = statement_to_event(issuer.says.revoke(story.right))
+    first = broker.take_on(
+        publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind}), net.now
+    )
+    assert [type(decode(one.data)) for one in first if isinstance(one, Send)] == [Carried]
+    event = publication(net, story.camera, story.offer, sighting(), NUMBERPLATE_KINDS)
+    told = [decode(one.data) for one in broker.take_on(event, net.now) if isinstance(one, Send)]
+    assert [one.code for one in told if isinstance(one, Ended)] == ["POLICY-REVOKED"]
+    assert not any(isinstance(one, Deliver) for one in told)
+
+
+def publication(
+    net: Net, client: Client, ref: int, event: Mapping[AttributeUid, Value], kinds: Kinds
+) -> Received:
+    """Return a frame of one event as a broker receives it, which the net does not carry."""
+    frame = frame_of([event], kinds)
+    message = Publish(ref, client.next_sequence, int(net.now), 1, frame_to_columns(frame))
+    links = state_of(net.brokers["CCS broker"]).links.values()
+    return Received(next(one.id for one in links if one.peer == client.principal), encode(message))
 
 
 def test_a_list_of_the_issuer_revokes_what_demands_no_test(net: Net) -> None:

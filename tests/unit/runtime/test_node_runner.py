@@ -11,6 +11,7 @@ from maia.events import Instant
 from maia.runtime.addresses import AddressInUse, BadAddress, bind, host_and_port
 from maia.runtime.clock import system_now
 from maia.runtime.connections import BackOff
+from maia.runtime.links import Link
 from maia.runtime.node_runner import NodeFailed, NodeRunner
 from maia.runtime.stores import MemoryStore, StoreUnavailable
 from maia.wire import (
@@ -122,6 +123,9 @@ async def test_what_one_read_brings_is_one_turn_of_a_node_that_signs():
             self.turns.append(len(effects))
             return effects
 
+        def go_on(self, now: Instant) -> None:
+            return None
+
     node, (listening, address) = Signing(), bind("127.0.0.1:0")
     runner = NodeRunner(node, KEY)
     async with runner.running():
@@ -130,6 +134,68 @@ async def test_what_one_read_brings_is_one_turn_of_a_node_that_signs():
             peer.say(Ping(1), Ping(2), Ping(3))
             assert [await peer.hear() for _ in range(3)] == [Ping(1), Ping(2), Ping(3)]
     assert max(node.turns) == 3
+
+
+class Unhurried(Node):
+    """A node that answers each input with one message at once, and with another when it goes on."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__(echo)
+        self.rest: list[Received] = []
+        self.order: list[str] = []
+        self._fails = fails
+
+    def take_on(self, happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Received):
+            self.rest.append(happened)
+            self.order.append("input")
+        return self.handle(happened, now)
+
+    def signed(self, effects: list[Effect]) -> list[Effect]:
+        return effects
+
+    def go_on(self, now: Instant) -> list[Effect] | None:
+        if not self.rest:
+            return None
+        self.order.append("rest")
+        left = self.rest.pop(0)
+        if self._fails:
+            raise ZeroDivisionError("a mistake of ours")
+        return [Send(left.link, encode(Pong(1)))]
+
+
+@in_a_loop
+async def test_what_a_node_has_said_is_on_its_way_before_it_does_the_rest(monkeypatch):
+    node, (listening, address) = Unhurried(), bind("127.0.0.1:0")
+    flush = Link.flush
+
+    def flushed(link: Link) -> None:
+        node.order += ["sent"] if link.waiting else []
+        flush(link)
+
+    monkeypatch.setattr(Link, "flush", flushed)
+    runner = NodeRunner(node, KEY)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1))
+            assert [await peer.hear() for _ in range(2)] == [Ping(1), Pong(1)]
+    assert node.order == ["input", "sent", "rest", "sent"]
+
+
+@in_a_loop
+async def test_a_rest_that_fails_is_recorded_and_the_node_goes_on():
+    node, records, (listening, address) = Unhurried(fails=True), Records(), bind("127.0.0.1:0")
+    runner = NodeRunner(node, KEY, records=records)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as peer:
+            peer.say(Ping(1))
+            assert await peer.hear() == Ping(1)
+            peer.say(Ping(2))
+            assert await peer.hear() == Ping(2)
+    failed = [fields["input"] for event, fields in records.notes if event == "failed"]
+    assert failed == ["Rest", "Rest"]
 
 
 @in_a_loop
