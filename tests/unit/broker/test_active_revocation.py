@@ -148,6 +148,25 @@ def test_a_heartbeat_decides_nothing_again(net: Net) -> None:
     assert story.sees() == 1
 
 
+def test_what_one_right_wanted_and_another_comes_to_want_is_still_wanted_elsewhere(net: Net) -> None:
+    """Of two subscriptions one falls, and the other becomes what the first one was."""
+    net.broker("Met broker", seeds=["CCS broker"])
+    wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
+    narrow, left = demanding(net, comment="less"), demanding(net, comment="as little")
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    billing = net.client(BILLING, credentials=pool_with(net))
+    falls = billing.subscribe(credentials=pool_with(net, narrow))
+    stays = billing.subscribe(credentials=pool_with(net, wide, left))
+    camera = net.client("camera at Victoria", at="Met broker")
+    offer = camera.advertise()
+    issuer.revoke(wide, narrow)
+    assert billing.ended_with(falls) == "POLICY-REVOKED"
+    assert [one.ref for one in billing.all_heard(Changed)] == [stays]
+    camera.publish(offer, sighting())
+    assert [set(event) for event in billing.events()] == [{NUMBERPLATE, TIMESTAMP}]
+
+
 def test_a_right_of_two_chains_is_narrowed_and_its_holder_told(net: Net) -> None:
     wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
     narrow = demanding(net, comment="less")
