@@ -36,6 +36,28 @@ is written from the same table.
   `Maia-Published: no`.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
+In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. The test suite runs this
+example against a server:
+
+```python
+from pathlib import Path
+
+from maia.runtime.domain_client import DomainClient
+from maia.runtime.input_files import read_certificates, read_principal
+from maia.runtime.key_files import load_signing_key
+
+with DomainClient(
+    "127.0.0.1:7600",
+    domain=read_principal("met.pub"),
+    key=load_signing_key(Path("desk.key")),
+    credentials=read_certificates([Path("desk-certs")]),
+) as met:
+    smith = {"principal": str(read_principal("smith.pub"))}
+    met.call("POST", "/v1/facts", {"name": "detective", "arguments": [smith]}, answer=dict)
+    page = met.call("GET", "/v1/facts", answer=dict, query={"name": "detective", "limit": 100})
+    print(page["items"])
+```
+
 """
 
 

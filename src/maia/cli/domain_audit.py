@@ -15,7 +15,7 @@ from maia.cli.inputs import AsJson, BadFile, read_principal, read_text
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.credentials.statements import SignedStatement
+    from maia.credentials.statements import SignedStatement, Statement
     from maia.domain.audit import AuditRecord
 
 __all__ = ["add_commands"]
@@ -227,11 +227,33 @@ def _statement_record(one: SignedStatement) -> dict[str, object]:
         "not_before": None if period is None else str(period.not_before),
         "not_after": None if period is None else str(period.not_after),
         "revoked": None if revoked is None else sorted(identifier.hex() for identifier in revoked),
+        "facts": _facts(said),
     }
+
+
+def _facts(said: Statement) -> list[dict[str, object]] | None:
+    """Return what a list of facts says of whom; None for any other statement."""
+    from maia.credentials.statements import FactList
+    from maia.events import Instant
+
+    if not isinstance(said, FactList):
+        return None
+    return [
+        {"about": str(whom), "fact": name, "value": str(value) if isinstance(value, Instant) else value}
+        for (whom, name), value in sorted(said.facts.items(), key=lambda one: one[0])
+    ]
 
 
 def _statement_line(one: SignedStatement) -> str:
     record = _statement_record(one)
     period = "at once" if record["not_after"] is None else f"{record['not_before']} to {record['not_after']}"
-    revoked = getattr(one.statement, "revoked", ())
-    return f"{record['kind']} {record['sequence']}  {period}  {len(revoked)} revoked"
+    return f"{record['kind']} {record['sequence']}  {period}  {_content(one.statement)}"
+
+
+def _content(said: Statement) -> str:
+    """Return how much a statement says."""
+    for what in ("revoked", "valid", "facts"):
+        listed = getattr(said, what, None)
+        if listed is not None:
+            return f"{len(listed)} {what}"
+    return ""
