@@ -2,6 +2,7 @@
 
 from maia.client.filling import ROWS_PER_FRAME, FrameFiller
 from maia.client.notices import (
+    Challenged,
     Changed,
     Connected,
     Delivered,
@@ -36,6 +37,7 @@ __all__ = [
     "BadClientSettings",
     "BrokerNotTrusted",
     "BrokerUnavailable",
+    "Challenged",
     "Changed",
     "ClientClosed",
     "ClientSession",

@@ -6,18 +6,18 @@ and the session sends them if it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
 
 from maia.client.alarms import RENEWAL, Alarms, later
+from maia.client.arriving import what_arrived
 from maia.client.asking import message_asking_for
+from maia.client.challenges import Challenges
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
 from maia.client.notices import (
     Changed,
-    Delivered,
     Gone,
-    Missed,
     Notice,
     Shown,
     Stands,
@@ -26,18 +26,18 @@ from maia.client.notices import (
     TypeTold,
     Withdrawn,
 )
-from maia.client.problems import WrongBroker, is_passing, told_by_broker
+from maia.client.problems import QuestionNotOurs, WrongBroker, is_passing, told_by_broker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
-from maia.credentials import SigningKey, TypeName, principal_from_bytes
+from maia.credentials import SignedStatement, SigningKey, TypeName
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
-from maia.wire.columns import columns_to_frame
 from maia.wire.messages import (
     Accepted,
     Advertise,
     AskState,
+    Challenge,
     Deliver,
     DeliverLogged,
     Ended,
@@ -100,6 +100,7 @@ class Book:
         self._questions: dict[int, bytes] = {}
         self._showings: set[int] = set()
         self._renewal: int | None = None
+        self._challenges = Challenges(key.principal, wallet)
         self.lease_s = 0
         self.bytes_under_way = 0
         self.notices: list[Notice] = []
@@ -188,6 +189,7 @@ class Book:
     def link_lost(self) -> None:
         """Remember that nothing stands any more; what was to be withdrawn is."""
         self._withdrawals.clear()
+        self._challenges.clear()
         self.notices += [Shown(number) for number in sorted(self._showings)]  # with the next requests
         self._showings.clear()
         self._renewal = None
@@ -207,11 +209,16 @@ class Book:
         """Say in one message that all is still wanted; ask one by one where other credentials speak now."""
         self._alarms.ask(RENEWAL, later(now, self.lease_s / 2))
         asking = self._renew_each(self._entries_shown_before(self._wallet.steady_since(now)), now)
-        standing = [(one.ref, one.asked) for one in self._entries.values() if one.stage in _AT_THE_BROKER]
+        standing = [(one.ref, one.asked) for one in self._entries.values() if self._is_at_the_broker(one)]
         if len(standing) > len(asking):
             self._renewal = self.next_number()
             asking.append(encode(RenewAll(self._renewal, len(standing), digest_of_standing(standing))))
         return asking
+
+    def _is_at_the_broker(self, entry: Entry) -> bool:
+        """Say whether the broker will take an entry for standing by the time it hears the next message."""
+        is_held = entry.stage is EntryStage.ASKED and self._challenges.waits(entry.ref)
+        return entry.stage in _AT_THE_BROKER and not is_held
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
         """Renew what stands, or ask again for what could not be had."""
@@ -225,12 +232,9 @@ class Book:
     def told(self, message: Message, now: Instant) -> list[bytes]:
         """Take an answer on; refuse what no client is told."""
         match message:
-            case Deliver():
-                self._delivered(message)
-            case DeliverLogged():
-                self._delivered_logged(message)
-            case MissedMessage(ref=ref, first=first, last=last, code=code, message=sentence):
-                self._missed(Missed(ref, first, last, told_by_broker(code, sentence)))
+            case Deliver() | DeliverLogged() | MissedMessage():
+                arrived = what_arrived(message, self._entries)
+                self.notices += [] if arrived is None else [arrived]
             case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
                 self._taken(ref, sequence, refused_rows)
             case Accepted(id=number, until=until):
@@ -241,6 +245,8 @@ class Book:
                 return self._ended(ref, told_by_broker(code, sentence), now)
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
+            case Challenge():
+                return self._challenged(message)
             case StateTold(id=number, is_whole=is_whole):
                 self._state_told(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
@@ -249,57 +255,6 @@ class Book:
             case _:
                 raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
         return []
-
-    def _delivered(self, message: Deliver) -> None:
-        fresh = [
-            entry
-            for ref in message.refs
-            if isinstance(entry := self._entries.get(ref), Subscribed)
-            and entry.stage is not EntryStage.WITHDRAWING
-            and entry.seen.is_new(message.publisher, message.stream, message.sequence)
-        ]
-        if not fresh:
-            return
-        version = fresh[0].known.event_type
-        if any(entry.known.event_type.id != version.id for entry in fresh):
-            raise WrongBroker("one delivery was for subscriptions to different types")
-        self.notices.append(
-            Delivered(
-                tuple(entry.ref for entry in fresh),
-                principal_from_bytes(message.publisher),
-                message.stream,
-                message.sequence,
-                Instant(message.published_at),
-                columns_to_frame(message.columns, message.rows, version.kinds),
-            )
-        )
-
-    def _delivered_logged(self, message: DeliverLogged) -> None:
-        entry = self._entries.get(message.ref)
-        if not isinstance(entry, Subscribed) or entry.stage is EntryStage.WITHDRAWING:
-            return
-        if entry.arrived is not None and message.position <= entry.arrived:
-            return  # it was on its way when the link ended, and came again
-        entry.arrived = message.position
-        version = entry.known.event_type
-        self.notices.append(
-            Delivered(
-                (entry.ref,),
-                principal_from_bytes(message.publisher),
-                message.stream,
-                message.sequence,
-                Instant(message.published_at),
-                columns_to_frame(message.columns, message.rows, version.kinds),
-                message.position,
-            )
-        )
-
-    def _missed(self, missed: Missed) -> None:
-        entry = self._entries.get(missed.ref)
-        if isinstance(entry, Subscribed):
-            # What cannot be had is not waited for: it counts as had.
-            entry.arrived = max(entry.arrived or 0, missed.last)
-            self.notices.append(missed)
 
     def acknowledge(self, entry: Subscribed, position: int) -> list[bytes]:
         """Say that the application has had everything up to a position, if that is news."""
@@ -369,6 +324,7 @@ class Book:
         entry = self._entries.get(number)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
             return []
+        problem = self._challenges.reason(number, problem)
         if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
             entry.hands_over = True
             return self._renew(entry, now) if entry.is_renewing else self._ask(entry, now)
@@ -385,6 +341,7 @@ class Book:
         entry = self._entries.get(ref)
         if entry is None or entry.stage is EntryStage.WITHDRAWING:
             return []
+        problem = self._challenges.reason(ref, problem)
         if problem.code in _ASK_AGAIN or is_passing(problem.code):
             # Frames that were on their way when it ended are answered like this too; one request is enough.
             return [] if entry.stage is EntryStage.ASKED else self._ask(entry, now)
@@ -394,6 +351,26 @@ class Book:
     def _changed(self, ref: int, until: int | None, problem: MaiaError) -> None:
         if ref in self._entries:
             self.notices.append(Changed(ref, None if until is None else Instant(until), problem))
+
+    # -------------------------------------------------------- vouching
+
+    def _challenged(self, message: Challenge) -> list[bytes]:
+        """Have the application get the answers; what is not ours to ask for is not answered."""
+        entry = self._entries.get(message.ref)
+        if entry is None or entry.stage is EntryStage.WITHDRAWING:
+            return []  # the broker forgets it, as soon as it hears that
+        try:
+            self.notices.append(self._challenges.ask(self.next_number(), entry, message))
+        except QuestionNotOurs as problem:
+            self._give_up(entry, problem)
+            return [self._withdrawal(entry)]
+        return []
+
+    def vouch(
+        self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
+    ) -> list[bytes]:
+        """Return what brings the answers to a challenge; `problem` says why there are not more of them."""
+        return self._challenges.answer(number, answers, problem)
 
     # -------------------------------------------------------- asking
 
@@ -480,6 +457,7 @@ class Book:
 
     def _forget(self, ref: int) -> bool:
         self._alarms.forget(ref)
+        self._challenges.forget(ref)
         entry = self._entries.pop(ref, None)
         if isinstance(entry, Advertised):
             self.bytes_under_way -= sum(map(len, entry.under_way.values()))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from maia.credentials import Principal
+from maia.credentials import Principal, SignedCertificate
+from maia.credentials.one_time import OneTimeQuestion
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
 
 __all__ = [
+    "Challenged",
     "Changed",
     "Connected",
     "Delivered",
@@ -79,6 +81,21 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Challenged:
+    """A broker waits, so many seconds, for answers to these questions before it decides about `ref`.
+
+    `session.vouch` brings them. `is_standing` says that the request was
+    accepted before: it is worth trying again where a tester does not answer.
+    """
+
+    id: int
+    ref: int
+    seconds: int
+    questions: tuple[tuple[OneTimeQuestion, SignedCertificate], ...] = field(repr=False)
+    is_standing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """The broker has taken note of certificates and statements, and decided again what stands."""
 
@@ -140,6 +157,7 @@ Notice: TypeAlias = (
     | StateKnown
     | Gone
     | Changed
+    | Challenged
     | Shown
     | Withdrawn
     | Taken

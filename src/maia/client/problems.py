@@ -16,6 +16,7 @@ __all__ = [
     "BrokerUnavailable",
     "ClientClosed",
     "NotConnected",
+    "QuestionNotOurs",
     "RefusedByBroker",
     "RowsRefused",
     "UnknownToClient",
@@ -72,6 +73,12 @@ class WrongBroker(ProtocolViolation):
     """Whoever answered is of another network, speaks another protocol, or speaks out of turn."""
 
     code = "PROTOCOL-WRONG-BROKER"
+
+
+class QuestionNotOurs(Refusal):
+    """A broker asked to have something vouched for that is not this client's: nobody was asked for it."""
+
+    code = "REFUSED-QUESTION"
 
 
 class RowsRefused(Refusal):

@@ -201,6 +201,12 @@ class ClientSession:
         )
         return number, self._finished(self._sent(asking))
 
+    def vouch(
+        self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None = None
+    ) -> list[Effect]:
+        """Bring the answers to a challenge; `problem` says why there are fewer than were asked for."""
+        return self._finished(self._sent(self._book.vouch(number, answers, problem)))
+
     def has_room(self, entry: Advertised) -> bool:
         """Say whether another frame may be under way; the application waits otherwise."""
         return self._book.has_room(entry)

@@ -68,6 +68,10 @@ class Wallet:
             self._certificates = tuple(held.values())
             self._answers.clear()
 
+    def find(self, certificate: bytes) -> SignedCertificate | None:
+        """Return the certificate of this id, if it is held."""
+        return next((signed for signed in self._certificates if signed.id == certificate), None)
+
     def add_statements(self, statements: Iterable[SignedStatement]) -> None:
         """Hold statements on the validity of certificates, of each issuer and kind the newest one."""
         for signed in statements:

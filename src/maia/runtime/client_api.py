@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
 from maia.client import (
+    Challenged,
     Changed,
     ClientClosed,
     ClientSession,
@@ -59,6 +60,7 @@ from maia.runtime.links import LinkLimits
 from maia.runtime.node_runner import NodeRunner
 from maia.runtime.publisher import Publisher
 from maia.runtime.records import Records
+from maia.runtime.revalidating import Revalidate, Revalidator, asking_testers
 from maia.runtime.subscription import Subscription
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
 from maia.wire.effects import Effect
@@ -76,10 +78,15 @@ class Client:
     """A connection to a network. Made by `maia.connect`."""
 
     def __init__(
-        self, session: ClientSession, settings: ClientSettings, clock: Callable[[], Instant]
+        self,
+        session: ClientSession,
+        settings: ClientSettings,
+        clock: Callable[[], Instant],
+        revalidate: Revalidate,
     ) -> None:
         """Take a session over; `connect` runs it."""
         self._session = session
+        self._revalidator = Revalidator(revalidate, self._vouched)
         self._settings = settings
         self._clock = clock
         self._runner: NodeRunner | None = None
@@ -291,18 +298,29 @@ class Client:
                 self._publishers[ref].take(notice)
             case Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | Shown(id=number):
                 self._resolve(number, notice)
+            case Challenged():
+                self._revalidator.take(notice)
             case Gone(ref=ref, problem=problem):
                 self._end(ref, problem)
-            case Connected(broker=broker):
-                self.broker = broker
-                if self._connected is not None and not self._connected.done():
-                    self._connected.set_result(None)
-            case Disconnected(problem=problem, is_final=is_final):
-                self.broker = None
-                if is_final and self._connected is not None and not self._connected.done():
-                    self._connected.set_exception(problem)
+            case Connected() | Disconnected():
+                self._tell_of_link(notice)
             case _:
                 pass  # an answer that nobody waits for any more
+
+    def _tell_of_link(self, notice: Connected | Disconnected) -> None:
+        self.broker = notice.broker if isinstance(notice, Connected) else None
+        if self._connected is None or self._connected.done():
+            return
+        if isinstance(notice, Connected):
+            self._connected.set_result(None)
+        elif notice.is_final:
+            self._connected.set_exception(notice.problem)
+
+    def _vouched(
+        self, challenged: Challenged, answers: Iterable[SignedStatement], problem: MaiaError | None
+    ) -> None:
+        if not self._is_closed:
+            self.perform(self._session.vouch(challenged.id, answers, problem))
 
     def _resolve(self, number: int, notice: Notice) -> None:
         answer = self._answers.pop(number, None)
@@ -333,6 +351,7 @@ class Client:
     async def closed(self) -> None:
         """Say goodbye and end whatever is waited for; `connect` calls this once."""
         self._is_closed = True
+        await self._revalidator.stop()
         problem: Unavailable = ClientClosed("the client is closed")
         for ref in {*self._answers, *self._publishers, *self._subscriptions}:
             self._end(ref, problem)
@@ -356,6 +375,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     records: Records | None = None,
     clock: Callable[[], Instant] = system_now,
     timeout_s: float = ANSWER_S,
+    revalidate: Revalidate | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -363,7 +383,8 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     The broker's right to connect is verified before any of `credentials` is
     shown; with `brokers`, nobody else is talked to. `types` can be named by
     their readable names later. `statements` say that certificates which demand
-    it still count; brokers hear of newer ones by themselves.
+    it still count; brokers hear of newer ones by themselves. Where one must be
+    vouched for anew for each request, its tester is asked, or `revalidate` is.
     """
     addresses = (address,) if isinstance(address, str) else tuple(address)
     pinned = None if brokers is None else frozenset(brokers)
@@ -377,7 +398,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock)
+    client = Client(session, settings, clock, revalidate or asking_testers(key))
     for history in histories(types):
         client.learn(*history)
     runner = NodeRunner(
