@@ -7,7 +7,7 @@ BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 100000
 MINUTES ?= 10
-LANES := -n 2
+LANES ?= 4
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.py
@@ -24,8 +24,8 @@ demo: environment ## Sealed events over real brokers, a crash, a revocation, the
 	@$(BIN)/maia demo $(ARGS)
 
 # A few chosen tests are done before a second lane has started.
-test: environment ## Run every test, in two lanes (ARGS="tests/unit -x" to choose, in one)
-	@$(BIN)/python -m pytest -q $(or $(ARGS),$(LANES))
+test: environment ## Run every test, in LANES=4 lanes (ARGS="tests/unit -x" to choose, in one)
+	@$(BIN)/python -m pytest -q $(or $(ARGS),-n $(LANES))
 
 check: environment ## Check format, style, types, layers and the repository's own rules
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
@@ -36,7 +36,7 @@ check: environment ## Check format, style, types, layers and the repository's ow
 	@echo "checked"
 
 laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
-	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),$(LANES))
+	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),-n $(LANES))
 
 agreement: CASES = 200
 agreement: environment ## Compare live deliveries with governed tables in CASES=200 random worlds

@@ -2,9 +2,10 @@
 
 `make test` runs the suite in lanes, each a process of pytest-xdist. The tests
 of one file stay in one lane and in order, so what a file shares is made once.
-Whatever asks for the Spark session stays in one lane, so there is one session.
-Lanes read that off the tests, so a new file needs no entry anywhere. They tell
-the process that hands out the tests, which does not see them, in a file.
+Whatever asks for a Spark session goes to every other lane only, because a
+session takes long to start and a gigabyte to keep. Lanes read that off the
+tests, so a new file needs no entry anywhere. They tell the process that hands
+out the tests, which does not see them, in a file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,20 +31,33 @@ FOLDER = pytest.StashKey[Path]()
 
 
 def unit_of(item: pytest.Item) -> str:
-    """Return what a test is not parted from: the Spark session, or its file."""
-    uses_spark = SPARK in getattr(item, "fixturenames", ())
-    return SPARK if uses_spark else item.nodeid.partition("::")[0]
+    """Return what a test is not parted from: its file, or what needs a Spark session in its file."""
+    file = item.nodeid.partition("::")[0]
+    return f"{SPARK} {file}" if SPARK in getattr(item, "fixturenames", ()) else file
+
+
+def needs_spark(unit: str) -> bool:
+    return unit.startswith(f"{SPARK} ")
+
+
+def sessions(lanes: int) -> int:
+    """Return how many lanes may have a Spark session: half of them, and at least one."""
+    return max(1, lanes // 2)
 
 
 def in_order(units: list[str]) -> list[int]:
     """Return the order in which lanes take up tests of these units, with what takes longest first.
 
-    The tests of the Spark session take longest. Of the others, files with few
-    tests start processes and take long; files with many are quick, and even
-    out the end.
+    What needs a Spark session takes longest. Files with few tests start
+    processes and take long; files with many are quick, and even out the end.
     """
     sizes = Counter(units)
-    return sorted(range(len(units)), key=lambda at: (units[at] != SPARK, sizes[units[at]], units[at]))
+    return sorted(range(len(units)), key=lambda at: (not needs_spark(units[at]), sizes[units[at]], units[at]))
+
+
+def next_unit(waiting: Iterable[str], *, may_have_session: bool) -> str | None:
+    """Return the first of the units that wait which a lane may take, or None if there is none for it."""
+    return next((unit for unit in waiting if may_have_session or not needs_spark(unit)), None)
 
 
 # ---------------------------------------------------------------- in a lane
@@ -82,6 +96,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
     class Lanes(LoadScopeScheduling):
         """What xdist does for scopes, where a scope is one of our units."""
+
+        def _next(self, node: WorkerController) -> str | None:
+            # Counted over the lanes that live, so that another steps in where one has crashed.
+            may_have_session = node in self.nodes[: sessions(self.numnodes)]
+            return next_unit(self.workqueue, may_have_session=may_have_session)
+
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            unit = self._next(node)
+            if unit is not None:
+                self.workqueue.move_to_end(unit, last=False)
+                super()._assign_work_unit(node)
+
+        def _reschedule(self, node: WorkerController) -> None:
+            if self._next(node) is not None:
+                super()._reschedule(node)
+            elif not node.shutting_down:
+                node.shutdown()  # what it was given before, it still does
 
         def _split_scope(self, nodeid: str) -> str:
             if not units:  # all lanes have listed their tests by now, and the lists are the same

@@ -1,4 +1,4 @@
-"""Lanes part neither the tests of a file nor those of the Spark session, and count all random cases."""
+"""Lanes part no file, start few Spark sessions, and count all random cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.lanes import SPARK, in_order
+import pytest
+
+from support.lanes import in_order, next_unit, sessions
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -31,6 +33,7 @@ from hypothesis import given, settings, strategies as st
 @pytest.mark.parametrize("number", range(5))
 def test_session(spark, number):
     pathlib.Path("spark", spark).touch()
+    pathlib.Path("spark-{name}", spark).touch()
 
 
 @pytest.mark.parametrize("text", ["a@b", "@"])
@@ -45,28 +48,39 @@ def test_law(number):
 """
 
 
-def test_the_session_comes_first_and_files_with_many_tests_last():
-    units = ["many", "few", "many", SPARK, "few", "many", SPARK]
-    assert [units[at] for at in in_order(units)] == [SPARK, SPARK, "few", "few", "many", "many", "many"]
-    assert in_order(units)[:2] == [3, 6], "within a unit the order stays"
+def test_what_needs_a_session_comes_first_and_files_with_many_tests_last():
+    units = ["many", "few", "many", "spark many", "few", "many", "spark few", "spark many"]
+    in_turn = [units[at] for at in in_order(units)]
+    assert in_turn == ["spark few", "spark many", "spark many", "few", "few", "many", "many", "many"]
+    assert in_order(units)[1:3] == [3, 7], "within a unit the order stays"
 
 
-def test_two_lanes_share_one_session_part_no_file_and_add_up_their_cases(tmp_path: Path):
+def test_half_of_the_lanes_take_what_needs_a_session_and_the_others_never_do():
+    assert [sessions(lanes) for lanes in (1, 2, 3, 4)] == [1, 1, 1, 2]
+    waiting = ["spark one", "spark two", "other"]
+    assert next_unit(waiting, may_have_session=True) == "spark one"
+    assert next_unit(waiting, may_have_session=False) == "other"
+    assert next_unit(waiting[:2], may_have_session=False) is None
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_lanes_start_few_sessions_part_no_file_and_add_up_their_cases(tmp_path: Path, lanes: int):
     names = [f"test_{number}" for number in range(6)]
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in names:
         (tmp_path / f"{name}.py").write_text(MODULE.replace("{name}", name))
         (tmp_path / name).mkdir()
+        (tmp_path / f"spark-{name}").mkdir()
     (tmp_path / "spark").mkdir()
-    lanes = ["-n", "2", "-p", "no:cacheprovider"]
+    words = ["-n", str(lanes), "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *lanes, str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", *words, str(tmp_path)],
         cwd=tmp_path,
         env={
             "PYTHONPATH": str(TESTS),
             "HOME": str(tmp_path),
             "PATH": "/usr/bin:/bin",
-            "MAIA_LAWS_AT_LEAST": "42",  # promised of both lanes together
+            "MAIA_LAWS_AT_LEAST": "42",  # promised of all lanes together
         },
         capture_output=True,
         text=True,
@@ -75,6 +89,8 @@ def test_two_lanes_share_one_session_part_no_file_and_add_up_their_cases(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "48 passed" in done.stdout
     assert "42 random cases" in done.stdout
-    lanes_of = {name: {lane.name for lane in (tmp_path / name).iterdir()} for name in ("spark", *names)}
-    assert all(len(lanes) == 1 for lanes in lanes_of.values()), lanes_of
-    assert set().union(*lanes_of.values()) == {"gw0", "gw1"}
+    lanes_of = {place.name: {lane.name for lane in place.iterdir()} for place in tmp_path.glob("*test_*/")}
+    assert len(lanes_of) == 12
+    assert all(len(found) == 1 for found in lanes_of.values()), lanes_of
+    assert set().union(*lanes_of.values()) == {f"gw{number}" for number in range(lanes)}
+    assert len(list((tmp_path / "spark").iterdir())) <= sessions(lanes)
