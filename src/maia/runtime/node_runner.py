@@ -14,13 +14,13 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final, Protocol, assert_never, runtime_checkable
 
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.runtime.alarm_clock import AlarmClock
 from maia.runtime.clock import system_now
 from maia.runtime.connections import BackOff, Connections
 from maia.runtime.links import Link, LinkLimits
@@ -50,8 +50,6 @@ __all__ = ["Node", "NodeFailed", "NodeRunner"]
 
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
-_LONGEST_SLEEP_S: Final = 5.0
-"""The machine's clock may be set while we sleep, so it is looked at this often."""
 _SECOND: Final = 1_000_000
 
 
@@ -65,7 +63,7 @@ class Node(Protocol):
     """A broker or a client."""
 
     def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
-        """Take one input on."""
+        """Take one input on; after a `Tick`, say again when to be woken next."""
         ...
 
 
@@ -124,9 +122,7 @@ class NodeRunner:
         self._is_busy = False
         self._unflushed: dict[Link, None] = {}
         self._uncounted: list[Count] = []
-        self._wake: tuple[Instant, asyncio.TimerHandle] | None = None
-        self._wishes: list[Instant] = []
-        self._wished: set[Instant] = set()
+        self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
         self._failure: MaiaError | None = None
         self._body: asyncio.Task[object] | None = None
         self._recorder = recorder
@@ -167,7 +163,7 @@ class NodeRunner:
             recording = None if self._recorder is None else group.create_task(self._record_on(self._recorder))
             begun.set()
             await stop.wait()
-            self._cancel_alarm()
+            self._alarm.stop()
             self.connections.stop()
             if recording is not None:
                 recording.cancel()
@@ -297,7 +293,7 @@ class NodeRunner:
             case Send(link=number, data=data):
                 self._send(self.connections.find(number), data)
             case WakeAt(at=at):
-                self._wake_at(at)
+                self._alarm.wake_at(at)
             case Note(event=event, fields=fields):
                 self._records.note(event, fields)
             case Close(link=number):
@@ -335,43 +331,6 @@ class NodeRunner:
         uncounted, self._uncounted = self._uncounted, []
         for effect in uncounted:
             self._records.count(effect.name, effect.amount, effect.labels)
-
-    # -------------------------------------------------------- the alarm clock
-
-    def _wake_at(self, at: Instant) -> None:
-        """Remember a wish. A later one counts too while an earlier one waits: the node asks once for each."""
-        if at not in self._wished:
-            self._wished.add(at)
-            heappush(self._wishes, at)
-            self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        """Be woken for the first of the wishes."""
-        if not self._wishes or (self._wake is not None and self._wake[0] <= self._wishes[0]):
-            return
-        self._cancel_alarm()
-        at = self._wishes[0]
-        seconds = min(max(0.0, (at - self._clock()) / _SECOND), _LONGEST_SLEEP_S)
-        self._wake = at, asyncio.get_running_loop().call_later(seconds, self._alarm)
-
-    def _alarm(self) -> None:
-        self._wake = None
-        last, now = None, self._clock()
-        while self._wishes and self._wishes[0] <= now:
-            last = heappop(self._wishes)
-            self._wished.discard(last)
-        if last is not None:
-            self.give(Tick())
-            if (
-                self._clock() < last
-            ):  # the clock was put back, and the node saw a moment before the one it meant
-                self._wake_at(last)
-        self._set_alarm()
-
-    def _cancel_alarm(self) -> None:
-        if self._wake is not None:
-            self._wake[1].cancel()
-            self._wake = None
 
     # -------------------------------------------------------- what connections tell
 
