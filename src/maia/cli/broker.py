@@ -11,7 +11,16 @@ import typer
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
-from maia.cli.serving import run_server
+from maia.cli.serving import (
+    CheckOnly,
+    CoordinatorWord,
+    CredentialWords,
+    LogFormat,
+    LogLevel,
+    NetworkWord,
+    StatusAddress,
+    run_server,
+)
 
 if TYPE_CHECKING:
     from maia.runtime.preparation import PreparedBroker
@@ -30,13 +39,9 @@ def broker(
         Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_BROKER_… win over it.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The broker's signing key file.")] = None,
-    network: Annotated[str | None, typer.Option(help="The network's name.")] = None,
-    coordinator: Annotated[
-        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
-    ] = None,
-    credentials: Annotated[
-        list[str] | None, typer.Option(help="Certificates: files, or folders of *.cert. May be repeated.")
-    ] = None,
+    network: NetworkWord = None,
+    coordinator: CoordinatorWord = None,
+    credentials: CredentialWords = None,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400.")
     ] = None,
@@ -48,9 +53,7 @@ def broker(
     types: Annotated[
         str | None, typer.Option(help="A folder of *.type files to answer queries from.")
     ] = None,
-    status: Annotated[
-        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
-    ] = None,
+    status: StatusAddress = None,
     lease_s: Annotated[
         str | None, typer.Option("--lease-s", help="Seconds that a subscription stands unrenewed.")
     ] = None,
@@ -63,11 +66,9 @@ def broker(
     log_durable: Annotated[
         str | None, typer.Option(help="true: publishers are answered when events are on disk; or false.")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, json or text.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
-    ] = False,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    check: CheckOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""

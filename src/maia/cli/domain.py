@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli import domain_audit, domain_people, domain_policy, domain_rights
+from maia.cli import domain_audit, domain_facts, domain_people, domain_policy, domain_rights
 from maia.cli.inputs import AsJson
 from maia.cli.key import open_key
 from maia.cli.output import answer
-from maia.cli.serving import run_server
+from maia.cli.serving import (
+    CheckOnly,
+    CoordinatorWord,
+    CredentialWords,
+    LogFormat,
+    LogLevel,
+    NetworkWord,
+    StatusAddress,
+    run_server,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +39,7 @@ app = typer.Typer(
 
 
 app.add_typer(domain_policy.app, name="policy")
+app.add_typer(domain_facts.app, name="fact")
 domain_people.add_commands(app)
 domain_rights.add_commands(app)
 domain_audit.add_commands(app)
@@ -45,20 +55,14 @@ def serve(
         Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_DOMAIN_… win over it.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The server's signing key file.")] = None,
-    network: Annotated[str | None, typer.Option(help="The network's name.")] = None,
-    coordinator: Annotated[
-        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
-    ] = None,
-    credentials: Annotated[
-        list[str] | None, typer.Option(help="Certificates: files, or folders of *.cert. May be repeated.")
-    ] = None,
+    network: NetworkWord = None,
+    coordinator: CoordinatorWord = None,
+    credentials: CredentialWords = None,
     data: Annotated[str | None, typer.Option(help="A folder for epochs and sealed keys.")] = None,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500.")
     ] = None,
-    status: Annotated[
-        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
-    ] = None,
+    status: StatusAddress = None,
     history: Annotated[
         list[str] | None,
         typer.Option(help="A *.type file of a type whose old keys are kept. May be repeated."),
@@ -69,11 +73,9 @@ def serve(
     drift_s: Annotated[
         str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, json or text.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
-    ] = False,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    check: CheckOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, calling, every_page, published_line
-from maia.cli.domain_people import revoked_lines, revoked_record
+from maia.cli.domain_answers import published_line, revoked_lines, revoked_record
+from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, calling, every_item
 from maia.cli.inputs import AsJson, BadFile, read_principal, read_text
 from maia.cli.output import answer
 
@@ -57,8 +57,7 @@ def show(
     from maia.runtime.domain_api.answers import AuditPage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        pages = every_page(client, "/v1/audit", AuditPage, {"after": after})
-        found = [one for page in pages for one in page.items]
+        found = every_item(client, "/v1/audit", AuditPage, {"after": after})
     if out is not None:
         out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
     lines = [
@@ -161,7 +160,7 @@ def hear(
             body = StatementBody(statement_to_bytes(signed))
             found = client.call("POST", "/v1/statements", body, answer=RevokedAnswer)
             lines += [*revoked_lines(found), *published_line(client)]
-            records.append(revoked_record(found, client.last.is_published))
+            records.append(revoked_record(found, client))
     answer(lines, {"heard": records}, as_json=as_json)
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
 
 import typer
 
@@ -27,12 +27,14 @@ __all__ = [
     "BadArgumentWord",
     "CallerKey",
     "DomainKey",
+    "ReasonText",
     "Server",
     "Shown",
+    "Shows",
+    "Words",
     "arguments_from_words",
     "calling",
-    "every_page",
-    "published_line",
+    "every_item",
     "shown_argument",
     "shown_call",
 ]
@@ -40,7 +42,7 @@ __all__ = [
 PAGES_MAX: Final = 10_000
 _INT: Final = re.compile(r"[+-]?\d{1,19}")
 _FLOAT: Final = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d{1,3})?")
-_Page = TypeVar("_Page")
+_Item_co = TypeVar("_Item_co", covariant=True)
 
 Server: TypeAlias = Annotated[
     str,
@@ -61,6 +63,27 @@ Shown: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--credentials", help="Certificates that let you: files, or folders of *.cert."),
 ]
+Words: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARGUMENT]...",
+        help='Text; 42; 1.5; true; time:2026-11-15T08:30:00Z; ed25519:… or a .pub file; "42" is text.',
+    ),
+]
+ReasonText: TypeAlias = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
+Shows: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--show", help="Appointment certificates: files, or folders of *.appointment."),
+]
+
+
+class _Page(Protocol[_Item_co]):
+    """One page of a long answer."""
+
+    @property
+    def items(self) -> Sequence[_Item_co]: ...
+    @property
+    def next(self) -> str | int | None: ...
 
 
 class BadArgumentWord(BadInput):
@@ -85,28 +108,19 @@ def calling(
         yield client
 
 
-def every_page(
-    client: DomainClient, path: str, kind: type[_Page], query: Mapping[str, object] | None = None
-) -> Iterator[_Page]:
-    """Ask for page after page until there are no more."""
-    after: object = (query or {}).get("after")
+def every_item(
+    client: DomainClient, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
+) -> list[_Item_co]:
+    """Ask for page after page until there are no more, and return what is on all of them."""
+    found: list[_Item_co] = []
+    after = (query or {}).get("after")
     for _ in range(PAGES_MAX):
         page = client.call("GET", path, answer=kind, query={**(query or {}), "after": after})
-        yield page
-        after = getattr(page, "next")  # noqa: B009 - every page has one; the type checker cannot know
+        found += page.items
+        after = page.next
         if after is None:
-            return
-
-
-def published_line(client: DomainClient) -> list[str]:
-    """Say whether the network knows what was taken away."""
-    match client.last.is_published:
-        case True:
-            return ["published    the broker has acted on it"]
-        case False:
-            return ["published    no: no broker has taken it on yet; verifiers learn it with the next list"]
-        case _:
-            return []
+            break
+    return found
 
 
 def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, calling, published_line
+from maia.cli.domain_answers import published_line
+from maia.cli.domain_calls import CallerKey, DomainKey, Server, Shown, calling
 from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text
 from maia.cli.output import answer
 

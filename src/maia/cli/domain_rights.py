@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maia.cli.domain_answers import answer_revoked, record_of
 from maia.cli.domain_calls import (
     CallerKey,
     DomainKey,
+    ReasonText,
     Server,
     Shown,
+    Words,
     arguments_from_words,
     calling,
-    every_page,
-    published_line,
+    every_item,
     shown_call,
 )
-from maia.cli.domain_people import ReasonText, Words, revoked_lines, revoked_record
 from maia.cli.inputs import AsJson, At, read_certificates, read_definition, read_principal
 from maia.cli.key import open_key
 from maia.cli.output import answer
@@ -81,10 +82,9 @@ def who_can(
         "at": at,
     }  # fmt: skip
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        pages = every_page(client, "/v1/register/who-can", HolderPage, query)
-        found = [one for page in pages for one in page.items]
+        found = every_item(client, "/v1/register/who-can", HolderPage, query)
     lines = [line for one in found for line in _holder_lines(one)] or ["nobody"]
-    answer(lines, {"holders": [_record(one) for one in found]}, as_json=as_json)
+    answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def rights(
@@ -102,10 +102,9 @@ def rights(
 
     whose = open_key(key).principal if principal is None else read_principal(principal)
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        pages = every_page(client, f"/v1/principals/{whose}/rights", EntryPage)
-        found = [one for page in pages for one in page.items]
+        found = every_item(client, f"/v1/principals/{whose}/rights", EntryPage)
     lines = [line for one in found for line in _entry_lines(one)] or ["none"]
-    answer(lines, {"principal": str(whose), "rights": [_record(one) for one in found]}, as_json=as_json)
+    answer(lines, {"principal": str(whose), "rights": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def register(
@@ -121,10 +120,9 @@ def register(
 
     query = {"standing_at": "now"} if standing else {}
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        pages = every_page(client, "/v1/register", EntryPage, query)
-        found = [one for page in pages for one in page.items]
+        found = every_item(client, "/v1/register", EntryPage, query)
     lines = [line for one in found for line in _entry_lines(one)] or ["empty"]
-    answer(lines, {"register": [_record(one) for one in found]}, as_json=as_json)
+    answer(lines, {"register": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def would(
@@ -150,7 +148,7 @@ def would(
         lines.append(f"may          {one.action} {one.resource}: {attributes}")
         lines += [f"  where      {window}" for window in one.windows or ()]
         lines += [] if one.denial is None else [f"  but        the domain itself cannot: {one.denial}"]
-    answer(lines, {"abilities": [_record(one) for one in found]}, as_json=as_json)
+    answer(lines, {"abilities": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def revoke(
@@ -178,8 +176,7 @@ def revoke(
         else:
             body = Revocation(ids, reason)
             found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
-        lines = [*revoked_lines(found), *published_line(client)]
-        answer(lines, revoked_record(found, client.last.is_published), as_json=as_json)
+        answer_revoked(client, found, as_json=as_json)
 
 
 def delegated(
@@ -199,7 +196,7 @@ def delegated(
     body = DelegationBody(certificate_to_bytes(read_certificates([file])[0]))
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = client.call("POST", "/v1/delegations", body, answer=EntryAnswer, once=new_once())
-    answer(_entry_lines(found), _record(found), as_json=as_json)
+    answer(_entry_lines(found), record_of(found), as_json=as_json)
 
 
 def hold(
@@ -240,7 +237,7 @@ def register_type(
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
     lines = [f"registered   {found.name}, version {found.version}, {' '.join(found.attributes)}"]
-    answer(lines, _record(found), as_json=as_json)
+    answer(lines, record_of(found), as_json=as_json)
 
 
 def types(
@@ -250,10 +247,9 @@ def types(
     from maia.runtime.domain_api.answers import TypePage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
-        pages = every_page(client, "/v1/types", TypePage)
-        found = [one for page in pages for one in page.items]
+        found = every_item(client, "/v1/types", TypePage)
     lines = [f"{one.name}  version {one.version}  of {one.owner}" for one in found] or ["none"]
-    answer(lines, {"types": [_record(one) for one in found]}, as_json=as_json)
+    answer(lines, {"types": [record_of(one) for one in found]}, as_json=as_json)
 
 
 def _holder_lines(one: HolderAnswer) -> list[str]:
@@ -271,11 +267,3 @@ def _entry_lines(one: EntryAnswer) -> list[str]:
         f"  {one.kind:<10} {one.rule or '-'} to {one.subject}",
         f"  valid      {one.valid.not_before} to {one.valid.not_after}{ended}",
     ]
-
-
-def _record(one: object) -> dict[str, object]:
-    import msgspec
-
-    found = msgspec.to_builtins(one)
-    assert isinstance(found, dict)  # noqa: S101 - a struct
-    return found

@@ -1,17 +1,48 @@
-"""How does a command run a server until it is told to stop? One line says when it is ready."""
+"""How does a command run a server until it is told to stop? One line says when it is ready.
+
+A flag that was not given is `None`, so that the configuration file and the
+environment have their say.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
+
+import typer
 
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
     from maia.runtime.telemetry import Telemetry
 
-__all__ = ["run_server"]
+__all__ = [
+    "CheckOnly",
+    "CoordinatorWord",
+    "CredentialWords",
+    "LogFormat",
+    "LogLevel",
+    "NetworkWord",
+    "StatusAddress",
+    "run_server",
+]
+
+NetworkWord: TypeAlias = Annotated[str | None, typer.Option(help="The network's name.")]
+CoordinatorWord: TypeAlias = Annotated[
+    str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
+]
+CredentialWords: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Certificates: files, or folders of *.cert. May be repeated.")
+]
+StatusAddress: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
+]
+LogFormat: TypeAlias = Annotated[str | None, typer.Option(help="auto, json or text.")]
+LogLevel: TypeAlias = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+CheckOnly: TypeAlias = Annotated[
+    bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
+]
 
 
 class _Listening(Protocol):
