@@ -14,6 +14,7 @@ from maia.cli.inputs import AsJson
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.pipeline_source import (
     Asked,
+    BatchBytes,
     CredentialsOf,
     From,
     KeyOf,
@@ -145,6 +146,7 @@ def run(
     coordinator: OwnerOf = None,
     keys_at: KeysAt = None,
     statements: StatementsOf = None,
+    batch_bytes: BatchBytes = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
     as_json: AsJson = False,
@@ -154,8 +156,9 @@ def run(
     from maia.runtime.pipeline_runs import run as run_application
 
     asked = Asked(
-        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
-    )
+        source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
+        batch_bytes,
+    )  # fmt: skip
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])

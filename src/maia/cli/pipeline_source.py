@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Asked",
+    "BatchBytes",
     "CredentialsOf",
     "From",
     "KeyOf",
@@ -112,6 +113,14 @@ StatementsOf: TypeAlias = Annotated[
 ]
 
 
+BatchBytes: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
+    ),
+]
+
+
 class StatementsMissing(Unavailable):
     """A certificate must be vouched for, and no statement is at hand that does so now."""
 
@@ -132,6 +141,7 @@ class Asked:
     coordinator: str | None = None
     keys_at: list[str] | None = None
     statements: list[Path] | None = None
+    batch_bytes: int | None = None
 
     def check(self) -> None:
         """Refuse, before Spark starts, what cannot be read."""
@@ -169,6 +179,7 @@ class Asked:
         with (
             job_desk("127.0.0.1" if cluster is None else cluster.driver_host) as desk,
             right_watch(desk, heard, folders=folders, asking=asking) as watch,
+            _told(watch),
         ):
             yield self._governed(spark, application, desk, watch, asking)
 
@@ -214,7 +225,8 @@ class Asked:
             watch=watch,
             columns=list(application.reads),
         )
-        return Source(table, partial(table, is_stream=True), names=_names(versions))
+        sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
+        return Source(table, partial(table, is_stream=True, **sized), names=_names(versions))
 
     def _reading_keys(
         self,
@@ -246,6 +258,24 @@ class Asked:
             "the type is sealed, so its key server is asked, and none or several of your certificates name "
             "its network: say --network and --coordinator"
         )
+
+
+@contextmanager
+def _told(watch: RightWatch) -> Iterator[None]:
+    """Say that the right was gone where that is why Spark gave up: of a worker's error it keeps the text."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+
+    from maia.pipeline.refusals import GrantEnded
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as problem:
+        if not watch.ended:
+            raise
+        raise GrantEnded(
+            "the right behind this run was taken back, or nobody vouches for it any more; nothing is kept"
+        ) from problem
 
 
 def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) -> None:

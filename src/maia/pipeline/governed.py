@@ -26,6 +26,7 @@ from pyspark.sql import types as t
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.pipeline.keys import KeyDesk, KeyPass, KeySource
+from maia.pipeline.log_stream import BYTES_AT_ONCE
 from maia.pipeline.opening import PERIOD, FrameOpener, PeriodsOpener
 from maia.pipeline.periods import Slice, slices_of
 from maia.pipeline.reader import Reader
@@ -82,6 +83,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     with_meta: bool = False,
     is_stream: bool = False,
     fails_on_loss: bool = True,
+    batch_bytes: int = BYTES_AT_ONCE,
     watch: Watch | None = None,
 ) -> DataFrame:
     """Return the events published between two moments as `reader` may see them, named as in `event_type`.
@@ -90,7 +92,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     (`LogView.segments`, which verifies them first); without them, all that the
     log has now. A stream goes on with what the log gets later, each frame once,
     whatever is joined meanwhile; if the log forgets frames that it has not read,
-    it ends, unless `fails_on_loss` is false.
+    it ends, unless `fails_on_loss` is false. A batch reads about `batch_bytes`.
     `versions` are others of the same type whose attributes a right may speak
     of. `columns` opens only some attributes, by name. `watch` tests the reader
     now, which includes one-time questions about this request, and ends the
@@ -108,7 +110,7 @@ def governed(  # noqa: PLR0913 - every one is named at the call
     recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
     uids = sorted({uid for plan in plans for uid in plan.kinds})
     if is_stream:
-        frames = recorded.stream(uids, fails_on_loss=fails_on_loss)
+        frames = recorded.stream(uids, fails_on_loss=fails_on_loss, batch_bytes=batch_bytes)
     else:
         frames = recorded.table(uids, None if segments is None else tuple(map(str, segments)))
     if is_stream and len(plans) > 1:

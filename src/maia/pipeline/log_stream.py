@@ -30,7 +30,7 @@ from maia.pipeline.log_folder import LogFolder, Stretch, TypeInLog
 from maia.pipeline.refusals import FramesForgotten, NotThisStream
 from maia.pipeline.spark_problems import told_to_spark
 
-__all__ = ["FORMAT", "LogStreamReader", "LogStreamSource", "Wanted", "register_log_stream"]
+__all__ = ["BYTES_AT_ONCE", "FORMAT", "LogStreamReader", "LogStreamSource", "Wanted", "register_log_stream"]
 
 FORMAT: Final = "maia-log"
 PARTITION_BYTES: Final = 8 << 20
@@ -55,6 +55,7 @@ class Wanted:
     since: int
     until: int
     fails_on_loss: bool = True
+    batch_bytes: int = BYTES_AT_ONCE
 
     def as_options(self) -> dict[str, str]:
         """Return this as Spark carries it; anybody may read it."""
@@ -64,6 +65,7 @@ class Wanted:
             "since": str(self.since),
             "until": str(self.until),
             "failOnDataLoss": str(self.fails_on_loss).lower(),
+            "batchBytes": str(self.batch_bytes),
         }
 
     @classmethod
@@ -75,6 +77,7 @@ class Wanted:
             int(options["since"]),
             int(options["until"]),
             options["failOnDataLoss"] == "true",
+            int(options["batchBytes"]),
         )
 
 
@@ -90,7 +93,7 @@ class LogStreamSource(DataSource):
         """Return what reads batch after batch."""
         # Options are told apart without their case, and kept in lower case by some of Spark.
         lower = {name.lower(): value for name, value in self.options.items()}
-        known = ("log", "type", "since", "until", "failOnDataLoss")
+        known = ("log", "type", "since", "until", "failOnDataLoss", "batchBytes")
         wanted = Wanted.from_options({name: lower[name.lower()] for name in known})
         return LogStreamReader(wanted, tuple(schema.names))
 
@@ -139,7 +142,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a batch reads."""
-        return ReadMaxBytes(BYTES_AT_ONCE)
+        return ReadMaxBytes(self._wanted.batch_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take note of what there is now: the run ends there."""

@@ -19,7 +19,7 @@ from maia.events import AttributeUid, Instant
 from maia.log.names import already_joined
 from maia.pipeline.frame_rows import columns_to_read
 from maia.pipeline.log_folder import BadLogPlace, LogFolder, is_address
-from maia.pipeline.log_stream import FORMAT, Wanted, register_log_stream
+from maia.pipeline.log_stream import BYTES_AT_ONCE, FORMAT, Wanted, register_log_stream
 
 __all__ = ["Recorded", "between"]
 
@@ -36,9 +36,12 @@ class Recorded:
     since: Instant
     until: Instant
 
-    def stream(self, uids: Sequence[AttributeUid], *, fails_on_loss: bool) -> DataFrame:
+    def stream(
+        self, uids: Sequence[AttributeUid], *, fails_on_loss: bool, batch_bytes: int = BYTES_AT_ONCE
+    ) -> DataFrame:
         """Return frames as they are recorded, each once; nothing where nothing was recorded yet."""
-        wanted = Wanted(self._place, self.type_id, int(self.since), int(self.until), fails_on_loss)
+        since, until = int(self.since), int(self.until)
+        wanted = Wanted(self._place, self.type_id, since, until, fails_on_loss, batch_bytes)
         register_log_stream(self.spark)
         stream = self.spark.readStream.format(FORMAT).schema(_schema(uids))
         return stream.options(**wanted.as_options()).load()
