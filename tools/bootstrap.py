@@ -26,6 +26,7 @@ PYTHON = VENV / "bin" / "python"
 BUILD = ROOT / ".build"
 TOOLS = BUILD / "tools"
 STAMP = VENV / ".complete"
+INTERRUPTED = 130
 LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "tools" / "uv.lock.txt"
 BUILD_LOCK = ROOT / "tools" / "build.lock.txt"
@@ -64,6 +65,9 @@ def main() -> int:
     except CannotInstall as reason:
         print(reason, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        say("interrupted; the next make goes on from here")
+        return INTERRUPTED
     return 0
 
 
@@ -177,10 +181,10 @@ def is_writable(folder: Path) -> bool:
 def find_pip() -> list[str] | None:
     """Return a command that runs pip, in a private environment if this Python has none, or None."""
     private = TOOLS / "pip" / "bin" / "python"
-    if not is_usable(private) and has("ensurepip"):
+    if not has_pip(private) and has("ensurepip"):
         shutil.rmtree(TOOLS / "pip", ignore_errors=True)
         run([sys.executable, "-m", "venv", str(TOOLS / "pip")])
-    if is_usable(private):
+    if has_pip(private):
         return [str(private), "-m", "pip"]
     if has("pip"):
         return [sys.executable, "-m", "pip"]
@@ -232,6 +236,12 @@ def is_usable(python: Path) -> bool:
         return False
     asked = [str(python), "-c", "import sys; print(sys.version)"]
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() == sys.version
+
+
+def has_pip(python: Path) -> bool:
+    """Say whether `python` has pip; one whose making was interrupted runs, and has none."""
+    asked = [str(python), "-m", "pip", "--version"]
+    return is_usable(python) and not subprocess.run(asked, capture_output=True, check=False).returncode
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None) -> bool:
