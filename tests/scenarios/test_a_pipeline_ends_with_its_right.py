@@ -1,0 +1,83 @@
+"""`maia pipeline run --stream` reads for as long as somebody vouches for its reader, and not a batch longer.
+
+A real process with a real Spark, and a domain's real server, which the job
+itself asks where its certificate says; nobody renews the wallet. A44.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maia.runtime.clock import system_now
+from maia.runtime.domain_api import answers, bodies
+from maia.runtime.key_files import create_key_file
+from maia.runtime.wallet_folder import WalletFolder
+from maia.types import definition_to_text, verify_definition
+from support.domain_server import DomainAtWork, key_of
+from support.governed import Recorded, sightings
+from support.processes import running_maia, until
+from support.tested_rights import NUMBERPLATE, domain_with_locations, logged_in
+
+PATIENCE_S = 600
+SEGMENTS = 120
+"""One for each batch: a batch takes Spark a good part of a second, so there is always much left to read."""
+
+
+@pytest.fixture
+def met(tmp_path: Path) -> Iterator[DomainAtWork]:
+    (tmp_path / "met").mkdir()
+    with domain_with_locations(tmp_path / "met") as found:
+        yield found
+
+
+def prepared(home: Path, met: DomainAtWork, who: str) -> None:
+    """Lay out a key, a type, a log, and a wallet without a single statement."""
+    create_key_file(home / f"{who}.key", key_of(who))
+    (home / "np.type").write_text(definition_to_text(NUMBERPLATE), encoding="utf-8")
+    wallet = WalletFolder(home / "wallet")
+    wallet.keep(logged_in(met, who), domain=met.key.principal, address=met.address, now=system_now())
+    for file in wallet.folder.glob("*.statement"):
+        file.unlink()
+    log = Recorded(home / "log", event_type=verify_definition(NUMBERPLATE, at=system_now()))
+    for number in range(SEGMENTS):
+        log.publish(sightings(20, first=20 * number), published_at=system_now())
+        log.write()
+
+
+def running_stream(home: Path, who: str):
+    return running_maia(
+        "pipeline", "run", "statistics", "--stream", "--batch-bytes", 1, "--log", "log", "-d", "np.type",
+        "-k", f"{who}.key", "--credentials", "wallet", "--out", "result", "--cores", 1, "--json", cwd=home,
+    )  # fmt: skip
+
+
+def batches(home: Path) -> int:
+    """Return how many batches of the run have been written so far, beside its result."""
+    return len(list(home.glob(".result-*/updates/*=*/_SUCCESS")))
+
+
+def dismissed(met: DomainAtWork, who: str, fact: str) -> None:
+    """Take back the fact that somebody's role, and so its right, rests on."""
+    row = bodies.FactBody(fact, [bodies.TypedArgument(principal=str(key_of(who).principal))])
+    with met.admin() as admin:
+        admin.call("POST", "/v1/facts/retraction", row, answer=answers.RevokedAnswer)
+
+
+def test_a_stream_whose_right_is_taken_back_midway_ends_with_a_code_and_leaves_nothing(
+    met: DomainAtWork, tmp_path: Path
+) -> None:
+    """A44, A30: an auditor's right is on a timed list, and the domain is asked about it for each table."""
+    prepared(tmp_path, met, "ada")
+    with running_stream(tmp_path, "ada") as job:
+        until(lambda: batches(tmp_path) >= 2 or job.poll() is not None, seconds=PATIENCE_S)
+        assert job.poll() is None, (tmp_path / "err.log").read_text()
+        dismissed(met, "ada", "auditor")
+        assert job.wait(PATIENCE_S) != 0
+    told = json.loads((tmp_path / "err.log").read_text().splitlines()[-1])
+    assert told["error"]["code"] == "PIPELINE-GRANT-ENDED", told
+    assert not (tmp_path / "result").exists()
+    assert not list(tmp_path.glob(".result-*")), "what was half written is gone too"
