@@ -1,4 +1,4 @@
-"""D8, A81: the driver of a governed stream is killed, with its Java process, and goes on from its checkpoint.
+"""D8, A81: the driver of a governed stream is killed, with its Java process; another goes on where it was.
 
 `MAIA_DRIVER_KILLS=100 pytest …` kills it often in place of once.
 """
@@ -14,16 +14,17 @@ from pathlib import Path
 
 from support.event_log import draws
 from support.governed import Recorded, rows_of, sightings, typed
+from support.streaming_job import to_the_end
 
 KILLS = int(os.environ.get("MAIA_DRIVER_KILLS", "1"))
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def job(folder: Path, *words: str) -> subprocess.Popen[str]:
+def job(folder: Path) -> subprocess.Popen[str]:
     """Start the job in a process group of its own, so that Java dies with it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        [sys.executable, "-m", "support.streaming_job", str(folder), *words],
+        [sys.executable, "-m", "support.streaming_job", str(folder)],
         cwd=TESTS,
         env=environment,
         stdout=subprocess.PIPE,
@@ -60,9 +61,7 @@ def test_a_killed_driver_leaves_a_table_without_gaps_and_repetitions(spark, tmp_
         time.sleep(random.uniform(0, 1.5))
         kill(running)
     record()
-    last = job(tmp_path, "--to-the-end")
-    assert last.communicate(timeout=300)[0] is not None
-    assert last.returncode == 0
+    to_the_end(spark, tmp_path)
     names = {one.uid: one.name for one in typed().attributes}
     expected = [{names[uid]: value for uid, value in event.items()} for event in events]
     table = spark.read.parquet(str(tmp_path / "out"))

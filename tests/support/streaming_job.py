@@ -1,8 +1,8 @@
 """A small streaming job of its own process: `python -m support.streaming_job FOLDER`, run in `tests`.
 
 It follows the log in FOLDER as a governed stream into FOLDER/out, one batch
-after the other, and says on standard output when each is done. With
-`--to-the-end` it stops when nothing is left.
+after the other, until it is killed, and says on standard output when each is
+done. Whoever has a session can go on `to_the_end` from where it was.
 """
 
 from __future__ import annotations
@@ -14,19 +14,34 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
 from maia.pipeline.governed import governed
 from maia.runtime.spark_session import spark_session
 from support.governed import reader, typed
 
+DEADLINE_S = 300
 
-def main(folder: Path, *, to_the_end: bool) -> None:
-    """Run until nothing is left, or until killed."""
+
+def started(spark: SparkSession, folder: Path, **trigger: object) -> StreamingQuery:
+    """Start the stream, or go on from its checkpoint."""
+    stream = governed(spark, log=str(folder / "log"), event_type=typed(), reader=reader(), is_stream=True)
+    kept = stream.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    return kept.format("parquet").trigger(**trigger).start(str(folder / "out"))
+
+
+def to_the_end(spark: SparkSession, folder: Path) -> None:
+    """Go on until nothing is left."""
+    query = started(spark, folder, availableNow=True)
+    assert query.awaitTermination(DEADLINE_S)
+    assert query.exception() is None
+
+
+def main(folder: Path) -> None:
+    """Run until killed."""
     with spark_session("killed", cores=1) as spark:
-        stream = governed(
-            spark, log=str(folder / "log"), event_type=typed(), reader=reader(), is_stream=True
-        ).writeStream.option("checkpointLocation", str(folder / "checkpoint"))
-        trigger = {"availableNow": True} if to_the_end else {"processingTime": "0 seconds"}
-        query = stream.format("parquet").trigger(**trigger).start(str(folder / "out"))
+        query = started(spark, folder, processingTime="0 seconds")
         os.write(1, b"running\n")
         done = -1
         while query.isActive:
@@ -35,8 +50,7 @@ def main(folder: Path, *, to_the_end: bool) -> None:
                 done = last["batchId"]
                 os.write(1, f"batch {done}\n".encode())
             time.sleep(0.02)
-        assert query.exception() is None
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), to_the_end="--to-the-end" in sys.argv)
+    main(Path(sys.argv[1]))
