@@ -55,6 +55,9 @@ class SimulatedNetwork:
             self.connect(broker, other)
         self.choose_parents()
 
+    def change_keys(self, broker: int) -> None:
+        """Let a broker learn some keys and forget others; these filters are not sealed."""
+
     def crash(self, broker: int) -> None:
         """Stop a broker, its clients and its links."""
         for other in [other for other in self.books if other != broker]:

@@ -21,15 +21,12 @@ from maia.predicates.boxes import RecentBoxes, proved_to_cover
 from maia.routing.crowd import breaks_tie
 from maia.routing.interests import Group
 from support.predicates import conjunctions, events, predicates
-from support.routing import TYPES, SimulatedNetwork
+from support.routing import SimulatedNetwork
+from support.routing_steps import Step, perform, run, steps
 
 pytestmark = pytest.mark.laws
 
 KINDS = {AttributeUid("speed"): Kind.INT, AttributeUid("plate"): Kind.STRING}
-ENTRIES = 10
-
-Step = tuple[str, int, int, int, Predicate, int]
-
 WHAT = (
     *("subscribe",) * 5,
     *("unsubscribe",) * 3,
@@ -38,75 +35,28 @@ WHAT = (
 )
 
 
-def steps(filters: st.SearchStrategy[Predicate]) -> st.SearchStrategy[list[Step]]:
-    """Draw what happens: what, where, which type, under which number, which filter, and what arrives."""
-    step = st.tuples(
-        st.sampled_from(WHAT),
-        st.integers(0, 5),
-        st.integers(0, 1),
-        st.integers(0, ENTRIES - 1),
-        filters,
-        st.integers(0, 12),
-    )
-    return st.lists(step, min_size=3, max_size=30)
-
-
-def perform(network: SimulatedNetwork, brokers: int, step: Step) -> None:
-    what, where, which, number, predicate, _ = step
-    up = sorted(network.books)
-    broker, type_id = up[where % len(up)], TYPES[which]
-    match what:
-        case "subscribe":
-            network.subscribe(broker, type_id, number, predicate)
-        case "unsubscribe":
-            network.unsubscribe(broker, type_id, number)
-        case "advertise":
-            network.advertise(broker, type_id, number % 2)
-        case "unadvertise":
-            network.unadvertise(broker, type_id, number % 2)
-        case "crash" if len(up) > 1:
-            network.crash(broker)
-        case "start" if len(up) < brokers:
-            network.start(next(one for one in range(brokers) if one not in up))
-        case "reconnect" if len(up) > 1:
-            other = next(one for one in up if one != broker)
-            network.cut(broker, other)
-            network.deliver(number)
-            network.connect(broker, other)
-        case _:
-            network.choose_parents()
-
-
-def run(brokers: int, happens: list[Step], random: Random) -> SimulatedNetwork:
-    network = SimulatedNetwork(brokers, random)
-    for step in happens:
-        perform(network, brokers, step)
-        network.deliver(step[-1])
-    return network
-
-
 @given(
     st.integers(1, 6),
-    steps(conjunctions(KINDS, max_size=3)),
+    steps(WHAT, conjunctions(KINDS, max_size=3)),
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
 def test_at_rest_every_publication_comes_to_those_who_want_it_once(
     brokers: int, happens: list[Step], published: list[Event], random: Random
 ) -> None:
-    run(brokers, happens, random).check(published[:6])
+    run(SimulatedNetwork, brokers, happens, random).check(published[:6])
 
 
 @given(
     st.integers(2, 5),
-    steps(predicates(KINDS, max_leaves=4)),
+    steps(WHAT, predicates(KINDS, max_leaves=4)),
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
 def test_filters_of_any_shape_are_routed_without_loss(
     brokers: int, happens: list[Step], published: list[Event], random: Random
 ) -> None:
-    network = run(brokers, happens, random)
+    network = run(SimulatedNetwork, brokers, happens, random)
     network.deliver()
     for event in published[:6]:
         for (broker, type_id), advertisements in network.publishers.items():
@@ -116,7 +66,7 @@ def test_filters_of_any_shape_are_routed_without_loss(
 
 @given(
     st.integers(2, 5),
-    steps(conjunctions(KINDS, max_size=2)),
+    steps(WHAT, conjunctions(KINDS, max_size=2)),
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
@@ -134,11 +84,11 @@ def test_what_a_link_lost_is_found_and_told_again(
     network.check(published[:4])
 
 
-@given(st.integers(2, 5), steps(conjunctions(KINDS, max_size=2)), st.randoms())
+@given(st.integers(2, 5), steps(WHAT, conjunctions(KINDS, max_size=2)), st.randoms())
 def test_a_network_in_which_everybody_leaves_forgets_everything(
     brokers: int, happens: list[Step], random: Random
 ) -> None:
-    network = run(brokers, happens, random)
+    network = run(SimulatedNetwork, brokers, happens, random)
     for broker, type_id, entry in list(network.subscriptions):
         network.unsubscribe(broker, type_id, int.from_bytes(entry, "big"))
     for (broker, type_id), advertisements in network.publishers.items():
@@ -155,7 +105,7 @@ def test_a_network_in_which_everybody_leaves_forgets_everything(
 @given(
     st.integers(2, 5),
     st.sets(st.integers(0, 4)),
-    steps(conjunctions(KINDS, max_size=2)),
+    steps(WHAT, conjunctions(KINDS, max_size=2)),
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
@@ -163,7 +113,7 @@ def test_each_side_of_a_partition_routes_for_itself_and_both_come_together(
     brokers: int, side: set[int], happens: list[Step], published: list[Event], random: Random
 ) -> None:
     """A83: no side loses its own subscriptions, and healing leaves no second way to anybody."""
-    network = run(brokers, happens, random)
+    network = run(SimulatedNetwork, brokers, happens, random)
     network.partition(side)
     network.check(published[:3])
     for step in happens[:5]:

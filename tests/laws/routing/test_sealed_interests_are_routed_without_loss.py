@@ -21,6 +21,7 @@ from maia.routing.rendezvous import RoutingBook
 from maia.sealing.filters import SealedFilter, open_filter
 from support.predicates import conjunctions, events, predicates
 from support.routing import TYPES, SimulatedNetwork, entry_id
+from support.routing_steps import run, steps
 from support.sealed_filters import EPOCH, every_subset, random_from, ring, sealed
 
 pytestmark = pytest.mark.laws
@@ -101,59 +102,16 @@ class SealedNetwork(SimulatedNetwork):
         }
 
 
-Step = tuple[str, int, int, int, Predicate, int]
-
-
-def steps(filters: st.SearchStrategy[Predicate]) -> st.SearchStrategy[list[Step]]:
-    """Draw what happens: what, where, which type, under which number, which filter, and what arrives."""
-    step = st.tuples(
-        st.sampled_from(WHAT),
-        st.integers(0, 5),
-        st.integers(0, 1),
-        st.integers(0, 9),
-        filters,
-        st.integers(0, 12),
-    )
-    return st.lists(step, min_size=3, max_size=30)
-
-
-def perform(network: SealedNetwork, brokers: int, step: Step) -> None:
-    what, where, which, number, predicate, _ = step
-    up = sorted(network.books)
-    broker, type_id = up[where % len(up)], TYPES[which]
-    match what:
-        case "subscribe":
-            network.subscribe(broker, type_id, number, predicate)
-        case "unsubscribe":
-            network.unsubscribe(broker, type_id, number)
-        case "advertise":
-            network.advertise(broker, type_id, number % 2)
-        case "unadvertise":
-            network.unadvertise(broker, type_id, number % 2)
-        case "keys":
-            network.change_keys(broker)
-        case "crash" if len(up) > 1:
-            network.crash(broker)
-        case "start" if len(up) < brokers:
-            network.start(next(one for one in range(brokers) if one not in up))
-        case _:
-            network.choose_parents()
-
-
 @given(
     st.integers(2, 6),
-    steps(st.one_of(conjunctions(KINDS, max_size=3), predicates(KINDS, max_leaves=4))),
+    steps(WHAT, st.one_of(conjunctions(KINDS, max_size=3), predicates(KINDS, max_leaves=4))),
     st.lists(events(KINDS), min_size=3),
     st.randoms(),
 )
 def test_at_rest_every_publication_comes_to_those_who_want_it_whatever_each_broker_knows(
     brokers, happens, published, random
 ):
-    network = SealedNetwork(brokers, random)
-    for step in happens:
-        perform(network, brokers, step)
-        network.deliver(step[-1])
-    network.check_all(published[:6])
+    run(SealedNetwork, brokers, happens, random).check_all(published[:6])
 
 
 @given(st.lists(conjunctions(KINDS, max_size=3), min_size=2, max_size=8), st.randoms())
