@@ -2,13 +2,14 @@
 
 The domain hands on what it states and what it hears; peers bring what their
 own certificates demand. Whoever a statement takes the ground from is put out
-at once, and nobody else is looked at.
+at once, and nobody else is looked at. What peers bring is acted upon even if
+their own request is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from maia.credentials import Heard, SignedCertificate, SignedStatement
 from maia.domain.links import Link, Links
@@ -34,6 +35,7 @@ class Hearing:
     links: Links
     parting: Parting
     changes: Changes
+    _told: list[Effect] = field(default_factory=list)
 
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Hear statements; one that cannot be believed is counted, and changes nothing."""
@@ -61,15 +63,20 @@ class Hearing:
         """Hold what a peer shows, until it is known whether a right could rest on it."""
         link.statements = held_statements(link.statements, message)
 
-    def hear_known(self, link: Link, now: Instant) -> list[Effect]:
+    def hear_known(self, link: Link, now: Instant) -> None:
         """Hear what a peer has shown, of those of whom something was heard before."""
-        return self.hear(link.take_statements(self.vouching.known()), now)
+        self._told.extend(self.hear(link.take_statements(self.vouching.known()), now))
 
     def hear_held(
         self, link: Link, asked: Iterable[Request], pool: tuple[SignedCertificate, ...], now: Instant
-    ) -> list[Effect]:
+    ) -> None:
         """Hear what a peer has shown, of those on whose word one of these requests could rest."""
-        if not link.statements:
-            return []
-        concerned = self.vouching.concerned(asked, pool, now)
-        return self.hear(link.take_statements(concerned), now)
+        if link.statements:
+            concerned = self.vouching.concerned(asked, pool, now)
+            self._told.extend(self.hear(link.take_statements(concerned), now))
+
+    def take_told(self) -> list[Effect]:
+        """Return what everybody is told because of what peers have shown since this was last asked."""
+        told = list(self._told)
+        self._told.clear()
+        return told

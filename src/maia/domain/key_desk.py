@@ -62,7 +62,7 @@ class KeyDesk:
 
     def _claimed(
         self, link: Link, message: JoinGroups | HistoryKeys, now: Instant
-    ) -> tuple[GroupManager, Claim, list[Effect]]:
+    ) -> tuple[GroupManager, Claim]:
         """Check who asks and for what: the encryption key, the type, the certificates, in this order."""
         shown = EncryptionKey(message.key, message.signature)
         check_encryption_key(shown, member=link.peer, manager=self.principal, session=self.links.instance)
@@ -70,17 +70,17 @@ class KeyDesk:
         manager = self.types.of(versions)
         pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
         claim = Claim(link.peer, versions, pool)
-        return manager, claim, self.hearing.hear_held(link, requests_for(claim), pool, now)
+        self.hearing.hear_held(link, requests_for(claim), pool, now)
+        return manager, claim
 
     def _join(self, link: Link, message: JoinGroups, now: Instant) -> list[Effect]:
         """Let a member in, if its certificates open a group."""
-        manager, claim, heard = self._claimed(link, message, now)
+        manager, claim = self._claimed(link, message, now)
         outcomes = manager.join(claim, self._head(message.head), now)
         self.types.joined(manager, claim.versions)
         link.joined[manager.type_id] = message.key
         fields = {**link.named(), "type": manager.type_id.hex(), "epoch": manager.number}
         return [
-            *heard,
             Note("joined", fields),
             Count("maia_key_joins_total"),
             *self.types.told(manager, outcomes, asked=(link, message.id)),
@@ -102,11 +102,10 @@ class KeyDesk:
 
     def _tell_past(self, link: Link, message: HistoryKeys, now: Instant) -> list[Effect]:
         """Tell a reader of the past the keys that it could have had at their time."""
-        manager, claim, heard = self._claimed(link, message, now)
+        manager, claim = self._claimed(link, message, now)
         reply = history_reply(manager, message, claim, by=self.principal, now=now, random=self.random)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
-            *heard,
             Note("history-told", fields),
             Count("maia_history_keys_total"),
             Send(link.id, encode(reply)),

@@ -134,7 +134,8 @@ class KeyServer:
                 effects += self._links.open(happened, now)
             case Received(link=number, data=data):
                 link = self._links.get(number)
-                effects += [] if link is None else self._received(link, data, now)
+                answered = [] if link is None else self._received(link, data, now)
+                effects += [*self._hearing.take_told(), *answered]
             case LinkClosed(link=number):
                 effects += self._parting.closed(number)
             case DialFailed() | Tick() | Recorded() | LogRead():
@@ -210,8 +211,8 @@ class KeyServer:
                 return []
             case Hello() if not link.is_ready:
                 pool = tuple(certificate_from_bytes(one) for one in message.credentials)
-                heard = self._hearing.hear_held(link, [self._links.connecting(link.peer)], pool, now)
-                return [*heard, *self._links.said_hello(link, message, now)]
+                self._hearing.hear_held(link, [self._links.connecting(link.peer)], pool, now)
+                return self._links.said_hello(link, message, now)
             case _ if link.is_ready:
                 return self._answered(link, message, now)
         raise NotExpected(f"`{type(message).__name__}` was not expected before hello")
@@ -224,8 +225,8 @@ class KeyServer:
                 return []
             case Show(id=number, certificates=[]):
                 self._hearing.hold(link, message)
-                heard = self._hearing.hear_known(link, now)
-                return [*heard, Send(link.id, encode(Accepted(number, None)))]
+                self._hearing.hear_known(link, now)
+                return [Send(link.id, encode(Accepted(number, None)))]
             case KeysHeld(type_id=type_id):
                 return [Send(link.id, encode(self._desk.held(link, type_id)))]
             case LeaveGroups(type_id=type_id):

@@ -199,6 +199,23 @@ def test_members_pass_on_what_they_hear_as_long_as_it_concerns_them():
     assert not net.server.groups_of(net.type_id).is_in(net.group(PLATE), member.principal)
 
 
+@pytest.mark.parametrize("refused_at", ["hello", "joining"])
+def test_what_a_refused_peer_brought_is_acted_upon_all_the_same(refused_at):
+    """A35: its own word costs it its right; whoever else it concerns hears of it all the same."""
+    net = VouchedNet()
+    net.tell_server(listed(1))
+    right, own = reading("gone"), reading("late")
+    if refused_at == "hello":
+        own = net.connect["late"] = vouched(connects(key_of("late")))
+    gone, stays = net.member("gone", right), net.member("stays", reading("stays"))
+    before = net.epoch()
+    net.tell("late", listed(2, right, own))
+    net.member("late", reading("late") if refused_at == "hello" else own)
+    assert net.epoch() == before + 1
+    assert not net.holds(gone, PLATE)
+    assert net.holds(stays, PLATE)
+
+
 def test_a_server_that_was_restarted_remembers_what_was_revoked():
     net = VouchedNet()
     right = reading("broker")
