@@ -9,12 +9,13 @@ the end of its link, and never leave `handle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from maia.broker.catching_up import hear_log_read, hear_recorded
 from maia.broker.closing import close_link, forget_link, part_from
 from maia.broker.dispatch import answer
+from maia.broker.fetched_statements import certificates_not_vouched_for, hear_fetched
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
@@ -31,7 +32,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
 from maia.broker.vouching import meet_own_certificates, want_vouchers
-from maia.credentials import SignedCertificate, SigningKey
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import decode
@@ -155,6 +156,14 @@ class Broker:
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
         return self._finished(hold_certificates(self._state, certificates, now), now)
+
+    def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
+        """Return certificates in use here that demand a word which is not at hand."""
+        return certificates_not_vouched_for(self._state)
+
+    def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        """Hear statements that somebody fetched for this broker."""
+        return self._finished(hear_fetched(self._state, statements, now), now)
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maia.credentials import SignedCertificate
+from maia.credentials import SignedCertificate, SignedStatement
 from maia.runtime.broker_server import RunningBroker, run_broker
 from maia.runtime.clock import system_now
+from maia.runtime.config import BrokerConfig
 from maia.runtime.data_folder import DataFolderInUse, one_of, own_folder
 from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
@@ -27,6 +28,7 @@ from maia.runtime.start_checks import right_to_connect
 from maia.runtime.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
 from maia.runtime.stores import FolderStore, MemoryStore, Store
 from maia.runtime.telemetry import Telemetry
+from maia.runtime.testers_allowed import fetching
 
 if TYPE_CHECKING:
     from maia.runtime.log_recording import LogRecorder
@@ -78,7 +80,7 @@ async def serve(
             ) as running:
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
-                    async with _renewing(prepared, telemetry, running):
+                    async with _renewing(prepared, telemetry, running), _fetching(config, telemetry, running):
                         await _answer_until_stopped(prepared, telemetry, running, ready)
     except ExceptionGroup as group:
         raise one_of(group) from group
@@ -102,6 +104,23 @@ async def _renewing(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _fetching(
+    config: BrokerConfig, telemetry: Telemetry, running: RunningBroker
+) -> AbstractAsyncContextManager[None]:
+    """Fetch statements that are missed, where the configuration allows it, while the body runs."""
+
+    def hear(statements: tuple[SignedStatement, ...]) -> None:
+        running.runner.perform(running.broker.hear(statements, running.clock()))
+
+    return fetching(
+        frozenset(config.statements_fetch_from),
+        missed=running.broker.not_vouched_for,
+        hear=hear,
+        records=telemetry,
+        clock=running.clock,
+    )
 
 
 async def _answer_until_stopped(

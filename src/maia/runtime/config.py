@@ -70,6 +70,8 @@ class BrokerConfig:
     """How long what was recorded is kept; without a number, for ever."""
     log_keep_mb: int | None = None
     """How many megabytes of segments are kept of each type; without a number, all."""
+    statements_fetch_from: tuple[str, ...] = ()
+    """Domains' servers that may be asked for statements which are missed here; none unless said."""
     log_format: str = "auto"
     log_level: str = "info"
     limits: BrokerLimits = field(default_factory=BrokerLimits)
@@ -124,6 +126,7 @@ SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "log.roll_s": readers.whole(1),
     "log.keep_days": readers.whole(1),
     "log.keep_mb": readers.whole(1),
+    "statements.fetch_from": readers.addresses,
     "log_format": readers.one_of(readers.LOG_FORMATS),
     "log_level": readers.one_of(readers.LOG_LEVELS),
     **{f"limits.{one.name}": readers.whole(1) for one in fields(BrokerLimits)},

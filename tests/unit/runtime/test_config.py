@@ -159,5 +159,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_field() -> None:
-    names = {name.replace("log.", "log_").partition(".")[0] for name in SETTINGS}
+    names = {
+        name.replace("log.", "log_").replace("statements.", "statements_").partition(".")[0]
+        for name in SETTINGS
+    }
     assert names <= set(BrokerConfig.__dataclass_fields__)
