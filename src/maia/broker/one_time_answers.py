@@ -8,7 +8,7 @@ is; else the request is refused, and what stood ends. Nothing else is touched.
 
 from __future__ import annotations
 
-from maia.broker.challenging import vouched_for
+from maia.broker.challenging import challenge_entry, is_to_be_asked_again, vouched_for
 from maia.broker.edge import refusal_effects
 from maia.broker.looking import authorise_again
 from maia.broker.one_time_desk import Challenged, HeldEntry, HeldRequest
@@ -73,4 +73,11 @@ def _gone_on(
             except MaiaError as problem:
                 told = Send(link.id, encode(Failed(ref, problem.code, problem.message)))
                 refusal = refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)
-                return [told, *refusal]
+                return [told, *refusal, *_asked_about(state, link, ref, now)]
+
+
+def _asked_about(state: BrokerState, link: Link, ref: int, now: Instant) -> list[Effect]:
+    """Ask about what stands under the reference of a request that failed, and was not asked about for it."""
+    entry = link.subscriptions.get(ref) or link.advertisements.get(ref)
+    is_due = entry is not None and is_to_be_asked_again(state, link, entry, now)
+    return challenge_entry(state, link, entry, now) if entry is not None and is_due else []

@@ -1,0 +1,146 @@
+"""What rests on one-time answers stands exactly while they serve, whatever happens in between (P6, A30)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from maia.credentials import Action
+from maia.wire.messages import Challenge
+from support.broker import Net
+from support.one_time import Story, answers_to, refuse, vouch
+from support.revoking import Issuer
+
+LEASE_S, ASKED_AGAIN_S, PATIENCE_S = 60, 30, 20
+
+Step = int | Literal["answer", "refuse", "replay", "ask", "revoke", "restart"]
+WORDS = ["answer", "answer", "refuse", "replay", "ask", "ask", "revoke", "restart"]
+STEPS = st.lists(st.integers(1, 25) | st.sampled_from(WORDS), max_size=14)
+
+
+@dataclass
+class Reference:
+    """The slow and obvious version: one entry, a clock in seconds, and what was said when."""
+
+    now: int = 0
+    vouched_at: int | None = None
+    waits: Literal["request", "entry"] | None = None
+    asked_at: int = 0
+    is_revoked: bool = False
+
+    @property
+    def stands(self) -> bool:
+        return self.vouched_at is not None
+
+    def second(self) -> None:
+        self.now += 1
+        if self.vouched_at is not None and self.now > self.vouched_at + LEASE_S:
+            self.end()
+        if self.waits and self.now >= self.asked_at + PATIENCE_S:
+            self.refuse()
+        self.ask_again()
+
+    def ask(self) -> None:
+        if not self.is_revoked:
+            self.waits, self.asked_at = "request", self.now
+
+    def ask_again(self) -> None:
+        if self.vouched_at is not None and not self.waits and self.now >= self.vouched_at + ASKED_AGAIN_S:
+            self.waits, self.asked_at = "entry", self.now
+
+    def answer(self) -> None:
+        if self.waits:
+            self.waits, self.vouched_at = None, self.now
+
+    def refuse(self) -> None:
+        if self.waits == "entry":
+            self.vouched_at = None
+        self.waits = None
+        self.ask_again()
+
+    def end(self) -> None:
+        self.waits = self.vouched_at = None
+
+
+class Played:
+    """The broker beside its reference, and a client that does what the steps say."""
+
+    def __init__(self) -> None:
+        self.net = Net()
+        self.net.broker()
+        self.issuer = Issuer(self.net)
+        self.story = Story(self.net, answers=False)
+        self.model = Reference(waits="request")
+        self.used: list[bytes] = []
+        self.request = self.story.asked
+
+    def challenge(self) -> Challenge | None:
+        heard = self.story.billing.all_heard(Challenge)
+        return heard[-1] if heard else None
+
+    def do(self, step: Step) -> None:
+        match step:
+            case int(seconds):
+                for _ in range(seconds):
+                    self.net.advance(1)
+                    self.model.second()
+                    self.story.renew()
+            case "ask":
+                self.request = self.story.billing.request(Action.SUBSCRIBE)
+                self.story.billing.subscribe(request=self.request, ref=self.story.ref)
+                self.model.ask()
+            case "answer" if self.challenge() is not None:
+                self.used = answers_to(self.challenge(), self.net.story.keys["CCS"])
+                vouch(self.story.billing)
+                self.story.asked = self.request if self.model.waits == "request" else self.story.asked
+                self.model.answer()
+            case "refuse" if self.challenge() is not None:
+                refuse(self.story.billing)
+                self.model.refuse()
+            case "replay" if self.challenge() is not None and self.used:
+                refuse(self.story.billing, self.used)
+                self.model.refuse()
+            case "revoke":
+                self.issuer.revoke(self.story.right)
+                self.model.is_revoked = True
+                self.model.end()
+            case "restart":
+                self._restart()
+
+    def _restart(self) -> None:
+        self.net.restart("CCS broker")
+        self.issuer = self._reconnected_issuer()
+        story, net = self.story, self.net
+        story.camera = net.client("camera at Victoria")
+        story.offer = story.camera.advertise()
+        story.billing = net.client("billing office", credentials=story.pool)
+        self.model.end()
+
+    def _reconnected_issuer(self) -> Issuer:
+        issuer = Issuer(self.net)
+        issuer.says = self.issuer.says
+        return issuer
+
+    def check(self) -> None:
+        assert (self.story.sees() == 1) is self.model.stands, self.model
+
+
+@pytest.mark.laws
+@settings(max_examples=20)  # each plays minutes of a broker
+@given(STEPS)
+@example(["answer", 25, 25, "answer"])
+@example(["answer", 25, 6, "answer", 25, 5, "replay"])
+@example(["answer", 25, 25, 1, "ask", "answer"])
+@example(["answer", 20, "ask", 20])
+@example(["answer", "revoke", "ask", "answer"])
+@example(["answer", "restart", "ask", "replay", "ask", "answer"])
+def test_an_entry_is_served_exactly_while_its_answers_serve(steps: list[Step]) -> None:
+    played = Played()
+    played.check()
+    for step in steps:
+        played.do(step)
+        played.check()
