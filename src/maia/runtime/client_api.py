@@ -62,6 +62,7 @@ from maia.runtime.publisher import Publisher
 from maia.runtime.records import Records
 from maia.runtime.revalidating import Revalidate, Revalidator, asking_testers
 from maia.runtime.subscription import Subscription
+from maia.runtime.testers_shown import bringing_statements
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
 from maia.wire.effects import Effect
 
@@ -383,8 +384,10 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     The broker's right to connect is verified before any of `credentials` is
     shown; with `brokers`, nobody else is talked to. `types` can be named by
     their readable names later. `statements` say that certificates which demand
-    it still count; brokers hear of newer ones by themselves. Where one must be
-    vouched for anew for each request, its tester is asked, or `revalidate` is.
+    it still count. Where none of them does, their testers are asked at the
+    locations in the certificates; of newer ones brokers hear by themselves.
+    Where one must be vouched for anew for each request, its tester is asked,
+    or `revalidate` is.
     """
     addresses = (address,) if isinstance(address, str) else tuple(address)
     pinned = None if brokers is None else frozenset(brokers)
@@ -412,8 +415,9 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     )
     async with runner.running():
         try:
-            await client.opened(runner, timeout_s)
-            yield client
+            async with bringing_statements(client, settings.credentials, settings.statements):
+                await client.opened(runner, timeout_s)
+                yield client
         finally:
             await client.closed()
 

@@ -4,10 +4,10 @@
 follows the wallet shows them to its broker within the same connection, so
 what stands goes on standing, and may show more from then on.
 
-Whoever asks brings the evidence: where certificates must be vouched for, and
-no statement in the wallet does so, their testers are asked at the locations
-that the certificates name, before the body runs and whenever certificates
-have come. Newer statements brokers hear by themselves.
+Whoever asks brings the evidence: where certificates have come that must be
+vouched for, and no statement in the wallet does so, their testers are asked at
+the locations that the certificates name. Newer statements brokers hear by
+themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from maia.credentials.statements import SignedStatement
 from maia.errors import MaiaError
 from maia.runtime.client_api import Client
-from maia.runtime.testers import with_fetched
+from maia.runtime.testers_shown import show_fetched
 from maia.runtime.wallet_folder import KeptWallet, WalletFolder
 
 __all__ = ["following", "show_news"]
@@ -29,9 +29,8 @@ LOOK_S = 2.0
 
 @asynccontextmanager
 async def following(client: Client, wallet: WalletFolder, *, every_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Show what is new in a wallet while the body runs; begin with statements that it lacks."""
-    shown = await _begun(client, wallet)
-    task = asyncio.create_task(_follow(client, wallet, shown, every_s))
+    """Show what is new in a wallet while the body runs."""
+    task = asyncio.create_task(_follow(client, wallet, every_s))
     try:
         yield
     finally:
@@ -40,30 +39,18 @@ async def following(client: Client, wallet: WalletFolder, *, every_s: float = LO
             await task
 
 
-async def _begun(client: Client, wallet: WalletFolder) -> KeptWallet:
-    """Show what the wallet lacks; what it holds was shown at the connection."""
+async def _follow(client: Client, wallet: WalletFolder, every_s: float) -> None:
     shown = KeptWallet()
     with suppress(MaiaError):
         shown = await asyncio.to_thread(wallet.read)
-        await _show_fetched(client, shown)
-    return shown
-
-
-async def _follow(client: Client, wallet: WalletFolder, shown: KeptWallet, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         # A wallet that cannot be read just now, or a broker that is away: the next look finds both again.
         with suppress(MaiaError):
             found = await asyncio.to_thread(wallet.read)
             if await show_news(client, before=shown, now=found):
-                await _show_fetched(client, found)
+                await show_fetched(client, found.certificates, found.statements)
             shown = found
-
-
-async def _show_fetched(client: Client, wallet: KeptWallet) -> None:
-    statements = await with_fetched(wallet.certificates, wallet.statements, now=client.now())
-    if len(statements) > len(wallet.statements):
-        await client.show((), statements[len(wallet.statements) :])
 
 
 async def show_news(client: Client, *, before: KeptWallet, now: KeptWallet) -> bool:

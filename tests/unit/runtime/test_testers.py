@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from maia.credentials import SignedCertificate, SignedStatement, Standing
@@ -17,6 +18,7 @@ from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.testers import answer_one_time, fetch_statements, fresh_until, lacking, with_fetched
 from maia.runtime.testers_calls import BadLocation, Location, location_from_text
+from maia.runtime.testers_shown import bringing_statements
 from maia.runtime.wallet_folder import WalletFolder
 from maia.runtime.wallet_following import following
 from support.domain_server import DomainAtWork, key_of
@@ -104,23 +106,36 @@ class Shown:
         self.statements += statements
 
 
-def test_a_wallet_without_statements_is_shown_with_those_that_were_fetched(
+def test_certificates_that_a_login_brings_are_shown_with_statements_that_were_fetched(
     met: DomainAtWork, tmp_path: Path
 ) -> None:
     wallet, client = WalletFolder(tmp_path / "w"), Shown()
-    wallet.keep(logged_in(met), domain=met.key.principal, address=met.address, now=system_now())
-    for file in wallet.folder.glob("*.statement"):
-        file.unlink()
+    without = msgspec.structs.replace(logged_in(met), statements=[])
+    nothing = msgspec.structs.replace(without, rights=[], chains=[], memberships=[])
 
-    async def begin() -> list[SignedStatement]:
-        async with following(client, wallet, every_s=3600):  # type: ignore[arg-type]
-            return list(client.statements)
+    async def follow() -> None:
+        async with following(client, wallet, every_s=0.05), asyncio.timeout(60):  # type: ignore[arg-type]
+            while not client.statements:  # certificates come, and come again until a look has seen it
+                for found in (nothing, without):
+                    wallet.keep(found, domain=met.key.principal, address=met.address, now=system_now())
+                    await asyncio.sleep(0.3)
 
-    shown = asyncio.run(begin())
-    timed = [one for one in wallet.read().certificates if lacking([one], (), now=system_now())]
-    assert timed
-    heard = standing_after(tuple(shown))
-    assert any(heard.problem_with(one, system_now()) is None for one in timed)
+    asyncio.run(follow())
+    heard = standing_after(tuple(client.statements))
+    assert any(heard.problem_with(one, system_now()) is None for one in wallet.read().certificates)
+
+
+def test_a_client_begins_without_waiting_for_testers_and_shows_what_they_say(met: DomainAtWork) -> None:
+    right, client = rights(met)["timed-crl"], Shown()
+
+    async def begin() -> None:
+        async with bringing_statements(client, (right,), ()), asyncio.timeout(60):  # type: ignore[arg-type]
+            assert client.statements == []
+            while not client.statements:
+                await asyncio.sleep(0.05)
+
+    asyncio.run(begin())
+    assert standing_after(tuple(client.statements)).problem_with(right, system_now()) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A broker fetches statements that it misses where its operator said, and dials nobody else."""
+"""A broker fetches statements that it misses where its operator said; clients bring them by themselves."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def may_read(location: str, *, by: SigningKey = MET) -> SignedCertificate:
     return granted(authority, CLARK.principal, OnlineTest(TestKind.TIMED_CRL, by.principal, (location,)))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clients_bring_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have clients ask nobody by themselves, so that it is the broker that does."""
 
@@ -126,11 +126,13 @@ def met() -> Iterator[Place]:
         yield found
 
 
+@pytest.mark.usefixtures("clients_bring_nothing")
 def test_what_is_missed_is_fetched_from_an_address_that_the_operator_named(met: Place) -> None:
     asyncio.run(subscribed(may_read(met.location), f"127.0.0.1:{met.port}"))
     assert met.requests
 
 
+@pytest.mark.usefixtures("clients_bring_nothing")
 @pytest.mark.parametrize("allowed", [(), ("127.0.0.1:1",), ("met.example:443",)])
 def test_a_broker_dials_nobody_whom_its_operator_did_not_name(met: Place, allowed: tuple[str, ...]) -> None:
     """Whoever shows a certificate must not choose where a broker connects."""
@@ -140,6 +142,7 @@ def test_a_broker_dials_nobody_whom_its_operator_did_not_name(met: Place, allowe
     assert met.requests == []
 
 
+@pytest.mark.usefixtures("clients_bring_nothing")
 def test_somebody_else_at_a_named_address_is_not_heard_and_told_to_the_operator() -> None:
     """A39: the address is right, and the key is not the tester's."""
     with place(page_of(listed()), key=key_of("liar")) as liar:
@@ -152,6 +155,7 @@ def test_somebody_else_at_a_named_address_is_not_heard_and_told_to_the_operator(
     assert unheard[0] == {"issuer": str(MET.principal), "code": "CREDENTIAL-ANOTHER-DOMAIN"}
 
 
+@pytest.mark.usefixtures("clients_bring_nothing")
 def test_a_revocation_that_is_fetched_refuses_at_once() -> None:
     """A39: what a broker fetches is the newest word, good or bad."""
     right_at: list[SignedCertificate] = []
@@ -164,6 +168,12 @@ def test_a_revocation_that_is_fetched_refuses_at_once() -> None:
         with pytest.raises(MaiaError) as refused:
             asyncio.run(subscribed(right_at[0], f"127.0.0.1:{met.port}"))
     assert refused.value.code == "POLICY-REVOKED"
+
+
+def test_a_client_brings_what_its_broker_may_not_fetch(met: Place) -> None:
+    """Whoever asks brings the evidence: the wallet is the client's own, and so is the choice of whom to dial."""
+    asyncio.run(subscribed(may_read(met.location)))
+    assert met.requests
 
 
 def test_an_address_is_named_in_the_configuration(tmp_path: Path) -> None:
