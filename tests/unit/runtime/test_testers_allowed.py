@@ -171,7 +171,7 @@ def test_a_revocation_that_is_fetched_refuses_at_once() -> None:
 
 
 def test_a_client_brings_what_its_broker_may_not_fetch(met: Place) -> None:
-    """Whoever asks brings the evidence: the wallet is the client's own, and so is the choice of whom to dial."""
+    """Whoever asks brings the evidence: the wallet, and so the choice of whom to dial, is its own."""
     asyncio.run(subscribed(may_read(met.location)))
     assert met.requests
 
