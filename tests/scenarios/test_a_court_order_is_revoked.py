@@ -157,8 +157,8 @@ def test_the_order_the_role_and_the_open_subscription_fall_one_after_the_other(c
     asyncio.run(story(city))
 
 
-async def story(city: City) -> None:
-    folder = city.folder
+def smith_gets_the_order(city: City) -> tuple[str, ...]:
+    """Let the court give Smith the order, and Smith log in with it; return the words of the login."""
     city.run("domain", "appoint", "smith.pub", "court_order", "case 7", "AE05 XYZ", "--days", 1,
              "-o", "order.appointment", *city.at("court", "judge"))  # fmt: skip
     city.run("domain", "fact", "assert", "detective", "smith.pub", *city.at("met", "desk"))
@@ -173,7 +173,13 @@ async def story(city: City) -> None:
         "-w",
         "wallet",
     )
-    until(lambda: maia(*login, "--show", "order.appointment", cwd=folder).returncode == 0)
+    until(lambda: maia(*login, "--show", "order.appointment", cwd=city.folder).returncode == 0)
+    return login
+
+
+async def story(city: City) -> None:
+    folder = city.folder
+    login = await asyncio.to_thread(smith_gets_the_order, city)
     who_can = json.loads(
         city.run("domain", "who-can", "subscribe", "uk.gov.pito.Numberplate", "--attribute", "location",
                  "--json", *city.at("met", "desk"))
@@ -243,21 +249,7 @@ def revoked_order(city: City) -> bytes:
 def test_a_case_that_is_reassigned_in_a_file_takes_the_role_away(city: City) -> None:
     """P3: the roster is somebody else's file; the Met looks at it again and again."""
     folder = city.folder
-    city.run("domain", "appoint", "smith.pub", "court_order", "case 7", "AE05 XYZ", "--days", 1,
-             "-o", "order.appointment", *city.at("court", "judge"))  # fmt: skip
-    city.run("domain", "fact", "assert", "detective", "smith.pub", *city.at("met", "desk"))
-    login = (
-        "login",
-        "--server",
-        city.servers["met"],
-        "--domain",
-        "met.pub",
-        "-k",
-        "smith.key",
-        "-w",
-        "wallet",
-    )
-    until(lambda: maia(*login, "--show", "order.appointment", cwd=folder).returncode == 0)
+    login = smith_gets_the_order(city)
     (folder / "cases.csv").write_text("officer,case\n")
 
     def fallen() -> bool:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections.abc import Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from maia.credentials import NetworkName, RevocationList, Standing
 from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_client import DomainClient
 from maia.runtime.input_files import read_certificates, read_definition, read_principal
 from maia.runtime.key_files import load_signing_key
 from maia.runtime.node_runner import NodeRunner
@@ -25,31 +22,12 @@ from maia.runtime.wallet_folder import WalletFolder
 from maia.sealing.member import KeyMember
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
-from support.processes import maia, running_maia, until
+from support.met_process import client, issue, make_detective, make_met, police_policy, serving
+from support.processes import maia
 from support.waiting import until as until_in_loop
 
-POLICY = """\
-policy "Police"
-fact detective(who: principal)
-role officer()
-rule officer()
-    while detective(holder)
-    for 1 day
-grant officer()
-    may subscribe to Numberplate(plate)
-end
-"""
+POLICY = police_policy("may subscribe to Numberplate(plate)")
 CONFIG = """\
-key = "met.key"
-network = "Met"
-coordinator = "met.pub"
-credentials = "met-certs"
-listen = "127.0.0.1:0"
-data = "data"
-[api]
-listen = "127.0.0.1:0"
-[policy]
-file = "met.policy"
 types = ["np.type"]
 [statements]
 period_s = 6
@@ -59,63 +37,14 @@ PEOPLE = ("smith", "jones")
 
 
 def made(home: Path) -> None:
-    for who in ("met", "desk", *PEOPLE):
-        assert maia("key", "new", f"{who}.key", cwd=home).returncode == 0
-    for name in ("met-certs", "desk-certs"):
-        (home / name).mkdir()
-    issue(
-        "desk",
-        home,
-        "--topic",
-        "/admin/*",
-        "--action",
-        "publish",
-        "--action",
-        "subscribe",
-        "-o",
-        "desk-certs/a.cert",
-    )
+    make_met(home, *PEOPLE, policy=POLICY, more_config=CONFIG)
     for who in PEOPLE:
-        issue(who, home, "--network", "Met", "--action", "connect", "-o", f"{who}-connect.cert")
+        issue(home, who, "--network", "Met", "--action", "connect", "-o", f"{who}-connect.cert")
     defined = maia(
         "type", "define", "-k", "met.key", "--name", "Numberplate", "-a", "plate:string", "-a",
         "place:string", "--sealing", "attribute", "--keys", "met.pub", "-o", "np.type", cwd=home,
     )  # fmt: skip
     assert defined.returncode == 0, defined.stderr
-    (home / "met.policy").write_text(POLICY)
-    (home / "met.toml").write_text(CONFIG)
-
-
-def issue(subject: str, home: Path, *words: str) -> None:
-    issued = maia(
-        "cert", "issue", "-k", "met.key", "--subject", f"{subject}.pub", "--owner", "met.pub", "--days", 2,
-        *words, cwd=home,
-    )  # fmt: skip
-    assert issued.returncode == 0, issued.stderr
-
-
-@contextmanager
-def server(home: Path) -> Iterator[tuple[str, str]]:
-    """Run the server; yield where its key groups and its interface answer."""
-    with running_maia("domain", "serve", "-c", "met.toml", cwd=home) as process:
-        out = home / "out.log"
-        until(lambda: "answering at" in out.read_text() or process.poll() is not None)
-        told = out.read_text()
-        assert "answering at" in told, (home / "err.log").read_text()[-2000:]
-        yield (
-            re.findall(r"listening on (\S+) as", told)[-1],
-            re.findall(r"answering at https://(\S+)", told)[-1],
-        )
-
-
-def calling(home: Path, address: str, who: str) -> DomainClient:
-    shown = home / f"{who}-certs"
-    return DomainClient(
-        address,
-        domain=read_principal(str(home / "met.pub")),
-        key=load_signing_key(home / f"{who}.key"),
-        credentials=read_certificates([shown]) if shown.exists() else (),
-    )
 
 
 def log_in(home: Path, address: str, who: str) -> None:
@@ -167,11 +96,10 @@ def test_a_member_whose_right_the_domain_takes_back_is_put_out_without_a_restart
     type_id = numberplate(tmp_path).type_id
 
     async def story(keys: str, interface: str) -> None:
-        with calling(tmp_path, interface, "desk") as desk:
+        with client(tmp_path, interface, "desk") as desk:
             for who in PEOPLE:
-                said = bodies.TypedArgument(principal=(tmp_path / f"{who}.pub").read_text().strip())
-                desk.call("POST", "/v1/facts", bodies.FactBody("detective", [said]), answer=answers.News)
-                log_in(tmp_path, interface, who)
+                make_detective(tmp_path, interface, who)
+                await asyncio.to_thread(log_in, tmp_path, interface, who)
             async with (
                 member_of(tmp_path, keys, "smith") as smith,
                 member_of(tmp_path, keys, "jones") as jones,
@@ -192,5 +120,5 @@ def test_a_member_whose_right_the_domain_takes_back_is_put_out_without_a_restart
                 assert jones.groups(type_id)
                 assert smith.ring(type_id).newest <= before
 
-    with server(tmp_path) as (keys, interface):
-        asyncio.run(story(keys, interface))
+    with serving(tmp_path) as met:
+        asyncio.run(story(met.keys, met.interface))

@@ -1,0 +1,108 @@
+"""A domain's server of the Met as its operator knows it: keys, a policy and a configuration, as files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from maia.runtime.domain_api import answers, bodies
+from maia.runtime.domain_client import DomainClient
+from maia.runtime.input_files import read_certificates, read_principal
+from maia.runtime.key_files import load_signing_key
+from support.processes import maia, running_maia, until
+
+_POLICY = """\
+policy "Police"
+fact detective(who: principal)
+role officer()
+rule officer()
+    while detective(holder)
+    for 1 day
+grant officer()
+    {grant}
+end
+"""
+_CONFIG = """\
+key = "met.key"
+network = "Met"
+coordinator = "met.pub"
+credentials = "met-certs"
+listen = "127.0.0.1:0"
+data = "data"
+[api]
+listen = "127.0.0.1:0"
+[policy]
+file = "met.policy"
+"""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server that runs: its process, and where its key groups and its interface answer."""
+
+    process: int
+    keys: str
+    interface: str
+
+
+def police_policy(grant: str) -> str:
+    """Return a policy by which whoever is said to be a detective is an officer, and gets one right."""
+    return _POLICY.format(grant=grant)
+
+
+def make_met(home: Path, *people: str, policy: str, more_config: str) -> None:
+    """Make the domain, a desk that may do everything in it, and some people, as files."""
+    for who in ("met", "desk", *people):
+        assert maia("key", "new", f"{who}.key", cwd=home).returncode == 0
+    for name in ("met-certs", "desk-certs"):
+        (home / name).mkdir()
+    may = ("--topic", "/admin/*", "--action", "publish", "--action", "subscribe")
+    issue(home, "desk", *may, "-o", "desk-certs/admin.cert")
+    (home / "met.policy").write_text(policy)
+    (home / "met.toml").write_text(_CONFIG + more_config)
+
+
+def issue(home: Path, subject: str, *words: str) -> None:
+    """Issue a certificate of the Met."""
+    issued = maia(
+        "cert", "issue", "-k", "met.key", "--subject", f"{subject}.pub", "--owner", "met.pub", "--days", 2,
+        *words, cwd=home,
+    )  # fmt: skip
+    assert issued.returncode == 0, issued.stderr
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Serving]:
+    """Run the server; one may have run there before."""
+    out = home / "out.log"
+    before = len(_answering(out.read_text())) if out.exists() else 0
+    with running_maia("domain", "serve", "-c", "met.toml", cwd=home) as process:
+        until(lambda: len(_answering(out.read_text())) > before or process.poll() is not None)
+        told = out.read_text()
+        assert len(_answering(told)) > before, (home / "err.log").read_text()[-2000:]
+        yield Serving(process.pid, re.findall(r"listening on (\S+) as", told)[-1], _answering(told)[-1])
+
+
+def _answering(told: str) -> list[str]:
+    return re.findall(r"answering at https://(\S+)", told)
+
+
+def client(home: Path, address: str, who: str) -> DomainClient:
+    """Call the interface as somebody, with whatever certificates it has."""
+    shown = home / f"{who}-certs"
+    return DomainClient(
+        address,
+        domain=read_principal(str(home / "met.pub")),
+        key=load_signing_key(home / f"{who}.key"),
+        credentials=read_certificates([shown]) if shown.exists() else (),
+    )
+
+
+def make_detective(home: Path, address: str, who: str = "smith") -> None:
+    """Let the desk say that somebody is a detective."""
+    said = bodies.TypedArgument(principal=(home / f"{who}.pub").read_text().strip())
+    with client(home, address, "desk") as desk:
+        desk.call("POST", "/v1/facts", bodies.FactBody("detective", [said]), answer=answers.News)
