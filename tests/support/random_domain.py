@@ -218,7 +218,7 @@ class DomainBeside:
         self.called[fact_support(name, arguments)] = fact
 
     def retract_fact(self) -> None:
-        fact = self._something(self.model.facts)
+        fact = self._relied_on(self.model.facts)
         if fact is not None:
             arguments = [value for _, value in fact[2]]
             self.take_away(lambda: self.station.retract_fact(fact[1], arguments))
@@ -248,7 +248,7 @@ class DomainBeside:
 
     def revoke_appointment(self) -> None:
         """A court takes back what it gave; the domain hears of it from the court alone."""
-        said = self._something(self.model.certificates)
+        said = self._relied_on(self.model.certificates)
         if said is None:
             return
         statement = self.courts[said.issuer].revoke_appointment(self.shown[said].id, "appeal").statement
@@ -332,9 +332,10 @@ class DomainBeside:
         policy, dice = self.model.policy, self.dice
         match dice.one_of(("rule", "grant", "issuer", "issuers", "more", "nothing")):
             case "rule" if policy.rules:
-                policy = oasis.without(policy, rule=dice.random.randrange(len(policy.rules)))
+                lost = self._of_use(policy.rules, {one.rule for one in self.model.members})
+                policy = oasis.without(policy, rule=policy.rules.index(lost))
             case "grant" if policy.grants:
-                lost = dice.one_of(policy.grants)
+                lost = self._of_use(policy.grants, {one.grant for one in self.rights.values()})
                 policy = replace(policy, grants=tuple(one for one in policy.grants if one != lost))
             case "issuer":
                 policy = oasis.without(policy, issuer=HIGH_COURT.principal)
@@ -487,6 +488,16 @@ class DomainBeside:
         return len(self.model.members | ways) > MEMBERS_MAX or any(
             len(one) > WAYS_MAX for one in each.values()
         )
+
+    def _relied_on(self, some):
+        """Draw a fact or certificate to lose, most often one that somebody rests on."""
+        members = {item for one in self.model.members for item, watched in one.rests_on if watched}
+        rights = {item for right in self.rights.values() for way in right.ways for item in way}
+        return self._of_use(some, members | rights)
+
+    def _of_use(self, some, used):
+        wanted = [one for one in some if one in used]
+        return self._something(wanted if wanted and self.dice.perhaps(0.7) else some)
 
     def _something(self, some):
         return self.dice.one_of(sorted(some, key=repr)) if some else None
