@@ -9,7 +9,7 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import Action, TestKind, issue
 from maia.policy import Request, request_digest
-from maia.predicates import ALWAYS, Comparison, Operator
+from maia.predicates import ALWAYS, Comparison, Operator, parse_predicate
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import verify_definition
 from maia.wire.messages import (
@@ -18,6 +18,7 @@ from maia.wire.messages import (
     Changed,
     Ended,
     Interest,
+    Published,
     Show,
 )
 from support.broker import Net, shown, sighting
@@ -32,7 +33,8 @@ from support.one_time import (
     refuse,
     vouch,
 )
-from support.revoking import Issuer
+from support.recording import EVERYTHING, RecordingNet, durable, forget, logged_events
+from support.revoking import Issuer, connecting, grant_demanding
 
 LEASE_S = 60
 
@@ -294,6 +296,37 @@ def test_more_certificates_shown_are_no_use_before_a_fresh_answer(net: Net) -> N
     assert story.billing.take_events()[0].get(LOCATION) is not None
 
 
+def test_an_answer_that_served_lets_no_other_certificate_widen_what_stands(net: Net) -> None:
+    """The vouched one is half of a chain; another half that is shown later needs a fresh answer."""
+    story, smith = net.story, "Detective Smith"
+    may = once(net, smith, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
+    to_smith = issue(replace(may.certificate, may_delegate=True), story.keys["CCS"])
+    little = replace(once(net, kind=None, attributes=frozenset({NUMBERPLATE})).certificate)
+    passed_on = [
+        issue(
+            replace(
+                little,
+                issuer=story.principal(smith),
+                authority=replace(little.authority, attributes=frozenset(attributes)),
+            ),
+            story.keys[smith],
+        )
+        for attributes in ({NUMBERPLATE}, {NUMBERPLATE, LOCATION})
+    ]
+    camera = net.client(CAMERA)
+    offer = camera.advertise()
+    billing = net.client(BILLING, credentials=pool_with(net, to_smith, passed_on[0]))
+    ref = billing.subscribe()
+    vouch(billing)
+    assert billing.was_accepted(ref)
+    billing.say(Show(900, shown(passed_on[1:]), []))
+    camera.publish(offer, sighting())
+    assert billing.take_events()[0].get(LOCATION) is None
+    vouch(billing)
+    camera.publish(offer, sighting())
+    assert billing.take_events()[0].get(LOCATION) == "Victoria"
+
+
 def test_after_a_restart_everything_is_asked_anew(net: Net) -> None:
     """A82: nothing of an answer outlives the broker that asked."""
     story = Story(net)
@@ -427,3 +460,66 @@ def test_a_standing_entry_without_room_for_its_question_is_asked_about_a_little_
     net.advance(10)
     assert heard == 4
     assert not billing.all_heard(Ended)
+
+
+# ------------------------------------------------------------ with other things
+
+
+def test_a_durable_subscription_goes_on_with_a_fresh_answer_and_not_before() -> None:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING)
+    right = once(net)
+    camera = net.client(CAMERA)
+    offer = camera.advertise()
+    for is_first in (True, False):
+        billing = net.client(BILLING, credentials=pool_with(net, right))
+        ref = durable(billing)
+        assert not billing.was_accepted(ref)
+        assert logged_events(billing) == []
+        vouch(billing)
+        assert billing.was_accepted(ref)
+        assert len(logged_events(billing)) == (0 if is_first else 2)
+        billing.hang_up()
+        camera.publish(offer, sighting())
+        camera.publish(offer, sighting())
+
+
+def test_a_durable_subscription_that_is_forgotten_while_it_waits_is_never_accepted() -> None:
+    net = RecordingNet()
+    net.broker(recording=EVERYTHING)
+    billing = net.client(BILLING, credentials=pool_with(net, once(net)))
+    ref = durable(billing)
+    forget(billing, ref)
+    assert waiting(net)["waiting"] == 0
+    vouch(billing)
+    assert not billing.was_accepted(ref)
+
+
+def test_a_publisher_with_a_rate_is_counted_under_the_answer_that_it_rests_on(net: Net) -> None:
+    """A condition on the rate is asked at every frame, and finds the answer that was given."""
+    right = once(net, CAMERA, Action.PUBLISH).certificate
+    few = replace(right, authority=replace(right.authority, condition=parse_predicate("rate-minute <= 2")))
+    rated = issue(few, net.story.keys["CCS"])
+    camera = net.client(CAMERA, credentials=pool_with(net, rated, who=CAMERA))
+    offer = camera.advertise()
+    vouch(camera)
+    office = net.client("statistics office")
+    office.subscribe()
+    for _ in range(4):
+        camera.publish(offer, sighting())
+    assert len(office.events()) == 2
+    assert [one.refused_rows for one in camera.all_heard(Published)] == [0, 0, 1, 1]
+
+
+def test_a_right_to_connect_cannot_be_tested_so_and_the_refusal_says_it(net: Net) -> None:
+    right = grant_demanding(
+        net.story,
+        next(name for name, key in net.story.keys.items() if key.principal == net.story.network.owner),
+        net.story.principal(BILLING),
+        connecting(net.story),
+        Action.CONNECT,
+        now=net.now,
+        kind=TestKind.ONE_TIME,
+    )
+    billing = net.client(BILLING, credentials=(right,))
+    assert billing.bye == "POLICY-ONE-TIME"
