@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import Unavailable
 from maia.events import Instant
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from maia.scenarios.million import Comparison
 
 __all__ = ["LakeDone", "MillionDone", "SparkFailed", "SparkRun", "spark_in_background"]
+
+_LOAD_QUICKLY: Final = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""The jars are those of the lock, by their hash; to verify each class again takes Java long."""
 
 
 class SparkFailed(Unavailable):
@@ -116,7 +119,7 @@ def spark_in_background(
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("MAIA_DEMO_SPARK_LOG") else subprocess.DEVNULL,
         text=True,
-        env=os.environ | {"TMPDIR": str(folder)},
+        env=os.environ | {"TMPDIR": str(folder), "JDK_JAVA_OPTIONS": _java_options()},
         # Java is in the same group, so both can be ended together. A session of its own would have half of
         # the processors, however far it stands back: Linux is fair to sessions first.
         process_group=0,
@@ -127,6 +130,11 @@ def spark_in_background(
         yield run
     finally:
         _end(process)
+
+
+def _java_options() -> str:
+    """Return ours after those that the user has set for every Java."""
+    return f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_LOAD_QUICKLY}".strip()
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -134,10 +134,13 @@ def _million(
     from maia.scenarios.million import compared, seen_in_spark
 
     views, sightings = made.result()
-    seconds: dict[str, float] = {}
-    for office, view in views.items():
-        tell(step=f"the View of the {office} over the generated sightings")
-        seconds[office] = seen_in_spark(spark, view, sightings, folder / office)
+    tell(step="the View of each office over the generated sightings")
+    with ThreadPoolExecutor(len(views)) as jobs:  # while one is planned, another one works
+        running = {
+            office: jobs.submit(seen_in_spark, spark, view, sightings, folder / office)
+            for office, view in views.items()
+        }
+    seconds = {office: job.result() for office, job in running.items()}
     tell(step="the same Views in the kernel, event by event")
     by_kernel = kernel.result()
     tell(step="comparing every row")

@@ -139,7 +139,7 @@ def show_comparisons(screen: Console, compared: list[Comparison], *, rows: int) 
         agrees = "on every row" if one.same else "NO"
         table.add_row(one.office, f"{one.seen_by_spark:,}", *counts, f"{one.spark_s:.1f} s", agrees)
     screen.print(table)
-    say(screen, "The first job also pays for Spark's own loading.\n")
+    say(screen, "The jobs ran side by side, and the first pays for much of Spark's own loading.\n")
 
 
 def show_summary(screen: Console, record: Mapping[str, object]) -> None:
