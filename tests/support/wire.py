@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -34,6 +35,7 @@ NOON = Instant.parse("2026-11-15T12:00:00Z")
 MESSAGE_CLASSES: tuple[type[msgspec.Struct], ...] = get_args(Message)
 
 
+@cache
 def values_of(kind: Kind) -> st.SearchStrategy[Value]:
     """Return a strategy for the values of one kind, corners included."""
     match kind:
@@ -51,6 +53,7 @@ def values_of(kind: Kind) -> st.SearchStrategy[Value]:
             return st.binary(max_size=40)
 
 
+@cache
 def columns_of(kind: Kind, *, rows: int | None = None) -> st.SearchStrategy[tuple[Value, ...]]:
     """Return a strategy for whole columns with nulls."""
     least, most = (0, 40) if rows is None else (rows, rows)
@@ -69,6 +72,7 @@ def frames(draw: st.DrawFn) -> Frame:
     return Frame(rows, columns)
 
 
+@cache  # drawn within a test, it would be made and looked through again for every case
 def messages() -> st.SearchStrategy[Message]:
     """Return a strategy for every message there is, with fields drawn from their own bounds."""
     return st.one_of(*map(_of_struct, MESSAGE_CLASSES))
