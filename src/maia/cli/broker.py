@@ -19,6 +19,8 @@ from maia.cli.serving import (
     LogLevel,
     NetworkWord,
     StatusAddress,
+    prepared_lines,
+    prepared_record,
     run_server,
 )
 
@@ -97,13 +99,9 @@ def _run(prepared: PreparedBroker, *, as_json: bool) -> None:
 
 
 def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
-    config, until = prepared.config, prepared.may_connect_until
-    shown_until = "unbounded" if until is None else str(until)
+    config = prepared.config
     lines = [
-        f"broker       {prepared.key.principal}",
-        f"network      {prepared.network.name} of {prepared.network.owner}",
-        f"may connect  until {shown_until}",
-        f"credentials  {len(prepared.credentials)} certificates",
+        *prepared_lines(prepared, what="broker"),
         f"types        {len(prepared.definitions)} definitions",
         f"listen       {config.listen}",
         f"join         {' '.join(config.join) or 'nobody: the first of its network'}",
@@ -112,9 +110,7 @@ def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
         "checked      the broker can run with this configuration",
     ]
     record = {
-        "principal": str(prepared.key.principal), "network": prepared.network.name,
-        "coordinator": str(prepared.network.owner), "until": shown_until, "listen": config.listen,
-        "join": list(config.join), "credentials": len(prepared.credentials),
+        **prepared_record(prepared), "listen": config.listen, "join": list(config.join),
         "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
         "log": None if config.log_folder is None else str(config.log_folder), "checked": True,
     }  # fmt: skip

@@ -20,6 +20,8 @@ from maia.cli.serving import (
     LogLevel,
     NetworkWord,
     StatusAddress,
+    prepared_lines,
+    prepared_record,
     run_server,
 )
 
@@ -131,13 +133,9 @@ def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
 
 
 def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
-    config, until = prepared.config, prepared.may_connect_until
-    shown_until = "unbounded" if until is None else str(until)
+    config = prepared.config
     lines = [
-        f"key server   {prepared.key.principal}",
-        f"network      {prepared.network.name} of {prepared.network.owner}",
-        f"may connect  until {shown_until}",
-        f"credentials  {len(prepared.credentials)} certificates",
+        *prepared_lines(prepared, what="key server"),
         f"listen       {config.listen}",
         f"refresh      every {config.refresh_s} s; old keys open for {config.drift_s} s",
         f"history      kept for {len(prepared.history)} types",
@@ -146,10 +144,9 @@ def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
         "checked      the key server can run with this configuration",
     ]
     record = {
-        "principal": str(prepared.key.principal), "network": prepared.network.name,
-        "coordinator": str(prepared.network.owner), "until": shown_until, "listen": config.listen,
-        "credentials": len(prepared.credentials), "refresh_s": config.refresh_s, "drift_s": config.drift_s,
-        "history": len(prepared.history), "data": str(config.data), "checked": True,
+        **prepared_record(prepared), "listen": config.listen, "refresh_s": config.refresh_s,
+        "drift_s": config.drift_s, "history": len(prepared.history), "data": str(config.data),
+        "checked": True,
     }  # fmt: skip
     answer(lines, record, as_json=as_json)
 

@@ -15,6 +15,8 @@ import typer
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey
+    from maia.events import Instant
     from maia.runtime.telemetry import Telemetry
 
 __all__ = [
@@ -25,6 +27,8 @@ __all__ = [
     "LogLevel",
     "NetworkWord",
     "StatusAddress",
+    "prepared_lines",
+    "prepared_record",
     "run_server",
 ]
 
@@ -65,6 +69,19 @@ class _Logged(Protocol):
     def log_level(self) -> str: ...
 
 
+class _OfNetwork(Protocol):
+    """A server that was made ready to be part of a network."""
+
+    @property
+    def key(self) -> SigningKey: ...
+    @property
+    def network(self) -> NetworkName: ...
+    @property
+    def credentials(self) -> tuple[SignedCertificate, ...]: ...
+    @property
+    def may_connect_until(self) -> Instant | None: ...
+
+
 _Prepared = TypeVar("_Prepared")
 _Serve = Callable[[_Prepared, "Telemetry", Callable[[_Listening], None]], Coroutine[None, None, None]]
 
@@ -90,3 +107,26 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
         answer(lines, record, as_json=as_json)
 
     asyncio.run(serve(prepared, telemetry, ready))
+
+
+def prepared_lines(prepared: _OfNetwork, *, what: str) -> list[str]:
+    """Return who would serve, in which network, and with which right, in lines."""
+    record = prepared_record(prepared)
+    return [
+        f"{what:<12} {record['principal']}",
+        f"network      {record['network']} of {record['coordinator']}",
+        f"may connect  until {record['until']}",
+        f"credentials  {record['credentials']} certificates",
+    ]
+
+
+def prepared_record(prepared: _OfNetwork) -> dict[str, object]:
+    """Return the same as named fields."""
+    until = prepared.may_connect_until
+    return {
+        "principal": str(prepared.key.principal),
+        "network": prepared.network.name,
+        "coordinator": str(prepared.network.owner),
+        "until": "unbounded" if until is None else str(until),
+        "credentials": len(prepared.credentials),
+    }
