@@ -17,7 +17,7 @@ from maia.sealing.group_manager import GroupManager
 from maia.sealing.groups import GroupId
 from maia.sealing.history import PastAnswer, pack_past, past_info
 from maia.sealing.membership import Claim, standing
-from maia.wire.messages import HistoryKeys, HistoryKeysReply, KeyTermsRecord
+from maia.wire.messages import HistoryKeys, HistoryKeysReply
 
 __all__ = ["history_reply"]
 
@@ -39,6 +39,5 @@ def history_reply(
     writers = manager.past_writers(now) if reads and not message.after else {}
     info = past_info(manager.type_id, manager=by, reader=claim.principal)
     sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)
-    terms = manager.terms
-    told = KeyTermsRecord(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
+    told = manager.terms.as_record()
     return HistoryKeysReply(message.id, manager.type_id, told, sealed, after)

@@ -19,7 +19,7 @@ from maia.sealing.group_outcomes import Delivery, NewEpoch, Outcome, ShutOut
 from maia.sealing.handover import pack, parcel_info
 from maia.wire.codec import Unsendable, encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, KeyTermsRecord, Rekey, RekeyPart
+from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
 __all__ = ["Teller"]
 
@@ -76,8 +76,8 @@ class Teller:
         self, manager: GroupManager, delivery: Delivery, asked: tuple[Link, int] | None
     ) -> list[Effect]:
         info = parcel_info(manager.type_id, manager=self._principal, member=delivery.member)
-        packed, terms = pack(delivery.parcel), manager.terms
-        told = KeyTermsRecord(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
+        packed = pack(delivery.parcel)
+        told = manager.terms.as_record()
         epochs = [epoch_to_bytes(one) for one in delivery.epochs]
         until = None if delivery.until is None else int(delivery.until)
         effects: list[Effect] = []

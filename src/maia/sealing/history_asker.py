@@ -169,10 +169,7 @@ class HistoryAsker:
         raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
     def _asked(self, manager: ManagerLink, *, after: int) -> list[Effect]:
-        session = manager.session
-        if session is None:
-            raise ProtocolViolation("a manager answers without a session")
-        shown = session.signed(self._key, manager=manager.principal, session=manager.instance)
+        shown = manager.secured.signed(self._key, manager=manager.principal, session=manager.instance)
         self._pages += 1
         question = history_question(
             self._pages,
@@ -187,14 +184,13 @@ class HistoryAsker:
 
     def _told(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
         type_id = self._versions[-1].type_id
-        if message.id != self._pages or message.type_id != type_id or manager.session is None:
+        if message.id != self._pages or message.type_id != type_id:
             raise ProtocolViolation("the manager answers another question")
         info = past_info(type_id, manager=manager.principal, reader=self._key.principal)
-        told: PastAnswer = unpack_past(manager.session.open(message.sealed, info))
+        told: PastAnswer = unpack_past(manager.secured.open(message.sealed, info))
         self._found += told.epochs
         self.writers |= told.writers
-        terms = message.terms
-        self.terms = KeyTerms(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
+        self.terms = KeyTerms.told(message.terms)
         if message.after is not None and self._pages < PAGES_MAX:
             return self._asked(manager, after=message.after)
         self.is_done = True

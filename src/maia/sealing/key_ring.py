@@ -21,6 +21,7 @@ from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.groups import GroupId
 from maia.sealing.secrets import Secret
+from maia.wire.messages import KeyTermsRecord
 
 __all__ = ["DEFAULT_TERMS", "EPOCHS_MAX", "EpochOutOfOrder", "KeyRing", "KeyTerms", "content_key"]
 
@@ -49,6 +50,15 @@ class KeyTerms:
     """For how long an old key still opens, after the next epoch began."""
     back_dating_s: int = 60
     """By how much a publication's moment may lie outside the epoch it was sealed in."""
+
+    @classmethod
+    def told(cls, record: KeyTermsRecord) -> KeyTerms:
+        """Return the terms that a manager tells."""
+        return cls(record.refresh_s, record.overdue_s, record.drift_s, record.back_dating_s)
+
+    def as_record(self) -> KeyTermsRecord:
+        """Return how a manager tells them."""
+        return KeyTermsRecord(self.refresh_s, self.overdue_s, self.drift_s, self.back_dating_s)
 
 
 DEFAULT_TERMS: Final = KeyTerms()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Final, TypeVar
 
@@ -182,35 +183,21 @@ class ManagerStore:
 
     def read(self, kept: Mapping[str, bytes], manager: Principal) -> KeptGroups:
         """Read what was kept of this type; what cannot be believed is left out and named."""
-        dropped: list[str] = []
-
-        def each(what: str, read: Callable[[str, list[str], bytes], _Found]) -> Iterator[_Found]:
-            start = self._name(what, "")
-            for name, data in sorted(kept.items()):
-                if name.startswith(start):
-                    try:
-                        yield read(name, name.removeprefix(start).split("/"), data)
-                    except (MaiaError, msgspec.MsgspecError, ValueError):
-                        dropped.append(name)
-
-        def epoch(_name: str, _parts: list[str], data: bytes) -> SignedEpoch:
-            signed = epoch_from_bytes(data)
-            verify_epoch(signed, manager)
-            return signed
-
-        epochs = sorted(each("epoch", epoch), key=lambda one: one.statement.number)
+        reading = _Reading(kept, self._prefix)
+        epochs = list(reading.each("epoch", partial(_read_epoch, manager)))
+        epochs.sort(key=lambda one: one.statement.number)
         secrets: dict[GroupId, list[Issued]] = {}
-        for group, issued in each("secret", self._read_secret):
+        for group, issued in reading.each("secret", self._read_secret):
             secrets.setdefault(group, []).append(issued)
-        for group, issued in each("history", self._read_secret):
+        for group, issued in reading.each("history", self._read_secret):
             self._remember(group, issued)
-        for principal, shown in each("writer", self._read_writer):
+        for principal, shown in reading.each("writer", self._read_writer):
             self.writers.note(principal, shown)
         return KeptGroups(
             tuple(epochs),
             {group: _in_order(some, epochs) for group, some in secrets.items()},
-            tuple(each("member", self._read_member)),
-            tuple(dropped),
+            tuple(reading.each("member", self._read_member)),
+            tuple(reading.dropped),
         )
 
     def _read_secret(self, name: str, parts: list[str], data: bytes) -> tuple[GroupId, Issued]:
@@ -238,6 +225,29 @@ class ManagerStore:
             tuple(certificate_from_bytes(one) for one in found.pool),
             tuple(found.versions),
         )
+
+
+class _Reading:
+    """Goes through what was kept of one type, and remembers what could not be believed."""
+
+    def __init__(self, kept: Mapping[str, bytes], prefix: str) -> None:
+        self._kept, self._prefix = sorted(kept.items()), prefix
+        self.dropped: list[str] = []
+
+    def each(self, what: str, read: Callable[[str, list[str], bytes], _Found]) -> Iterator[_Found]:
+        start = f"{self._prefix}/{what}/"
+        for name, data in self._kept:
+            if name.startswith(start):
+                try:
+                    yield read(name, name.removeprefix(start).split("/"), data)
+                except (MaiaError, msgspec.MsgspecError, ValueError):
+                    self.dropped.append(name)
+
+
+def _read_epoch(manager: Principal, _name: str, _parts: list[str], data: bytes) -> SignedEpoch:
+    signed = epoch_from_bytes(data)
+    verify_epoch(signed, manager)
+    return signed
 
 
 def _in_order(issued: list[Issued], epochs: list[SignedEpoch]) -> list[Issued]:

@@ -76,8 +76,7 @@ class TypeKeys:
         for handed in parcel.secrets:
             self._check(handed, statements)
         trees = {one.group: _tree(one) for one in parcel.paths}
-        terms = message.terms
-        self.ring.terms = KeyTerms(terms.refresh_s, terms.overdue_s, terms.drift_s, terms.back_dating_s)
+        self.ring.terms = KeyTerms.told(message.terms)
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
         self._statements |= statements
