@@ -8,8 +8,8 @@ from typing import Final
 from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.online_tests import TestKind
-from maia.credentials.statement_encoding import sign_statement
-from maia.credentials.statements import AuditHead, OneTimeAnswer, SignedStatement
+from maia.credentials.statement_encoding import check_statement, sign_statement
+from maia.credentials.statements import AuditHead, OneTimeAnswer, RevocationList, SignedStatement
 from maia.domain.access_answers import Page, Revoked
 from maia.domain.access_core import AccessCore, principals
 from maia.domain.access_refusals import NotOurs, UnknownCertificate
@@ -20,6 +20,7 @@ from maia.domain.domain_tester import DomainTester
 from maia.domain.housekeeping import forget_expired
 from maia.domain.issuing import held_certificates
 from maia.domain.pages import cursor_number, page_limit
+from maia.domain.revoking import revoke_again
 from maia.domain.stated_facts import is_overdue, stated_facts
 from maia.domain.turn import Turn
 from maia.domain.validity_publisher import read_statement
@@ -123,11 +124,14 @@ class AccessStatements(AccessCore):
     def hear_statement(self, signed: SignedStatement, *, actor: Principal, now: Instant) -> Revoked:
         """Believe a statement of another issuer; whatever rested on what it takes back falls here too.
 
-        Statements of issuers that nothing here depends on are not kept.
+        Statements of issuers that nothing here depends on are not kept. One of this domain itself that the
+        store does not know says that the store was put back from an old copy: it goes on from there.
         """
         by = signed.statement.by
+        if by == self.principal:
+            return self._hear_own(signed, actor, now)
         with self._turn(actor, now) as turn:
-            if by == self.principal or by not in self._issuers_wanted(turn.tables, now):
+            if by not in self._issuers_wanted(turn.tables, now):
                 return Revoked()
             heard = self._standing(turn.tables).hear(signed, now)
             if not heard.is_news:
@@ -139,6 +143,20 @@ class AccessStatements(AccessCore):
             if turn.ids or problem is not None:
                 said = "" if problem is None else problem.code
                 turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))
+            return self._taken_away(turn)
+
+    def _hear_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
+        """Go back behind nothing that this domain has said: no number, no period, no revocation."""
+        said = signed.statement
+        with self._looking() as tables:
+            if isinstance(said, OneTimeAnswer) or not self._publisher.is_behind(tables, said):
+                return Revoked()
+        check_statement(signed)
+        with self._turn(actor, now) as turn:
+            self._publisher.go_on_from(turn.tables, said)
+            if isinstance(said, RevocationList):
+                revoke_again(turn, said.revoked, "revoked before the store was put back", self.principal)
+            turn.record("statement.own", ("number", str(said.sequence)), *_fallen(turn))
             return self._taken_away(turn)
 
     def _supports_lost(self, turn: Turn, listed: Iterable[bytes]) -> list[Support]:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes
 from maia.domain.access_refusals import NotOurs, TooManyShown, UnknownCertificate
-from maia.domain.access_store import OneOf
-from maia.domain.access_tables import APPOINTMENTS, RIGHTS, AppointmentRow, RightRow
+from maia.domain.access_store import FOR_EVER, OneOf, Table
+from maia.domain.access_tables import (
+    APPOINTMENTS,
+    REVOKED,
+    RIGHTS,
+    AppointmentRow,
+    RevokedRow,
+    RightRow,
+)
 from maia.domain.cascade import end_memberships, revoke_appointments, revoke_rights
 from maia.domain.turn import Turn
 
-__all__ = ["revoke_ids"]
+__all__ = ["revoke_again", "revoke_ids"]
 
 _IDS_MAX: Final = 10_000
+_Row = TypeVar("_Row")
 
 
 def revoke_ids(turn: Turn, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
@@ -45,6 +53,25 @@ def revoke_ids(turn: Turn, ids: Iterable[bytes], reason: str, domain: Principal)
     revoke_rights(turn, rights, reason)
     revoke_appointments(turn, appointments, reason)
     end_memberships(turn, memberships, reason)
+
+
+def revoke_again(turn: Turn, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+    """Take back what this domain once did, also where its register has forgotten what that was."""
+    wanted = tuple(sorted(ids))
+    listed = _found(turn, REVOKED, wanted)
+    missed = [one for one in wanted if one not in listed]
+    known = _found(turn, RIGHTS, missed) | _found(turn, APPOINTMENTS, missed)
+    ours = [one for one in missed if one in known]
+    for start in range(0, len(ours), _IDS_MAX):
+        revoke_ids(turn, ours[start : start + _IDS_MAX], reason, domain)
+    forgotten = [one for one in missed if one not in known]
+    turn.tables.put(REVOKED, [RevokedRow(one, FOR_EVER, turn.now) for one in forgotten])
+    turn.ids += forgotten
+
+
+def _found(turn: Turn, table: Table[_Row], ids: Sequence[bytes]) -> set[bytes]:
+    """Return which of these ids a table has."""
+    return {one for one in ids if turn.tables.get(table, one) is not None}
 
 
 def _own_right(row: RightRow, domain: Principal) -> bytes:

@@ -45,6 +45,7 @@ _LISTS: Final = "lists"
 _REVALIDATIONS: Final = "revalidations"
 _FACTS: Final = "stated facts"
 _STATEMENTS: Final = "statements"
+_NUMBERING: Final[dict[type, str]] = {RevocationList: _LISTS, Revalidation: _REVALIDATIONS, FactList: _FACTS}
 _SECOND: Final = 1_000_000
 _PERIODS_MAX: Final = 64
 """How many stretches of covered time are remembered one by one; the oldest are joined beyond."""
@@ -106,6 +107,18 @@ class ValidityPublisher:
     def is_silent(self, tables: Tables, now: Instant) -> bool:
         """Say whether more is revoked than a list can name."""
         return tables.count(REVOKED, {"not_after": From(now)}) > self._settings.limits.revoked_in_a_list
+
+    def is_behind(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
+        """Say whether a statement of this domain has a number that was not given out here yet."""
+        known = tables.get(META, _NUMBERING[type(said)])
+        return known is None or known.number < said.sequence
+
+    def go_on_from(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
+        """Give no number again that a statement of this domain has, and cover no time that it covers."""
+        tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])
+        period = said.period
+        if period is not None and period.not_before is not None and period.not_after is not None:
+            _remember(tables, _covered(tables), (period.not_before, period.not_after))
 
     # ------------------------------------------------------------ what was signed
 

@@ -193,7 +193,10 @@ class StatementStream:
     # ------------------------------------------------------------ hearing
 
     async def _hear_all(self, client: Client) -> None:
-        """Listen to every issuer that something here depends on, and to new ones as soon as they matter."""
+        """Listen to every issuer that something here depends on, and to new ones as soon as they matter.
+
+        To our own stream too: who was put back from an old copy hears there how far it had come.
+        """
         heard: set[Principal] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -207,7 +210,7 @@ class StatementStream:
         wanted = set(self._settings.hear)
         with suppress(MaiaError):  # the store is not there now; those that are known are heard meanwhile
             wanted |= await self._service.ask(lambda access: access.issuers_wanted(now))
-        return wanted - {self._key.principal}
+        return wanted | {self._key.principal}
 
     async def _hear(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
