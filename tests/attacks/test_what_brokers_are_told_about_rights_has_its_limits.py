@@ -1,0 +1,170 @@
+"""What a liar, a stranger or a revoked one gets by answers about the state, statements and second chains."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.broker.statement_desk import KEPT_STATEMENTS
+from maia.credentials import Action, SigningKey, Standing, StatementOld, TestKind, statement_to_bytes
+from maia.events import frame_of
+from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.types import type_id
+from maia.wire.codec import encode
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import AskState, Carried, Offer, Show, StateFrame, StateQuery
+from support.broker import Client, Net, connect_right, shown, sighting
+from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, without
+from support.sealed_net import state_of
+from support.statements import crl, moment
+
+ROGUE = SigningKey.from_seed(b"\x0f" * 32)
+BILLING, CAMERA = "billing office", "camera at Victoria"
+CCS, MET = "CCS broker", "Met broker"
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net(verify_in_transit=1.0)
+    net.broker()
+    net.broker(MET, seeds=[CCS])
+    return net
+
+
+def the_type(net: Net) -> bytes:
+    name = net.story.definition.definition.name
+    return type_id(name.owner, name.name)
+
+
+def asking(net: Net, at: str, number: int = 99) -> Client:
+    client = net.client(BILLING, at)
+    client.say(AskState(number, client.subscribe()))
+    net.advance(5)
+    return client
+
+
+# ------------------------------------------------------------ the state
+
+
+def test_other_brokers_forget_the_last_word_of_a_publisher_that_has_left_and_is_revoked_then(
+    net: Net,
+) -> None:
+    """A37: the word was passed on and is cached elsewhere, where its author never was."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    camera = net.client(CAMERA)
+    offer = camera.advertise()
+    listener = asking(net, MET)
+    camera.publish(offer, sighting("last word"))
+    assert len(listener.events()) == 1
+    camera.hang_up()
+    assert len(asking(net, MET).events()) == 1, "it is remembered there"
+    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    for at in (MET, CCS):
+        assert asking(net, at).events() == [], at
+
+
+def asked_rogue(net: Net) -> tuple[Client, Client, bytes]:
+    """A rogue broker that carries a true offer, and is asked what was said last."""
+    camera = net.client(CAMERA, MET)
+    camera.advertise()
+    key = connect_right(net.story, ROGUE.principal)
+    rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(key,), address="rogue:1")
+    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.story.certificates)))
+    billing = net.client(BILLING)
+    billing.say(AskState(99, billing.subscribe()))
+    (asked,) = rogue.all_heard(StateQuery)
+    return rogue, billing, asked.question
+
+
+def said(net: Net, plate: str, *, sequence: int, of: bytes | None = None) -> bytes:
+    columns = frame_to_columns(frame_of([sighting(plate)], NUMBERPLATE_KINDS))
+    publisher = net.story.principal(CAMERA).key
+    return encode(
+        Carried(of or the_type(net), publisher, b"s" * 16, sequence, int(net.now) + sequence, 1, [], columns)
+    )
+
+
+def test_a_question_about_one_type_is_not_answered_with_another(net: Net) -> None:
+    """A68: the frame is well made, and of a type that nobody asked about."""
+    rogue, billing, question = asked_rogue(net)
+    rogue.say(StateFrame(question, said(net, "smuggled", sequence=9, of=b"\x07" * 32)))
+    assert rogue.closed
+    assert billing.events() == []
+
+
+def test_an_older_word_is_not_told_after_a_newer_one(net: Net) -> None:
+    """A39, S16: of two answers about one publisher the newer counts, whichever comes first."""
+    rogue, billing, question = asked_rogue(net)
+    for plate, sequence in (("new", 9), ("old", 8)):
+        rogue.say(StateFrame(question, said(net, plate, sequence=sequence)))
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["new"]
+
+
+# ------------------------------------------------------------ statements
+
+
+def strangers(count: int) -> list[Statements]:
+    return [Statements(SigningKey.from_seed(number.to_bytes(32))) for number in range(1, count + 1)]
+
+
+def test_statements_that_wait_for_a_reason_to_be_heard_are_few(net: Net) -> None:
+    """A74: anybody can sign statements, and show them without end."""
+    client, running = net.client(BILLING), net.brokers[CCS]
+    limit = state_of(running).settings.limits.statements_shown
+    for number in range(6):
+        lists = [statement_to_bytes(one.list_now()) for one in strangers(limit // 2)]
+        client.say(Show(900 + number, [], lists))
+    assert len(state_of(running).links[client.link].statements) <= limit
+
+
+def test_nobody_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -> None:
+    """A39: well signed, by people to whom nobody here has a reason to listen; they are not kept."""
+    issuer, running = Issuer(net), net.brokers[CCS]
+    issuer.vouch(600)
+    before = {name for name in running.kept if name.startswith(KEPT_STATEMENTS)}
+    issuer.state(*(one.list_now() for one in strangers(20)))
+    assert {name for name in running.kept if name.startswith(KEPT_STATEMENTS)} == before
+    assert set(state_of(running).statements.standing) == {issuer.key.principal}
+
+
+def test_an_old_list_for_a_distant_day_is_not_kept_for_it() -> None:
+    """A27, A39: an issuer's slip, shown late, holds no more than if it had been shown in time."""
+    standing = Standing()
+    standing.hear(crl(5, since=0), moment(0))
+    with pytest.raises(StatementOld):
+        standing.hear(crl(4, since=40 * 86_400), moment(1))
+    assert standing.fresh_until(crl(5).statement.by, moment(40 * 86_400)) is None
+
+
+# ------------------------------------------------------------ a second chain
+
+
+def test_who_stays_by_a_second_chain_goes_with_that_one_too(net: Net) -> None:
+    """A35: the right to connect is decided again from what is left, which can be revoked as well."""
+    issuer = Issuer(net, "PITO")
+    issuer.vouch(600)
+    to = net.story.principal(BILLING)
+    first, second = (
+        grant_demanding(
+            net.story,
+            "PITO",
+            to,
+            connecting(net.story),
+            Action.CONNECT,
+            now=net.now,
+            kind=kind,
+            comment=comment,
+        )
+        for kind, comment in ((TestKind.TIMED_CRL, "first"), (TestKind.TIMED_CRL, "second"))
+    )
+    others = [
+        one
+        for one in without(net.story)
+        if one.certificate.subject != to or Action.CONNECT not in one.certificate.authority.actions
+    ]
+    client = net.client(BILLING, CCS, credentials=(*others, first, second))
+    assert client.was_accepted(client.subscribe())
+    issuer.revoke(first)
+    assert not client.closed
+    issuer.revoke(second)
+    assert client.bye == "POLICY-REVOKED"
