@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import maia
 from maia.errors import BadInput
 
 __all__ = ["BadCluster", "Cluster", "cluster_of", "cluster_settings", "package_zip"]
@@ -115,7 +114,7 @@ def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:
 
 def package_zip(folder: Path) -> Path:
     """Write this package as a zip that executors import, the same bytes for the same package."""
-    root = Path(maia.__file__).parent
+    root = Path(__file__).parents[1]
     made = folder / "maia-package.zip"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in sorted(root.rglob("*")):
