@@ -26,6 +26,8 @@ is written from the same table.
   (`src/maia/wire/api_requests.py`). A call is heard once; clocks may differ by `api.skew_s`.
 - **Certificates** that allow an administrative call come along in `Maia-Credentials`, base64 with commas
   between them.
+- **Public pages** want no signature: which domain this is, and its statements. Certificates name
+  `/v1/statements` as the place to ask ([who does](domain.md#where-it-is-asked-whether-a-right-still-stands)).
 - **Errors** are problem details (RFC 9457, `application/problem+json`). `code` never changes;
   [Errors](errors.md) explains each.
 - **Long answers** come in pages: hand `next` back as `after`. `limit` is at most 500.
@@ -34,6 +36,8 @@ is written from the same table.
 - **What takes something away** answers when the broker has acted on the statement: status 200 and
   `Maia-Published: yes`. If no broker could be reached in time, it is done all the same: status 202 and
   `Maia-Published: no`.
+- **The document is kept to:** the test suite has it judged by openapi-spec-validator, and drives every
+  operation with what its schema admits and does not; an answer has a documented status and form.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
 In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. The test suite runs this
