@@ -33,12 +33,16 @@ def writer():
     process.stdout.close()
 
 
-def killed_after(writer, folder, number: int, delay_s: float) -> list[str]:
-    """Let a child record for a while, kill it, and return what it said."""
+def killed_after(writer, folder, number: int, *, appended: int, delay_s: float) -> list[str]:
+    """Let a child append so often and a while longer, kill it, and return what it said."""
     writer.stdin.write(f"{folder} {number}\n")
     writer.stdin.flush()
     said: list[str] = []
-    while not (child := told(said, "child")) or not told(said, "opened"):
+    while (
+        not (child := told(said, "child"))
+        or not told(said, "opened")
+        or sum(line.startswith("safe") for line in said) < appended
+    ):
         said.append(heard(writer))
         assert "ended" not in said, said
     time.sleep(delay_s)
@@ -64,7 +68,8 @@ def test_a_killed_recorder_loses_and_doubles_nothing(writer, tmp_path):
     known: dict[int, bytes] = {}
     number = 1
     for _ in range(KILLS):
-        said = killed_after(writer, tmp_path, number, random.uniform(0, 0.08))
+        appended, delay_s = random.randint(0, 20), random.uniform(0, 0.08)
+        said = killed_after(writer, tmp_path, number, appended=appended, delay_s=delay_s)
         for line in said:
             if line.startswith("safe"):
                 position, start, count = map(int, line.split()[1:])
