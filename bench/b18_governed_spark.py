@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 from pyspark.sql import types as t
 
+from bench_spark import bench_session
 from governed_log import READER, RecordedLog, grant, record
 from harness import Benchmark, Case, Race, Ratio, Side, Target, at_least, at_most
 from live_network import ATTRIBUTES, KINDS
@@ -30,7 +31,6 @@ from maia.pipeline.reader import Reader
 from maia.policy import Request, View
 from maia.predicates import Predicate, parse_predicate
 from maia.runtime.job_desk import JobDesk, job_desk
-from maia.runtime.spark_session import spark_session
 from maia.types import SealingLevel
 from maia.views import spark_type
 from maia.views.to_spark import to_spark
@@ -48,7 +48,7 @@ def cases(quick: bool) -> Iterator[Case]:
     with (
         TemporaryDirectory() as folder,
         job_desk() as desk,
-        spark_session("bench 18", long_running=not quick) as spark,
+        bench_session("bench 18", quick=quick) as spark,
     ):
         log = record(Path(folder) / "log", rows=rows // 10, frame_rows=4096, level=SealingLevel.ATTRIBUTE)
         events = table_of(spark, f"{folder}/table", rows)

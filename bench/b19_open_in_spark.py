@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
+from bench_spark import bench_session
 from governed_log import record
 from harness import Benchmark, Case, Race, Ratio, Side, at_least
 from live_network import ATTRIBUTES
 from maia.pipeline.governed import governed
 from maia.runtime.job_desk import job_desk
-from maia.runtime.spark_session import spark_session
 from maia.types import SealingLevel
 from maia.views import spark_type
 
@@ -35,7 +35,7 @@ def cases(quick: bool) -> Iterator[Case]:
     with (
         TemporaryDirectory() as folder,
         job_desk() as desk,
-        spark_session("bench 19", long_running=not quick) as spark,
+        bench_session("bench 19", quick=quick) as spark,
     ):
         for frame_rows in (500,) if quick else (1024, 16_384):
             log = record(

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
+from bench_spark import bench_session
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least
 from maia.events import Attribute, AttributeUid, Kind
 from maia.pipeline.bulk_matching import EVENT, TYPE, BulkMatcher, Subscription
 from maia.policy.view import View, Window
 from maia.predicates import AllOf, Comparison, Operator
-from maia.runtime.spark_session import spark_session
 from maia.views.to_spark import to_spark, to_spark_test
 
 PLATE, PLACE, SPEED, SEEN = map(AttributeUid, ("plate", "place", "speed", "seen-at"))
@@ -96,7 +96,7 @@ def _run(frame: DataFrame) -> None:
 def cases(quick: bool) -> Iterator[Case]:
     """Yield both peers, and in a full run the figure for very many subscriptions."""
     people, rows, sample, few_rows = (100, 2_000, 4, 200) if quick else (1_000, 200_000, 20, 500)
-    with spark_session("bench-20", memory_mib=3072, long_running=not quick) as spark:
+    with bench_session("bench 20", quick=quick, memory_mib=3072) as spark:
         given, few = events(spark, rows).cache(), events(spark, few_rows).cache()
         everybody = subscriptions(people)
         # Writing a thousand branches takes longer than asking them: the peer has that done beforehand.

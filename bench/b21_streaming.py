@@ -23,12 +23,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import maia
+from bench_spark import bench_session
 from harness import Benchmark, Case, Figure, at_most
 from live_network import ATTRIBUTES, BrokerProcess, World, broker_process, events, new_world
 from maia.credentials import Action, SigningKey, certificate_to_text
 from maia.events import Instant
 from maia.runtime.key_files import create_key_file
-from maia.runtime.spark_session import spark_session
 from maia.runtime.spark_source import register_spark
 from maia.types import definition_from_bytes, definition_to_text
 from open_source import SCHEMA, OpenSource
@@ -47,7 +47,7 @@ def cases(quick: bool) -> Iterator[Case]:
     length, rounds = (4, 1) if quick else (100, 3)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="maia-bench-")))
-        spark = stack.enter_context(spark_session("bench 21", long_running=not quick))
+        spark = stack.enter_context(bench_session("bench 21", quick=quick))
         register_spark(spark)
         spark.dataSource.register(OpenSource)
         world = new_world()
