@@ -264,6 +264,14 @@ def test_a_clock_that_is_set_back_makes_no_answer_last_longer(net: Net) -> None:
     assert story.billing.ended_with(story.ref)
 
 
+def test_a_broker_that_slept_serves_nobody_on_answers_that_are_over(net: Net) -> None:
+    """A35: leases are forgiven after a sleep, and answers are not."""
+    story = Story(net)
+    net.now = type(net.now)(net.now + 61_000_000)
+    assert story.sees() == 0
+    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
+
+
 # ------------------------------------------------------------ wider than what was vouched for
 
 

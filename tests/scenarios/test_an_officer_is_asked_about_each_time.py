@@ -71,6 +71,9 @@ rule officer()
 grant officer()
     may subscribe, publish Warrant(street)
     checked by one-time
+grant officer()
+    may connect to network "Met" of here
+    checked by one-time
 end
 """
 
@@ -103,7 +106,7 @@ class Town:
             self.broker.address,
             key=who,
             network=NETWORK,
-            credentials=[may_connect(who.principal), *shown],
+            credentials=shown or [may_connect(who.principal)],
             types=[WARRANTS],
             **named,  # type: ignore[arg-type]
         )
@@ -178,7 +181,7 @@ async def test_a_right_is_vouched_for_when_it_is_used_and_within_every_lease(tmp
         heard = await smith.subscribe(WARRANTS)
         own = await smith.advertise(WARRANTS)
         async with asyncio.timeout(120):
-            while challenges(here) < 8:  # both, and each of them three times again
+            while challenges(here) < 12:  # the connection and both, and each of them three times again
                 await own.publish(street="Brick Lane")
                 await own.flush()
                 assert (await anext(heard))["street"] == "Brick Lane"
@@ -196,7 +199,7 @@ async def test_who_is_vouched_for_no_more_loses_the_right_at_the_next_authorisat
         await here.take_back(*asked_each_time(wallet))
         assert await ended(heard) == "CREDENTIAL-REVOKED"
         with pytest.raises(MaiaError) as refused:
-            await smith.subscribe(WARRANTS)
+            await here.connected(SMITH, *wallet.chains, statements=wallet.statements)
         assert refused.value.code == "CREDENTIAL-REVOKED"
 
 

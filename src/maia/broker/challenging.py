@@ -10,21 +10,29 @@ so: docs/decisions/one-time-at-brokers.md.
 
 from __future__ import annotations
 
-from maia.broker.one_time_desk import Asked, HeldEntry, HeldRequest
+from maia.broker.link_looks import ask_to_look_at_link
+from maia.broker.one_time_desk import CONNECTING, Asked, HeldEntry, HeldHello, HeldRequest
 from maia.broker.placing import ask_to_look_at_entries
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions import Entry, Link, VouchedFor
 from maia.broker.state import ONE_TIME, BrokerState, Due, seconds_after
-from maia.credentials import SignedCertificate
+from maia.credentials import Action, SignedCertificate
 from maia.credentials.one_time import question_to_bytes
 from maia.credentials.standing import Once
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, View, request_digest
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
-from maia.wire.messages import Challenge
+from maia.wire.messages import Challenge, Hello
 
-__all__ = ["challenge_entry", "challenge_request", "is_to_be_asked_again", "vouched_for"]
+__all__ = [
+    "challenge_connection",
+    "challenge_entry",
+    "challenge_hello",
+    "challenge_request",
+    "is_to_be_asked_again",
+    "vouched_for",
+]
 
 _NO_ROOM_S = 1.0
 """After so many seconds a standing entry is asked about for which there was no room."""
@@ -66,6 +74,36 @@ def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) 
         return [Count("maia_refused_total", labels={"code": problem.code})]
 
 
+def challenge_hello(
+    state: BrokerState, link: Link, hello: Hello, pool: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    """Ask a client that says hello to have its right to connect vouched for, if that would do."""
+    request = Request(link.peer, Action.CONNECT, state.settings.network)
+    wanted = state.edge.demanded(request, pool, now, link.known)
+    if not wanted:
+        return []
+    state.quota.spend(link.peer, now, requests=len(wanted))
+    asked = Asked(link.peer, link.id, CONNECTING, request_digest(request), HeldHello(hello))
+    return _challenged(state, link, asked, wanted, now)
+
+
+def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Ask a client to have its right to connect vouched for anew, if it rests on an answer."""
+    right = link.connect
+    is_asked = state.one_time.is_asked(link.id, CONNECTING)
+    if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
+        return []
+    wanted = state.edge.demanded(right.request, right.pool, now, right.known)
+    asked = Asked(link.peer, link.id, CONNECTING, request_digest(right.request), HeldEntry(right.pool))
+    if not wanted:
+        return []
+    try:
+        return _challenged(state, link, asked, wanted, now)
+    except TooManyQuestions as problem:
+        ask_to_look_at_link(state, link, seconds_after(now, _NO_ROOM_S))
+        return [Count("maia_refused_total", labels={"code": problem.code})]
+
+
 def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> bool:
     """Say whether what stands has to be vouched for anew, and nobody was asked yet."""
     vouched = entry.right.vouched
@@ -93,7 +131,10 @@ def _permitted(
 def _challenged(
     state: BrokerState, link: Link, asked: Asked, wanted: frozenset[Once], now: Instant
 ) -> list[Effect]:
-    seconds = min(state.settings.limits.one_time_s, max(1, state.settings.lease_s // 2))
+    limits = state.settings.limits
+    seconds = min(limits.one_time_s, max(1, state.settings.lease_s // 2))
+    if isinstance(asked.waits, HeldHello):
+        seconds = min(seconds, limits.handshake_s)
     until = seconds_after(now, seconds)
     challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
     state.deadlines.ask(until, Due(ONE_TIME, None, until))

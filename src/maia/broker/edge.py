@@ -309,9 +309,11 @@ class Edge:
         pool: tuple[SignedCertificate, ...],
         now: Instant,
         known: Known = NOTHING_KNOWN,
+        vouched: VouchedFor | None = None,
     ) -> Right:
         """Return the principal's right to be part of this network."""
-        return self.decide(Request(principal, Action.CONNECT, self._settings.network), pool, now, known)
+        request = Request(principal, Action.CONNECT, self._settings.network)
+        return self.decide(request, pool, now, known, vouched)
 
     def evidence_changed(self) -> None:
         """Begin a new epoch: every right is decided anew when it is next asked about."""

@@ -52,7 +52,7 @@ def _look_at_link(
     connect = link.connect
     if connect is not None and not connect.watched.isdisjoint(certificates):
         try:
-            link.connect = state.edge.decide(connect.request, connect.pool, now, connect.known)
+            link.connect = state.edge.decide_again(connect, now)
         except PolicyRefusal as problem:
             refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
             return [*close_link(state, link, problem, now), *refused]

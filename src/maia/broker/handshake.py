@@ -17,10 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from maia.broker.challenging import challenge_hello, vouched_for
 from maia.broker.closing import close_link
+from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
+from maia.broker.one_time_desk import HeldHello
 from maia.broker.peers import broker_known, broker_ready, superseded
 from maia.broker.refusals import (
     LinkNotNeeded,
+    NotVouchedFor,
     OutOfTurn,
     StatementAwaited,
     TooManyLinks,
@@ -30,14 +34,14 @@ from maia.broker.refusals import (
 from maia.broker.sessions import Known, Link, Role, Stage
 from maia.broker.showing import hear_held, hold_statements, show_own_statements
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.upkeep import ask_to_look_at_link, begin_rounds, next_look_at_right_to_connect
+from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import GrantStale
+from maia.policy import GrantStale, GrantTestedOnce
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkOpened, Note, Send
-from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show, Welcome
+from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show, Vouched, Welcome
 
 __all__ = ["Step", "open_link", "step_of"]
 
@@ -94,11 +98,40 @@ def _greeted(state: BrokerState, link: Link, message: Message, now: Instant) -> 
 
 def _said_hello(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     assert isinstance(message, Hello)  # noqa: S101 - by the table below
-    heard = _verify(state, link, message, now)
+    try:
+        heard = _verify(state, link, message, now)
+    except GrantTestedOnce:
+        # A broker has nobody to ask: its own certificates cannot be tested so.
+        pool = state.edge.pool(link.shown)
+        asked = challenge_hello(state, link, message, pool, now) if message.address is None else []
+        if not asked:
+            raise
+        return asked
+    return [*heard, *_said_welcome(state, link, message, now)]
+
+
+def _vouched_for(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Go on with a hello that has waited to be vouched for."""
+    assert isinstance(message, Vouched)  # noqa: S101 - by the table below
+    redeemed = state.one_time.redeem(link.id, message.id, message.answers, now)
+    if redeemed is None or not isinstance(redeemed.challenged.asked.waits, HeldHello):
+        raise OutOfTurn("nobody was asked to vouch for anything")
+    hello, pool = redeemed.challenged.asked.waits.message, state.edge.pool(link.shown)
+    vouched = vouched_for(state, redeemed.once, now)
+    try:
+        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known, vouched)
+    except GrantTestedOnce as problem:
+        raise NotVouchedFor("your right to connect must be vouched for, for this very link") from problem
+    state.statements.reliance.note(link.id, link.connect.watched)
+    link.instance = hello.instance
+    return _said_welcome(state, link, hello, now)
+
+
+def _said_welcome(state: BrokerState, link: Link, message: Hello, now: Instant) -> list[Effect]:
     link.role = Role.CLIENT if message.address is None else Role.BROKER
     link.address = message.address
     welcome = Send(link.id, encode(Welcome(state.settings.lease_s)))
-    return [*heard, welcome, *_ready(state, link, now)]
+    return [welcome, *_ready(state, link, now)]
 
 
 def _shown_statements(state: BrokerState, link: Link, message: Message, _now: Instant) -> list[Effect]:
@@ -155,5 +188,6 @@ _STEPS: Final[Mapping[tuple[Stage, type[Message]], Step]] = {
     (Stage.AWAITING_HELLO, Show): _shown_statements,
     (Stage.AWAITING_GREETING, Greeting): _greeted,
     (Stage.AWAITING_HELLO, Hello): _said_hello,
+    (Stage.AWAITING_HELLO, Vouched): _vouched_for,
     (Stage.AWAITING_WELCOME, Welcome): _welcomed,
 }

@@ -9,16 +9,20 @@ is; else the request is refused, and what stood ends. Nothing else is touched.
 from __future__ import annotations
 
 from maia.broker.challenging import challenge_entry, is_to_be_asked_again, vouched_for
+from maia.broker.closing import close_link
 from maia.broker.edge import refusal_effects
+from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.looking import authorise_again
-from maia.broker.one_time_desk import Challenged, HeldEntry, HeldRequest
+from maia.broker.one_time_desk import CONNECTING, Challenged, HeldEntry, HeldHello, HeldRequest
 from maia.broker.refusals import NotVouchedFor, NotVouchedForInTime
-from maia.broker.sessions import Link
+from maia.broker.sessions import Link, VouchedFor
 from maia.broker.state import BrokerState
 from maia.broker.subscription import decide_held
+from maia.credentials import SignedCertificate
 from maia.credentials.standing import Once
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
+from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Failed, Vouched
@@ -62,6 +66,10 @@ def _gone_on(
     vouched, ref = vouched_for(state, once, now), challenged.asked.ref
     missing = None if challenged.wanted <= once else refused
     match challenged.asked.waits:
+        case HeldHello():
+            return []  # the handshake has a deadline of its own, and goes on in `handshake.py`
+        case HeldEntry(pool=pool) if ref == CONNECTING:
+            return _connected_again(state, link, pool, vouched, missing, now)
         case HeldEntry(pool=pool):
             entry = link.subscriptions.get(ref) or link.advertisements[ref]
             return authorise_again(state, link, entry, pool, vouched, missing, now)
@@ -74,6 +82,26 @@ def _gone_on(
                 told = Send(link.id, encode(Failed(ref, problem.code, problem.message)))
                 refusal = refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)
                 return [told, *refusal, *_asked_about(state, link, ref, now)]
+
+
+def _connected_again(
+    state: BrokerState,
+    link: Link,
+    pool: tuple[SignedCertificate, ...],
+    vouched: VouchedFor | None,
+    missing: MaiaError | None,
+    now: Instant,
+) -> list[Effect]:
+    """Decide a client's right to connect with fresh answers; without them the link ends."""
+    try:
+        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known, vouched)
+    except PolicyRefusal as problem:
+        why = missing or problem
+        refusal = refusal_effects(why, link.peer, link=link.id, asked="Connect")
+        return [*close_link(state, link, why, now), *refusal]
+    state.statements.reliance.note(link.id, link.connect.watched)
+    ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
+    return []
 
 
 def _asked_about(state: BrokerState, link: Link, ref: int, now: Instant) -> list[Effect]:

@@ -24,10 +24,19 @@ from maia.credentials.statements import NONCE_BYTES, OneTimeAnswer
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.effects import LinkId
-from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
+from maia.wire.messages import Advertise, Hello, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest
 
-__all__ = ["Asked", "Challenged", "HeldEntry", "HeldRequest", "OneTimeDesk", "Redeemed"]
+__all__ = [
+    "CONNECTING",
+    "Asked",
+    "Challenged",
+    "HeldEntry",
+    "HeldHello",
+    "HeldRequest",
+    "OneTimeDesk",
+    "Redeemed",
+]
 
 _SECOND: Final = 1_000_000
 
@@ -48,6 +57,17 @@ class HeldEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldHello:
+    """A client that is welcomed when its right to connect is vouched for."""
+
+    message: Hello = field(repr=False)
+
+
+CONNECTING: Final = 0
+"""The reference that stands for the connection itself; clients begin to count at 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """For whom, on which link and for which request somebody's word is asked for."""
 
@@ -55,7 +75,7 @@ class Asked:
     link: LinkId
     ref: int
     digest: bytes = field(repr=False)
-    waits: HeldRequest | HeldEntry
+    waits: HeldRequest | HeldEntry | HeldHello
 
 
 @dataclass(frozen=True, slots=True)

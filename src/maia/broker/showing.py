@@ -78,7 +78,7 @@ def _decided_again(
 
     if link.connect is not None:
         try:
-            link.connect = state.edge.decide(link.connect.request, joined(link.connect.pool), now, link.known)
+            link.connect = state.edge.left_of(link.connect, joined(link.connect.pool), now)
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:

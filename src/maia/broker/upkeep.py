@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.catching_up import CATCHING_UP, advance_link
+from maia.broker.challenging import challenge_connection
 from maia.broker.closing import close_link
 from maia.broker.current_state import ASKED_STATE, overdue
 from maia.broker.keeping import keep_what_changed
 from maia.broker.key_glue import look_at_keys, next_look_at_keys
+from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.looking import look_at_entries, look_at_entry
 from maia.broker.one_time_answers import look_at_unanswered
 from maia.broker.own_interests import look_at_own_interests
@@ -39,14 +41,11 @@ from maia.wire.messages import Ping
 
 __all__ = [
     "ask_to_look_at_broker",
-    "ask_to_look_at_link",
     "begin_rounds",
     "look_at_everything",
     "look_at_what_is_due",
-    "next_look_at_right_to_connect",
 ]
 
-_HOUR_S: Final = 3600
 _ROUNDS_UNASKED: Final = 2
 _ROUNDS_SILENT: Final = 4
 """A peer is asked in the third round without a word, again in the fourth, and given up in the fifth."""
@@ -77,13 +76,6 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
-    """Have a link looked at, or not at all; an earlier wish is forgotten."""
-    link.look_at = at
-    if at is not None:
-        state.deadlines.ask(at, Due(link.id, None, at))
-
-
 def begin_rounds(state: BrokerState, now: Instant) -> None:
     """Have all links looked at three times in a lease, for as long as there are any."""
     if state.round_at is None:
@@ -103,15 +95,6 @@ def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
     if asked is None or at < asked or asked <= now:
         routes.look_at = at
         state.deadlines.ask(at, Due(None, None, at))
-
-
-def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
-    """Return when the right to connect of a peer has to be asked about again.
-
-    Within the hour, so that links that came and went leave no wishes behind for years.
-    """
-    ends = link.connect.stable.not_after if link.connect is not None else None
-    return None if ends is None else min(just_after(ends), seconds_after(now, _HOUR_S))
 
 
 def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
@@ -148,9 +131,10 @@ def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if not link.is_ready:
         return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
     effects = _look_at_right_to_connect(state, link, now)
-    if not effects:
-        ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
-    return effects
+    if effects:
+        return effects
+    ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
+    return challenge_connection(state, link, now)
 
 
 def _look_at_every_link(state: BrokerState, now: Instant) -> list[Effect]:

@@ -13,7 +13,7 @@ from typing import Final
 from maia.client.alarms import RENEWAL, Alarms, later
 from maia.client.arriving import what_arrived
 from maia.client.asking import message_asking_for
-from maia.client.challenges import Challenges
+from maia.client.challenges import CONNECTING, Challenges
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
 from maia.client.notices import (
     Changed,
@@ -32,6 +32,7 @@ from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey, TypeName
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.policy import Request
 from maia.wire.codec import encode
 from maia.wire.messages import (
     Accepted,
@@ -365,6 +366,15 @@ class Book:
             self._give_up(entry, problem)
             return [self._withdrawal(entry)]
         return []
+
+    def challenged_to_connect(self, message: Challenge, asked: Request, *, is_ready: bool) -> None:
+        """Have the application get answers about the right to connect; raise if they are not ours to get."""
+        number = self.next_number()
+        self.notices.append(self._challenges.ask_for(number, asked, message, is_standing=is_ready))
+
+    def why_unconnected(self, problem: MaiaError) -> MaiaError:
+        """Return why a broker has left, which may be known better here."""
+        return self._challenges.reason(CONNECTING, problem)
 
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None

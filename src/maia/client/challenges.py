@@ -10,6 +10,7 @@ the link that it came on; what is answered later answers nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from maia.client.entries import Entry, EntryStage
 from maia.client.notices import Challenged
@@ -22,9 +23,13 @@ from maia.policy import Request, request_digest
 from maia.wire.codec import encode
 from maia.wire.messages import Challenge, Vouched
 
-__all__ = ["Challenges"]
+__all__ = ["CONNECTING", "NOT_VOUCHED_FOR", "Challenges"]
 
-_NOT_VOUCHED = "REFUSED-NOT-VOUCHED-FOR"
+CONNECTING: Final = 0
+"""The reference by which a broker asks about the right to connect."""
+
+NOT_VOUCHED_FOR: Final = "REFUSED-NOT-VOUCHED-FOR"
+"""What a broker says when the answers that it was brought did not do."""
 
 
 class Challenges:
@@ -40,11 +45,17 @@ class Challenges:
 
     def ask(self, number: int, entry: Entry, message: Challenge) -> Challenged:
         """Return what the application has to have answered; raise if one of it is not ours to ask for."""
-        self.forget(entry.ref)
-        questions = [self._checked(entry, data) for data in message.questions]
-        self._open[number] = message
+        version = entry.known.event_type
+        asked = Request(self._principal, entry.action, version.name, version, entry.filter)
         is_standing = entry.stage is EntryStage.STANDS or entry.was_accepted
-        return Challenged(number, entry.ref, int(message.seconds), tuple(questions), is_standing)
+        return self.ask_for(number, asked, message, is_standing=is_standing)
+
+    def ask_for(self, number: int, asked: Request, message: Challenge, *, is_standing: bool) -> Challenged:
+        """Return what the application has to have answered about a request of its own."""
+        self.forget(message.ref)
+        questions = [self._checked(asked, data) for data in message.questions]
+        self._open[number] = message
+        return Challenged(number, message.ref, int(message.seconds), tuple(questions), is_standing)
 
     def answer(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
@@ -64,7 +75,7 @@ class Challenges:
     def reason(self, ref: int, problem: MaiaError) -> MaiaError:
         """Return why nobody vouched, which the client knows better than the broker that says so."""
         known = self._problems.pop(ref, None)
-        return problem if known is None or problem.code != _NOT_VOUCHED else known
+        return problem if known is None or problem.code != NOT_VOUCHED_FOR else known
 
     def forget(self, ref: int) -> None:
         """Have nothing answered for an entry any more."""
@@ -76,10 +87,8 @@ class Challenges:
         self._open.clear()
         self._problems.clear()
 
-    def _checked(self, entry: Entry, data: bytes) -> tuple[OneTimeQuestion, SignedCertificate]:
+    def _checked(self, asked: Request, data: bytes) -> tuple[OneTimeQuestion, SignedCertificate]:
         question = _read(data)
-        version = entry.known.event_type
-        asked = Request(self._principal, entry.action, version.name, version, entry.filter)
         signed = self._wallet.find(question.certificate)
         if signed is None or question.by not in _one_time_testers(signed):
             raise QuestionNotOurs("the broker asks about a certificate that nobody has to vouch for")

@@ -16,6 +16,7 @@ from typing import Final, assert_never
 
 from maia.client.alarms import RENEWAL, SESSION, Alarms, later
 from maia.client.book import Book
+from maia.client.challenges import CONNECTING, NOT_VOUCHED_FOR
 from maia.client.duplicates import SeenFrames
 from maia.client.entries import Advertised, Entry, Numbering, Subscribed
 from maia.client.notices import Connected, Disconnected, Notice
@@ -26,6 +27,7 @@ from maia.client.problems import (
     StateAndDurable,
     WrongBroker,
     check_durable_name,
+    is_passing,
     told_by_broker,
 )
 from maia.client.settings import ClientSettings
@@ -43,7 +45,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.errors import MaiaError, ProtocolViolation, Refusal
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
 from maia.policy import Request
 from maia.predicates import Predicate
@@ -66,7 +68,18 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
-from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Message, Ping, Pong, Show, Welcome
+from maia.wire.messages import (
+    PROTOCOL_VERSION,
+    Bye,
+    Challenge,
+    Greeting,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Show,
+    Welcome,
+)
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import network_to_bytes
 
@@ -101,6 +114,7 @@ class ClientSession:
         self._book = Book(key, settings, self._wallet, self._alarms, random)
         self._instance = random(16)
         self._network = network_to_bytes(settings.network)
+        self._connecting = Request(key.principal, Action.CONNECT, settings.network)
         self.stage = SessionStage.IDLE
         self._link: LinkId | None = None
         self._peer: Principal | None = None
@@ -269,7 +283,12 @@ class ClientSession:
     def _answered(self, message: Message, now: Instant) -> list[Effect]:
         match self.stage, message:
             case _, Bye(code=code, message=sentence):
-                return self._left(told_by_broker(code, sentence), now)
+                return self._dismissed(told_by_broker(code, sentence), now)
+            case ((SessionStage.AWAITING_WELCOME | SessionStage.READY), Challenge(ref=ref)) if (
+                ref == CONNECTING
+            ):
+                self._book.challenged_to_connect(message, self._connecting, is_ready=self.is_ready)
+                return []
             case SessionStage.READY, Ping(nonce=nonce):
                 return self._said(Pong(nonce))
             case SessionStage.READY, Pong():
@@ -290,8 +309,7 @@ class ClientSession:
     def _greeted(self, greeting: Greeting, now: Instant) -> list[Effect]:
         """Verify the broker's right to connect, and only then show our own."""
         self._check_broker(greeting, now)
-        connect = Request(self._key.principal, Action.CONNECT, self._settings.network)
-        shown = self._wallet.needed_for(connect, now)
+        shown = self._wallet.needed_for(self._connecting, now)
         self.stage = SessionStage.AWAITING_WELCOME
         statements = self._wallet.statements_for(shown)
         # What is too long to be said now was no use: the broker knows such statements by itself, or never.
@@ -341,11 +359,19 @@ class ClientSession:
             effects.append(Close(self._link, problem.code))
         return [*effects, *self._lost(problem, now)]
 
+    def _dismissed(self, told: MaiaError, now: Instant) -> list[Effect]:
+        """Leave a broker that said goodbye; whoever is not vouched for any more has nothing to wait for."""
+        problem = self._book.why_unconnected(told)
+        effects = self._left(problem, now)
+        if told.code == NOT_VOUCHED_FOR and not is_passing(problem.code):
+            self._book.give_everything_up(problem)
+        return effects
+
     def _lost(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Begin again, with the next address; what stood will be asked for again."""
         self._link = self._peer = None
         self.stage = SessionStage.IDLE
-        is_final = isinstance(problem, Refusal | ProtocolViolation)
+        is_final = isinstance(problem, Refusal | ProtocolViolation | BrokenCredential)
         self._book.notices.append(Disconnected(problem, is_final))
         self._book.link_lost()
         if problem.code == _REVOKED:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.credentials import Action, TestKind, issue
+from maia.credentials import Action, SignedCertificate, TestKind, issue
 from maia.policy import Request, request_digest
 from maia.predicates import ALWAYS, Comparison, Operator, parse_predicate
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
@@ -20,6 +20,8 @@ from maia.wire.messages import (
     Interest,
     Published,
     Show,
+    Vouched,
+    Welcome,
 )
 from support.broker import Net, shown, sighting
 from support.one_time import (
@@ -511,15 +513,79 @@ def test_a_publisher_with_a_rate_is_counted_under_the_answer_that_it_rests_on(ne
     assert [one.refused_rows for one in camera.all_heard(Published)] == [0, 0, 1, 1]
 
 
-def test_a_right_to_connect_cannot_be_tested_so_and_the_refusal_says_it(net: Net) -> None:
-    right = grant_demanding(
+# ------------------------------------------------------------ connecting
+
+
+def connect_once(net: Net, who: str = BILLING) -> SignedCertificate:
+    owner = next(name for name, key in net.story.keys.items() if key.principal == net.story.network.owner)
+    return grant_demanding(
         net.story,
-        next(name for name, key in net.story.keys.items() if key.principal == net.story.network.owner),
-        net.story.principal(BILLING),
+        owner,
+        net.story.principal(who),
         connecting(net.story),
         Action.CONNECT,
         now=net.now,
         kind=TestKind.ONE_TIME,
+        by=net.story.principal("CCS"),
     )
-    billing = net.client(BILLING, credentials=(right,))
+
+
+def test_a_client_is_welcomed_when_its_right_to_connect_is_vouched_for(net: Net) -> None:
+    billing = net.client(BILLING, credentials=(connect_once(net),))
+    assert not billing.all_heard(Welcome)
+    assert billing.last(Challenge).ref == 0
+    vouch(billing)
+    assert billing.all_heard(Welcome)
+    assert not billing.closed
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+def test_who_is_not_vouched_for_is_not_let_in(net: Net) -> None:
+    """A11, A30: no answer, a foreign one, and one that was used for another link."""
+    first = net.client(BILLING, credentials=(connect_once(net),))
+    used = answers_to(first.last(Challenge), net.story.keys["CCS"])
+    refuse(first)
+    assert first.bye == "REFUSED-NOT-VOUCHED-FOR"
+    second = net.client(BILLING, credentials=(connect_once(net),))
+    refuse(second, used)
+    assert second.bye == "REFUSED-NOT-VOUCHED-FOR"
+    third = net.client(BILLING, credentials=(connect_once(net),))
+    third.say(Vouched(99, used))
+    assert third.bye == "PROTOCOL-OUT-OF-TURN"
+    silent = net.client(BILLING, credentials=(connect_once(net),))
+    net.advance(11)
+    assert silent.bye == "UNAVAILABLE-HANDSHAKE-TIME"
+    assert waiting(net) == {"waiting": 0, "questions": 0}
+
+
+def test_nothing_else_may_be_said_before_the_answer(net: Net) -> None:
+    """A12: a link that waits to be vouched for is not ready."""
+    billing = net.client(BILLING, credentials=(connect_once(net),))
+    billing.subscribe()
+    assert billing.bye == "PROTOCOL-OUT-OF-TURN"
+
+
+def test_a_connection_is_vouched_for_anew_within_each_lease(net: Net) -> None:
+    billing = net.client(BILLING, credentials=(connect_once(net),))
+    vouch(billing)
+    for number in range(2, 5):
+        net.advance(31)
+        assert len(billing.all_heard(Challenge)) == number
+        vouch(billing)
+    assert not billing.closed
+    net.advance(31)
+    refuse(billing)
+    assert billing.bye == "REFUSED-NOT-VOUCHED-FOR"
+
+
+def test_a_connection_that_nobody_vouches_for_again_ends_within_its_lease(net: Net) -> None:
+    billing = net.client(BILLING, credentials=(connect_once(net),))
+    vouch(billing)
+    net.advance(LEASE_S)
+    assert billing.bye == "UNAVAILABLE-NOT-VOUCHED-FOR"
+
+
+def test_a_broker_cannot_be_vouched_for_so_and_the_refusal_says_it(net: Net) -> None:
+    billing = net.client(BILLING, credentials=(connect_once(net),), address="127.0.0.1:7999")
     assert billing.bye == "POLICY-ONE-TIME"
+    assert not billing.all_heard(Challenge)

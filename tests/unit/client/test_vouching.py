@@ -6,25 +6,29 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import Challenged, ClientSession, Gone, NotConnected, RefusedByBroker, Stands
+from maia.client import Challenged, ClientSession, Disconnected, Gone, NotConnected, RefusedByBroker, Stands
 from maia.client.entries import EntryStage
-from maia.credentials import OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
+from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
 from maia.credentials.one_time import OneTimeQuestion, answer_question, question_to_bytes
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import NUMBERPLATE
 from maia.wire.messages import (
+    PROTOCOL_VERSION,
     Accepted,
     Advertise,
     Bye,
     Challenge,
     Ended,
     Failed,
+    Greeting,
     RenewAll,
     Unadvertise,
     Vouched,
+    Welcome,
 )
-from support.client_session import STORY, Played, counting_random
+from maia.wire.names import network_to_bytes
+from support.client_session import SHOWN, STORY, Played, counting_random
 
 CCS, MET = STORY.keys["CCS"], STORY.keys["Met"]
 REFUSED = "REFUSED-NOT-VOUCHED-FOR"
@@ -220,3 +224,73 @@ def test_what_waits_to_be_vouched_for_is_not_renewed_as_if_it_stood(played: Vouc
     played.time_passes(31)
     (renewal,) = played.said(RenewAll)
     assert renewal.entries == 1
+
+
+# ------------------------------------------------------------ connecting
+
+
+def connecting(**changes: object) -> Challenge:
+    """Return what a broker asks before it welcomes the camera."""
+    asked = Request(STORY.principal("camera at Victoria"), Action.CONNECT, STORY.network)
+    rights = Vouching().rights
+    right = next(one for one in rights if Action.CONNECT in one.certificate.authority.actions)
+    told = {
+        "by": CCS.principal,
+        "certificate": right.id,
+        "request": request_digest(asked),
+        "nonce": b"n" * 32,
+    }
+    return Challenge(1, 0, 10, [question_to_bytes(OneTimeQuestion(**(told | changes)))])
+
+
+def greeted() -> Vouching:
+    """Return a client that has said hello and is not welcomed yet."""
+    played = Vouching()
+    played.link_closes()
+    played.time_passes(1)
+    played.link_opens()
+    played.broker_says(Greeting(PROTOCOL_VERSION, network_to_bytes(STORY.network), SHOWN, bytes(16)))
+    played.notices()
+    played.said(Vouched)
+    return played
+
+
+def test_the_right_to_connect_is_vouched_for_before_the_welcome() -> None:
+    played = greeted()
+    played.broker_says(connecting())
+    (challenged,) = [one for one in played.notices() if isinstance(one, Challenged)]
+    assert (challenged.ref, challenged.is_standing) == (0, False)
+    assert len(played.vouches(challenged)[0].answers) == 1
+    played.broker_says(Welcome(60))
+    assert played.session.is_ready
+    played.broker_says(connecting())
+    (again,) = [one for one in played.notices() if isinstance(one, Challenged)]
+    assert again.is_standing
+
+
+def test_a_broker_that_asks_about_another_request_before_the_welcome_is_left() -> None:
+    """A19, A30: whoever is not trusted with the connection gets no answers for others."""
+    played = greeted()
+    played.broker_says(connecting(request=b"r" * 32))
+    assert [one.problem.code for one in played.notices() if isinstance(one, Disconnected)] == [
+        "REFUSED-QUESTION"
+    ]
+
+
+def test_who_is_refused_its_connection_by_the_tester_waits_for_nothing() -> None:
+    played = greeted()
+    played.broker_says(connecting())
+    (challenged,) = [one for one in played.notices() if isinstance(one, Challenged)]
+    played.vouches(challenged, RefusedByBroker("CREDENTIAL-REVOKED", "it was taken back"))
+    played.broker_says(Bye(REFUSED, "nobody vouches"))
+    assert [one.problem.code for one in played.notices() if isinstance(one, Gone)] == ["CREDENTIAL-REVOKED"]
+
+
+def test_why_the_connection_was_not_vouched_for_is_told_by_the_tester() -> None:
+    played = greeted()
+    played.broker_says(connecting())
+    (challenged,) = [one for one in played.notices() if isinstance(one, Challenged)]
+    played.vouches(challenged, NotConnected("the domain does not answer"))
+    played.broker_says(Bye(REFUSED, "nobody vouches"))
+    (lost,) = [one for one in played.notices() if isinstance(one, Disconnected)]
+    assert (lost.problem.code, lost.is_final) == ("UNAVAILABLE-NOT-CONNECTED", False)
