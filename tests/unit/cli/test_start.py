@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from maia.cli.demo_words import BEFORE
 from maia.cli.main import COMMANDS
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")
@@ -84,7 +85,8 @@ def test_ctrl_c_in_the_first_moment_ends_in_one_line_and_leaves_no_process(loadi
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     ) as demo:
         out, err = demo.communicate(timeout=120)
-    assert (out, err) == ("", "maia: interrupted\n")
+    assert err == "maia: interrupted\n"
+    assert out in {"", BEFORE}
     # Python ends by the signal itself if it came while generated code was run; a shell calls both 130.
     assert demo.returncode in {130, -signal.SIGINT}
     with pytest.raises(ProcessLookupError):
