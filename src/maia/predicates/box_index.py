@@ -9,7 +9,7 @@ hold, and some for which it does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,8 +23,11 @@ __all__ = ["BoxIndex"]
 _Numbers = npt.NDArray[np.int64]
 _Rows = npt.NDArray[np.intp]
 _Signature = frozenset[AttributeUid]
+_NONE: Final[_Numbers] = np.zeros(0, np.int64)
 
 _FIRST_ROWS: Final = 4
+_FEW_OF: Final = 8
+"""Less than one row of so many is taken out by itself; more, and the others are written anew."""
 _KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER, _RANGE = range(len(Edge.FIELDS))
 
 
@@ -68,6 +71,48 @@ class BoxIndex:
         group.discard(number)
         if not len(group):
             self._drop_group(group)
+
+    def move_all(self, numbers: Iterable[int], *, to: BoxIndex) -> None:
+        """Hand boxes over to another index: many cost little more than the columns that they fill."""
+        by_group: dict[_Group, list[int]] = {}
+        for number in numbers:
+            if number in self._unbounded:
+                del self._unbounded[number]
+                to._unbounded[number] = None
+            else:
+                by_group.setdefault(self._home_of.pop(number), []).append(number)
+        for group, some in by_group.items():
+            signature = frozenset(group.uids)
+            other = to._groups.get(signature) or to._new_group(signature)
+            group.move_all(some, to=other)
+            to._home_of.update(dict.fromkeys(some, other))
+            if not len(group):
+                self._drop_group(group)
+
+    def unrelated(self, numbers: Collection[int], others: BoxIndex) -> list[int]:
+        """Return those numbers here whose filters are proved to cover none, and to be covered by none.
+
+        None, that is, of each other and of all in `others`. Many more may be
+        so: only filters are found that ask for a value which no other one
+        asks for, of an attribute for which all that could be compared with
+        them ask for one value.
+        """
+        asked: dict[_Group, list[int]] = {}
+        for number in numbers:
+            if number in self._unbounded:
+                return []
+            asked.setdefault(self._home_of[number], []).append(number)
+        if others._unbounded:
+            return []
+        found: list[int] = []
+        for group, some in asked.items():
+            signature = frozenset(group.uids)
+            compared = [frozenset(one.uids) for one in asked if one is not group] + [
+                one for one in others._groups if one != signature
+            ]
+            if not any(one <= signature or signature <= one for one in compared):
+                found += group.unrelated(some, others._groups.get(signature))
+        return found
 
     def edges_of(self, number: int) -> tuple[Mapping[AttributeUid, Edge] | None, bool]:
         """Return the bounds that were kept under a number, and whether they are exact."""
@@ -149,7 +194,7 @@ class _Group:
     def add(self, number: int, edges: Mapping[AttributeUid, Edge], *, exact: bool) -> None:
         row = len(self._rows)
         if row == len(self._numbers):
-            self._grow()
+            self._resize(2 * len(self._numbers))
         self._rows[number] = row
         self._numbers[row] = number
         self._exact[row] = exact
@@ -174,6 +219,54 @@ class _Group:
             self._rows[moved] = row
             self._numbers[row], self._exact[row] = moved, self._exact[last]
             self._bounds[:, :, row] = self._bounds[:, :, last]
+
+    def move_all(self, numbers: Sequence[int], *, to: _Group) -> None:
+        """Hand rows over to another group with the same attributes."""
+        rows = np.fromiter((self._rows[number] for number in numbers), np.intp, len(numbers))
+        to._append(np.array(numbers, np.int64), self._exact[rows], self._bounds[:, :, rows])
+        if len(numbers) * _FEW_OF < len(self._rows):
+            for number in numbers:
+                self.discard(number)
+            return
+        stays = np.ones(len(self._rows), np.bool_)
+        stays[rows] = False
+        left = np.flatnonzero(stays)
+        self._numbers, self._exact = self._numbers[left], self._exact[left]
+        self._bounds = self._bounds[:, :, left]
+        self._rows = {number: row for row, number in enumerate(self._numbers.tolist())}
+        self._resize(max(_FIRST_ROWS, len(left)))
+        self._count_single_valued()
+
+    def _append(self, numbers: _Numbers, exact: npt.NDArray[np.bool_], bounds: _Numbers) -> None:
+        first, size = len(self._rows), len(self._rows) + len(numbers)
+        if size > len(self._numbers):
+            self._resize(max(size, 2 * len(self._numbers)))
+        self._numbers[first:size], self._exact[first:size] = numbers, exact
+        self._bounds[:, :, first:size] = bounds
+        self._rows.update(zip(numbers.tolist(), range(first, size), strict=True))
+        self._count_single_valued()
+
+    def _count_single_valued(self) -> None:
+        single = self._bounds[:, _ONLY, : len(self._rows)] != 0
+        self._single_valued = [int(count) for count in np.count_nonzero(single, axis=1)]
+
+    def unrelated(self, numbers: Sequence[int], others: _Group | None) -> list[int]:
+        """Return those rows that ask for a value for which neither another row nor one of `others` asks."""
+        rows = np.fromiter((self._rows[number] for number in numbers), np.intp, len(numbers))
+        for position in range(len(self.uids)):
+            own = self._values_at(position, rows)
+            theirs = _NONE if others is None else others._values_at(position, slice(len(others)))
+            if own is None or theirs is None:
+                continue
+            values, counts = np.unique(np.concatenate([own, theirs]), return_counts=True)
+            is_alone = counts[np.searchsorted(values, own)] == 1
+            return [number for number, alone in zip(numbers, is_alone.tolist(), strict=True) if alone]
+        return []
+
+    def _values_at(self, position: int, rows: _Rows | slice) -> _Numbers | None:
+        """Return the one value that each row asks for; None if one of them asks for something else."""
+        only, inner = self._bounds[position, _ONLY, rows], self._bounds[position, _INNER, rows]
+        return only if bool(np.all((only != 0) & (only == inner))) else None
 
     def could_cover(self, box: Box) -> list[tuple[int, bool]]:
         """Return the rows whose outer edges hold the inner edges of `box`."""
@@ -236,8 +329,7 @@ class _Group:
         numbers, proofs = self._numbers[rows], self._exact[rows] & exact
         return list(zip(numbers.tolist(), proofs.tolist(), strict=True))
 
-    def _grow(self) -> None:
-        size = 2 * len(self._numbers)
+    def _resize(self, size: int) -> None:
         self._numbers = _resized(self._numbers, size)
         self._exact = np.concatenate([self._exact, np.zeros(size - len(self._exact), np.bool_)])
         self._bounds = _resized(self._bounds, size)

@@ -16,7 +16,7 @@ so a newcomer never displaces its equal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 FILTERS_MAX: Final = 1_000_000
+
+_MOVED_ONE_BY_ONE: Final = 16
+"""More filters than this change their places together."""
 
 _FOUND_ONE_BY_ONE: Final = 8
 """An orphan asks who covers it. A filter that was the answer this often is asked what else it covers."""
@@ -228,8 +231,7 @@ class CoverTable:
     def _place_maximal(self, entry: _Entry, box: Box) -> list[int]:
         """Let an entry that nothing covers stand for what it covers; return the entries that it displaced."""
         displaced = list(self._covered_in(self._maximal, box))
-        for number in displaced:
-            self._demote(self._entries[number], under=entry)
+        self._demote(displaced, under=entry)
         self._maximal.add(entry.number, box)
         return displaced
 
@@ -242,11 +244,16 @@ class CoverTable:
         number = next(self._covering(self._maximal, box), None)
         return None if number is None else self._entries[number]
 
-    def _demote(self, entry: _Entry, *, under: _Entry) -> None:
-        bounds = _bounds_in(self._maximal, entry)
-        self._maximal.discard(entry.number)
-        self._covered.add(entry.number, bounds)
-        _keep(entry, by=under)
+    def _demote(self, numbers: Sequence[int], *, under: _Entry) -> None:
+        if len(numbers) > _MOVED_ONE_BY_ONE:
+            self._maximal.move_all(numbers, to=self._covered)
+        else:
+            for number in numbers:
+                bounds = _bounds_in(self._maximal, self._entries[number])
+                self._maximal.discard(number)
+                self._covered.add(number, bounds)
+        for number in numbers:
+            _keep(self._entries[number], by=under)
 
     def _release(self, gone: Mapping[int, _Entry]) -> tuple[list[int], list[int]]:
         """Take entries out of their index and find new keepers; return who became maximal, and who ceased."""
@@ -283,6 +290,11 @@ class CoverTable:
             orphan.keeper = None
         # Where proofs run out of steps, covering is not transitive, and an orphan can displace a stranger.
         displaced: list[int] = []
+        if len(orphans) > _MOVED_ONE_BY_ONE:
+            freed_at_once = self._covered.unrelated(waiting, self._maximal)
+            self._covered.move_all(freed_at_once, to=self._maximal)
+            for number in freed_at_once:
+                del waiting[number]
         found_by: Counter[int] = Counter()
         while waiting:
             orphan = waiting.pop(next(iter(waiting)))

@@ -7,6 +7,7 @@ import pytest
 from maia.events import AttributeUid
 from maia.predicates.cover_table import CoverTable, CoverTableFull, FilterIdTaken, UnknownFilterId
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator, Predicate
+from reference.pairwise_poset import PairwisePoset
 
 PRICE = AttributeUid("price")
 MESSAGE = AttributeUid("message")
@@ -117,3 +118,33 @@ def test_the_table_holds_as_many_filters_as_it_may_and_no_more():
         table.insert("three", below(3))
     table.remove("one")
     assert table.insert("three", below(3)).now_covers == ("two",)
+
+
+_FIRST, _SECOND = AttributeUid("first"), AttributeUid("second")
+
+
+@pytest.mark.parametrize("narrower", [0, 5, 40])
+@pytest.mark.parametrize("twice", [0, 3])
+@pytest.mark.parametrize("ranges", [0, 2])
+def test_what_a_wide_filter_kept_stands_for_itself_when_it_leaves_unless_another_covers_it(
+    narrower, twice, ranges
+):
+    """So many that they change their places together: values, the same again, narrower ones, and ranges."""
+    asked = [Comparison(_FIRST, Operator.EQ, value) for value in range(40)]
+    asked += [Comparison(_FIRST, Operator.EQ, value) for value in range(twice)]
+    asked += [
+        AllOf((Comparison(_FIRST, Operator.EQ, value), Comparison(_SECOND, Operator.GT, 0)))
+        for value in range(narrower)
+    ]
+    asked += [Comparison(_FIRST, Operator.GT, 37 - number) for number in range(ranges)]
+    table, poset = CoverTable(), PairwisePoset()
+    for number, filter_ in enumerate([ALWAYS, *reversed(asked)]):
+        table.insert(f"{number}", filter_)
+        poset.insert(f"{number}", filter_)
+    for wide in ("0", "again"):
+        if wide == "again":
+            assert table.insert(wide, ALWAYS).now_covers == poset.insert(wide, ALWAYS)[1]
+            assert table.maximal() == (wide,)
+        assert set(table.remove(wide).now_maximal) == set(poset.remove(wide))
+        assert set(table.maximal()) == set(poset.maximal())
+        assert all(set(table.coverers_of(one)) == poset.coverers[one] for one in poset.filters)
