@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from maia.credentials import Action, Principal, TypeName
@@ -16,6 +16,7 @@ from maia.domain.audit import AuditRecord, record_from_bytes
 from maia.domain.domain_tester import RegisterTester
 from maia.domain.issuing import held_certificates
 from maia.domain.pages import cursor_number, page_limit
+from maia.domain.policy_shelf import was_replaced
 from maia.domain.possible_rights import Supposition, abilities
 from maia.domain.register import Question, attribute_of, entry_of
 from maia.domain.role_desk import activated_of
@@ -50,6 +51,11 @@ class AccessQuestions(AccessCore):
             question = Question(action, known, attribute_of(known, attribute), at)
             tester = RegisterTester(self._tester(tables), at if now is None else now)
             return self._register.who_can(tables, question, tester, after=after, limit=limit)
+
+    def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
+        """Say whether this policy was in force once, and another is now."""
+        with self._looking() as tables:
+            return was_replaced(tables, text, parents)
 
     def rights_of(self, principal: Principal, *, after: str | None = None, limit: int = 100) -> Page[Entry]:
         """Return every certificate of the register that speaks to `principal`, revoked ones too."""

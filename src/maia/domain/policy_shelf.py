@@ -28,8 +28,9 @@ from maia.events import Instant
 from maia.roles import Policy, parse_policy
 from maia.types import VerifiedType
 
-__all__ = ["PolicyShelf", "loaded_of"]
+__all__ = ["PolicyShelf", "loaded_of", "was_replaced"]
 
+_LOOKED_AT: Final = 1_000
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
 
 
@@ -113,6 +114,19 @@ def newest(tables: Tables) -> PolicyRow | None:
     """Return the policy that was loaded last."""
     rows = tables.find(POLICIES, {}, limit=1, order="version", descending=True)
     return rows[0] if rows else None
+
+
+def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
+    """Say whether a policy was in force once and another is now: going back is for somebody to decide."""
+    last = newest(tables)
+    if last is None or _is_of(last, text, parents):
+        return False
+    before = tables.find(POLICIES, {"text": text}, limit=_LOOKED_AT, order="version", descending=True)
+    return any(_is_of(row, text, parents) for row in before)
+
+
+def _is_of(row: PolicyRow, text: str, parents: Mapping[str, str]) -> bool:
+    return row.text == text and _read_with_from_bytes(row.read_with)[0] == dict(parents)
 
 
 def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:

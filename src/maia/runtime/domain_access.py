@@ -112,7 +112,7 @@ async def _set_up(service: DomainService, prepared: PreparedAccess, records: Rec
         await _register(service, signed, records)
     policy = policy_file(prepared)
     if policy is not None:
-        await policy.try_to(service, records)
+        await policy.begin(service, records)
 
 
 async def _register(service: DomainService, signed: SignedDefinition, records: Records) -> None:

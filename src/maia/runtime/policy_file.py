@@ -7,6 +7,7 @@ good policy stays in force, and without one nothing is granted (A42).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,19 @@ class PolicyFile:
 
         _, is_known = await service.take_away(work)
         return loaded[0], is_known
+
+    async def begin(self, service: DomainService, records: Records) -> bool:
+        """Put the policy in force at a start, unless it was in force once and somebody has replaced it since.
+
+        Otherwise a crash would bring back what an administrator has taken away (A82).
+        """
+        with suppress(MaiaError):  # whatever is wrong with the file is told below
+            text, parents = self.read()
+            if await service.ask(lambda access: access.was_replaced(text, parents)):
+                why = "another policy has replaced it since; `maia domain policy reload` goes back to it"
+                records.note("policy", {"policy": str(self.path), "why": why})
+                return False
+        return await self.try_to(service, records)
 
     async def try_to(self, service: DomainService, records: Records) -> bool:
         """Put the policy in force if it is good; tell the operator if it is not."""
