@@ -26,18 +26,9 @@ from maia.runtime.domain_client import DomainClient
 from maia.runtime.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.police_policy import police_policy
 
-POLICY = """
-policy "Police"
-fact detective(who: principal)
-role officer()
-rule officer()
-    while detective(holder)
-    for 1 day
-grant officer()
-    may subscribe to topic "/calls" of here
-end
-"""
+POLICY = police_policy()
 SECOND = 1_000_000
 
 

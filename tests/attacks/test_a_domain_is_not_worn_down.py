@@ -26,19 +26,10 @@ from maia.runtime.tls import pinning_context
 from maia.types import definition_to_bytes
 from support.access_control import Station
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.police_policy import police_policy
 from support.policy import NUMBERPLATE
 
-POLICY = """
-policy "Police"
-fact detective(who: principal)
-role officer()
-rule officer()
-    while detective(holder)
-    for 1 day
-grant officer()
-    may subscribe to topic "/calls" of here
-end
-"""
+POLICY = police_policy()
 SMITH, JONES = key_of("smith").principal, key_of("jones").principal
 ROSTER = bodies.FactBody("detective", [bodies.TypedArgument(principal=str(SMITH))])
 NOBODY = "00" * 32

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import signal
 import subprocess
 from contextlib import closing
@@ -12,41 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import Answer, maia, running_maia, until
+from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
+from support.processes import Answer, maia, running_maia
 
-NETWORK = "UK Police Network"
-CONFIG = f"""\
-key = "broker.key"
-network = "{NETWORK}"
-coordinator = "pito.pub"
-credentials = "broker-certs"
-listen = "127.0.0.1:0"
-data = "data"
-"""
+CONFIG = config("broker")
 
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network with one broker and one reader, as files."""
     folder = tmp_path_factory.mktemp("city")
-    for who in ("pito", "broker", "reader", "stranger"):
-        assert maia("key", "new", f"{who}.key", cwd=folder).returncode == 0
-    for who in ("broker", "reader"):
-        (folder / f"{who}-certs").mkdir()
-        issued = maia(
-            "cert", "issue", "-k", "pito.key", "--subject", f"{who}.pub", "--owner", "pito.pub",
-            "--network", NETWORK, "--action", "connect", "--days", 2, "-o", f"{who}-certs/connect.cert",
-            cwd=folder,
-        )  # fmt: skip
-        assert issued.returncode == 0
+    make_keys(folder, "broker", "reader", "stranger")
+    lets_connect(folder, "broker", "reader")
     attributes = ("-a", "numberplate:string", "-a", "location:string")
     maia(
         "type", "define", "-k", "pito.key", "--name", "Numberplate", *attributes, "-o", "np.type", cwd=folder
     )
-    maia(
-        "cert", "issue", "-k", "pito.key", "--subject", "reader.pub", "-d", "np.type",
-        "--action", "subscribe", "--days", 2, "-o", "reader-certs/subscribe.cert", cwd=folder,
-    )  # fmt: skip
+    issue(folder, "reader", "subscribe", "-d", "np.type")
     (folder / "broker.toml").write_text(CONFIG)
     return folder
 
@@ -56,13 +37,6 @@ def home(city: Path, tmp_path: Path) -> Path:
     """A copy of the city for one test."""
     subprocess.run(["cp", "-r", f"{city}/.", str(tmp_path)], check=True)
     return tmp_path
-
-
-def address_of(home: Path) -> str:
-    """Wait for the line that says that the broker is ready."""
-    out = home / "out.log"
-    until(lambda: "listening on" in out.read_text())
-    return re.findall(r"listening on (\S+) as ed25519:[0-9a-f]{64}", out.read_text())[-1]
 
 
 def member(home: Path, *words: object, who: str = "reader") -> Answer:
@@ -107,8 +81,7 @@ def test_types_and_counters_survive_or_are_seen(home: Path) -> None:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(180) == 0
     with running_maia("broker", "-c", "broker.toml", cwd=home):
-        until(lambda: (home / "out.log").read_text().count("listening on") == 2)
-        address = address_of(home)
+        address = address_of(home, starts=2)
         fetched = member(
             home, "type", "fetch", "Numberplate", "--owner", "pito.pub", "--from", address, "-o", "f.type",
         )  # fmt: skip

@@ -11,10 +11,11 @@ import psycopg
 import pytest
 
 from maia.runtime.domain_api import answers, bodies
-from support.met_process import client, make_detective, make_met, police_policy, serving
+from support.met_process import client, make_detective, make_met, serving
+from support.police_policy import police_policy
 from support.processes import maia, running_maia, until
 
-POLICY = police_policy('may subscribe to topic "/calls" of here')
+POLICY = police_policy()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 import signal
 from contextlib import asynccontextmanager
@@ -23,45 +22,24 @@ from maia.sealing.groups import GroupId
 from maia.sealing.member import KeyMember
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
-from support.processes import maia, running_maia, until
+from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
+from support.processes import maia, running_maia
 
-NETWORK = "UK Police Network"
-CONFIG = f"""\
-key = "keys.key"
-network = "{NETWORK}"
-coordinator = "pito.pub"
-credentials = "keys-certs"
-listen = "127.0.0.1:0"
-data = "data"
-drift_s = 30
-back_dating_s = 10
-"""
+CONFIG = config("keys", "drift_s = 30\nback_dating_s = 10\n")
 
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network with a key server and a broker, as files."""
     folder = tmp_path_factory.mktemp("city")
-    for who in ("pito", "keys", "broker"):
-        assert maia("key", "new", f"{who}.key", cwd=folder).returncode == 0
-    for who in ("keys", "broker"):
-        (folder / f"{who}-certs").mkdir()
-        issued = maia(
-            "cert", "issue", "-k", "pito.key", "--subject", f"{who}.pub", "--owner", "pito.pub",
-            "--network", NETWORK, "--action", "connect", "--days", 2, "-o", f"{who}-certs/connect.cert",
-            cwd=folder,
-        )  # fmt: skip
-        assert issued.returncode == 0
+    make_keys(folder, "keys", "broker")
+    lets_connect(folder, "keys", "broker")
     defined = maia(
         "type", "define", "-k", "pito.key", "--name", "Numberplate", "-a", "plate:string", "-a",
         "place:string", "--sealing", "attribute", "--keys", "keys.pub", "-o", "np.type", cwd=folder,
     )  # fmt: skip
     assert defined.returncode == 0, defined.stderr
-    issued = maia(
-        "cert", "issue", "-k", "pito.key", "--subject", "broker.pub", "-d", "np.type",
-        "--action", "subscribe", "--days", 2, "-o", "broker-certs/subscribe.cert", cwd=folder,
-    )  # fmt: skip
-    assert issued.returncode == 0
+    issue(folder, "broker", "subscribe", "-d", "np.type")
     (folder / "domain.toml").write_text(CONFIG)
     return folder
 
@@ -71,13 +49,6 @@ def home(city: Path, tmp_path: Path) -> Path:
     """A copy of the city for one test."""
     shutil.copytree(city, tmp_path, dirs_exist_ok=True)
     return tmp_path
-
-
-def address_of(home: Path, starts: int = 1) -> str:
-    """Wait for the line that says that the server is ready."""
-    out = home / "out.log"
-    until(lambda: out.read_text().count("listening on") >= starts)
-    return re.findall(r"listening on (\S+) as ed25519:[0-9a-f]{64}", out.read_text())[-1]
 
 
 def numberplate(home: Path) -> VerifiedType:

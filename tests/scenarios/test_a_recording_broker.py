@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -14,51 +13,32 @@ import pytest
 from maia.runtime.event_log import EventLog
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
+from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.processes import Answer, maia, running_maia, until
 
-NETWORK = "UK Police Network"
-CONFIG = f"""\
-key = "broker.key"
-network = "{NETWORK}"
-coordinator = "pito.pub"
-credentials = "broker-certs"
-listen = "127.0.0.1:0"
-data = "data"
-
+CONFIG = config(
+    "broker",
+    """
 [log]
 folder = "log"
 types = ["Numberplate"]
-"""
+""",
+)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """One network with one broker that records, a camera and an office, as files."""
-    for who in ("pito", "broker", "camera", "office"):
-        assert maia("key", "new", f"{who}.key", cwd=tmp_path).returncode == 0
+    make_keys(tmp_path, "broker", "camera", "office")
+    lets_connect(tmp_path, "broker", "camera", "office")
     attributes = ("-a", "numberplate:string", "-a", "location:string")
     for name, file in (("Numberplate", "np.type"), ("Weather", "weather.type")):
         maia("type", "define", "-k", "pito.key", "--name", name, *attributes, "-o", file, cwd=tmp_path)
     for who, action in (("broker", "subscribe"), ("camera", "publish"), ("office", "subscribe")):
-        (tmp_path / f"{who}-certs").mkdir()
-        issue(tmp_path, who, "connect", "--owner", "pito.pub", "--network", NETWORK)
         for file in ("np", "weather"):
             issue(tmp_path, who, action, "-d", f"{file}.type", name=f"{action}-{file}")
     (tmp_path / "broker.toml").write_text(CONFIG)
     return tmp_path
-
-
-def issue(home: Path, who: str, action: str, *about: object, name: str | None = None) -> None:
-    words = ("--subject", f"{who}.pub", "--action", action, "--days", 2)
-    out = f"{who}-certs/{name or action}.cert"
-    issued = maia("cert", "issue", "-k", "pito.key", *words, *about, "-o", out, cwd=home)
-    assert issued.returncode == 0, issued.stderr
-
-
-def address_of(home: Path, start: int = 1) -> str:
-    out = home / "out.log"
-    until(lambda: out.read_text().count("listening on") == start)
-    return re.findall(r"listening on (\S+) as", out.read_text())[-1]
 
 
 def member(home: Path, who: str, *words: object) -> Answer:

@@ -22,7 +22,8 @@ from maia.runtime.wallet_folder import WalletFolder
 from maia.sealing.member import KeyMember
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
-from support.met_process import client, issue, make_detective, make_met, police_policy, serving
+from support.met_process import client, issue, make_detective, make_met, serving
+from support.police_policy import police_policy
 from support.processes import maia
 from support.waiting import until as until_in_loop
 

@@ -14,17 +14,6 @@ from maia.runtime.input_files import read_certificates, read_principal
 from maia.runtime.key_files import load_signing_key
 from support.processes import maia, running_maia, until
 
-_POLICY = """\
-policy "Police"
-fact detective(who: principal)
-role officer()
-rule officer()
-    while detective(holder)
-    for 1 day
-grant officer()
-    {grant}
-end
-"""
 _CONFIG = """\
 key = "met.key"
 network = "Met"
@@ -46,11 +35,6 @@ class Serving:
     process: int
     keys: str
     interface: str
-
-
-def police_policy(grant: str) -> str:
-    """Return a policy by which whoever is said to be a detective is an officer, and gets one right."""
-    return _POLICY.format(grant=grant)
 
 
 def make_met(home: Path, *people: str, policy: str, more_config: str) -> None:
