@@ -375,6 +375,19 @@ def test_answers_nobody_asked_for_cost_nothing_and_do_nothing(net: Net) -> None:
     assert isinstance(story.billing.last(Accepted), Accepted)
 
 
+def test_a_request_numbered_like_the_connection_is_no_connection(net: Net) -> None:
+    """A30, A69: what was vouched for as a subscription is never taken for the right to connect."""
+    story = Story(net)
+    zero = story.billing.subscribe(ref=0)
+    vouch(story.billing)
+    assert story.billing.was_accepted(zero)
+    net.advance(31)
+    asked = [one for one in story.billing.all_heard(Challenge)[-2:] if one.ref == 0]
+    story.billing.say(Vouched(asked[0].id, []))
+    assert story.billing.ended_with(0) == REFUSED
+    assert not story.billing.closed
+
+
 def test_brokers_do_not_bring_answers(net: Net) -> None:
     """A68: only a client is asked, so only a client answers."""
     broker: Client = net.client("CCS", address="127.0.0.1:7999")

@@ -10,6 +10,8 @@ so: docs/decisions/one-time-at-brokers.md.
 
 from __future__ import annotations
 
+from typing import Final
+
 from maia.broker.link_looks import ask_to_look_at_link
 from maia.broker.one_time_desk import CONNECTING, Asked, HeldEntry, HeldHello, HeldRequest
 from maia.broker.placing import ask_to_look_at_entries
@@ -34,7 +36,9 @@ __all__ = [
     "vouched_for",
 ]
 
-_NO_ROOM_S = 1.0
+_SAID_OF_CONNECTION: Final = 0
+"""How the connection is called on the wire; our clients begin to count at 1."""
+_NO_ROOM_S: Final = 1.0
 """After so many seconds a standing entry is asked about for which there was no room."""
 
 
@@ -139,5 +143,6 @@ def _challenged(
     challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
     state.deadlines.ask(until, Due(ONE_TIME, None, until))
     questions = [question_to_bytes(question) for question in challenged.questions]
-    said = Challenge(challenged.id, asked.ref, seconds, questions)
+    ref = _SAID_OF_CONNECTION if asked.ref == CONNECTING else asked.ref
+    said = Challenge(challenged.id, ref, seconds, questions)
     return [Send(link.id, encode(said)), Count("maia_challenges_total")]

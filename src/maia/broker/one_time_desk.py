@@ -63,8 +63,8 @@ class HeldHello:
     message: Hello = field(repr=False)
 
 
-CONNECTING: Final = 0
-"""The reference that stands for the connection itself; clients begin to count at 1."""
+CONNECTING: Final = -1
+"""The reference that stands for the connection itself: none that a client could give to a request."""
 
 
 @dataclass(frozen=True, slots=True)
