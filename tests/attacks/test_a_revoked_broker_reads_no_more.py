@@ -10,7 +10,7 @@ from maia.scenarios.numberplate import NUMBERPLATE
 from maia.sealing.groups import GroupId
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
-from maia.wire.messages import SealedWithPlaintext
+from maia.wire.messages import Sealed, SealedWithPlaintext
 from support.broker import Running, connect_right, random_from, sighting
 from support.revoking import Issuer, connecting, grant_demanding, seeing
 from support.sealed_net import state_of
@@ -100,6 +100,18 @@ def test_neighbours_share_no_plaintext_with_it() -> None:
     net.issuer.revoke(net.right)
     camera.publish(1, sighting("LC05 DEF"))
     assert net.plaintext() == before
+
+
+def test_neighbours_share_no_plaintext_with_one_that_does_not_listen() -> None:
+    """A51: it keeps its interest up as if nothing had been said, and is sent ciphertext alone."""
+    net = RevokingNet()
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    before, net.met.alive = net.plaintext(), False
+    net.issuer.revoke(net.right)
+    camera.publish(1, sighting("LC05 DEF"))
+    assert net.plaintext() == before
+    assert isinstance(net.carried[-1][2], Sealed), "it is still sent something"
 
 
 def test_other_certificates_leave_its_keys_alone() -> None:
