@@ -34,6 +34,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.runtime import testers, testers_calls
 from maia.runtime.clock import system_now
+from maia.runtime.domain_client import DomainClient, DomainUnavailable
 from maia.runtime.testers import answer_one_time, ask_testers, fetch_statements, lacking, with_fetched
 from support.lying_location import Place, answer_of, page_of, place
 from support.statements import HOLDER, ISSUER, STRANGER, TESTER, certificate
@@ -233,6 +234,16 @@ def test_nobody_waits_longer_than_it_said(talk: object):
     """A74: an answer that comes a byte at a time, or not at all."""
     with place(talk, key=TESTER) as met:  # type: ignore[arg-type]
         assert code_of(met.location) == "UNAVAILABLE-DOMAIN"
+
+
+def test_a_domain_that_answers_a_byte_at_a_time_keeps_no_command_waiting():
+    """A74: also where the address was given by hand."""
+    with (
+        place(dripping, key=TESTER) as met,
+        DomainClient(f"127.0.0.1:{met.port}", domain=TESTER.principal, key=HOLDER, timeout_s=0.5) as client,
+        pytest.raises(DomainUnavailable),
+    ):
+        client.about()
 
 
 def test_the_next_location_is_asked_where_the_first_does_not_help():

@@ -15,6 +15,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
@@ -58,6 +59,8 @@ __all__ = [
 
 ANSWER_BYTES_MAX: Final = 64 << 20
 _DETAIL_MAX: Final = 8000
+_WHOLE: Final = 4.0
+"""How many times as long as one wait an answer may take as a whole."""
 _CODE: Final = re.compile(r"[A-Z][A-Z0-9-]{1,63}")
 _Answer = TypeVar("_Answer")
 
@@ -102,7 +105,7 @@ class DomainClient:
         """Talk to the domain that holds the key of `domain`, as the holder of `key`."""
         host_and_port(address)
         self.address, self.domain = address, domain
-        self._key, self._clock = key, clock
+        self._key, self._clock, self._timeout_s = key, clock, timeout_s
         self._shown = credentials_to_header(credentials)
         self._instance: bytes | None = None
         self._http = httpx.Client(
@@ -194,9 +197,10 @@ class DomainClient:
     def _sent(
         self, method: str, target: str, content: bytes, headers: Mapping[str, str], answer: type[_Answer]
     ) -> _Answer:
+        ends = monotonic() + _WHOLE * self._timeout_s
         try:
             with self._http.stream(method, target, content=content, headers=dict(headers)) as response:
-                body = _read(response)
+                body = self._read(response, ends)
         except httpx.ConnectError as problem:
             if is_about_the_key(problem):
                 raise NotThisDomain(
@@ -212,6 +216,18 @@ class DomainClient:
         if response.is_success:
             return decoded_answer(body, answer)
         raise problem_told(body)
+
+    def _read(self, response: httpx.Response, ends: float) -> bytes:
+        """Read an answer, in time and not beyond its limit: a byte now and then is no answer."""
+        parts, size = [], 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > ANSWER_BYTES_MAX:
+                raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+            if monotonic() > ends:
+                raise DomainUnavailable(f"the domain's server at `{self.address}` takes too long to answer")
+            parts.append(part)
+        return b"".join(parts)
 
 
 class DomainSaid(Exception):
@@ -295,16 +311,6 @@ _FAMILIES: Final[tuple[tuple[str, Callable[[ApiProblem], MaiaError]], ...]] = (
 def new_once() -> str:
     """Return a new idempotency key."""
     return os.urandom(16).hex()
-
-
-def _read(response: httpx.Response) -> bytes:
-    parts, size = [], 0
-    for part in response.iter_bytes():
-        size += len(part)
-        if size > ANSWER_BYTES_MAX:
-            raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def authorization(request: ApiRequest, key: SigningKey) -> str:
