@@ -1,25 +1,21 @@
-"""A governed table and stream on a cluster, as a driver: `python -m support.cluster_governed FOLDER`.
+"""A governed table and stream that the cluster test reads, here and there.
 
-It reads the sealed log in FOLDER, waits in the middle of the work until a file
-`go` is there, and writes what it found. With `--intrude` it only tries to run
-something at all.
+There it waits in the middle of the work until a file `go` is there.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from maia.pipeline.governed import governed
-from maia.runtime.job_desk import JobDesk, job_desk
+from maia.runtime.job_desk import JobDesk
 from maia.types import SealingLevel
 from support.cluster_jobs import held_up
 from support.governed import PLACE, PLATE, SEEN, Recorded, grant, reader
 
-__all__ = ["FRAMES", "governed_table", "lines", "sealed_log"]
+__all__ = ["FRAMES", "governed_table", "lines", "read_there", "sealed_log"]
 
 FRAMES = 8
 
@@ -47,39 +43,16 @@ def lines(table: DataFrame) -> list[str]:
     return sorted(str(tuple(row)) for row in table.collect())
 
 
-def main(folder: Path) -> None:
-    """Read on the cluster that the environment names."""
-    from maia.runtime.spark_cluster import cluster_of
-    from maia.runtime.spark_session import spark_session
-
-    cluster = cluster_of()
-    assert cluster is not None
-    with (
-        spark_session("governed", cores=2, cluster=cluster) as spark,
-        job_desk(cluster.driver_host) as desk,
-    ):
-        table = lines(held_up(governed_table(spark, folder, desk), str(folder)))
-        stream = governed_table(spark, folder, desk, is_stream=True)
-        query = (
-            stream.writeStream.format("parquet")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(folder / "out"))
-        )
-        query.awaitTermination()
-        found = {"table": table, "stream": lines(spark.read.parquet(str(folder / "out")))}
-        found["refused"] = sorted(desk.refused)
-    (folder / "found.json").write_text(json.dumps(found))
-
-
-def intrude(folder: Path) -> None:
-    """Try to run a job on the cluster."""
-    from maia.runtime.spark_cluster import cluster_of
-    from maia.runtime.spark_session import spark_session
-
-    with spark_session("intruder", cores=1, cluster=cluster_of()) as spark:
-        (folder / "got-in").write_text(str(spark.range(1).count()))
-
-
-if __name__ == "__main__":
-    (intrude if "--intrude" in sys.argv else main)(Path(sys.argv[1]))
+def read_there(spark: SparkSession, folder: Path, desk: JobDesk) -> dict[str, list[str]]:
+    """Read the log in a folder on a cluster, as a table and as a stream."""
+    table = lines(held_up(governed_table(spark, folder, desk), str(folder)))
+    stream = governed_table(spark, folder, desk, is_stream=True)
+    query = (
+        stream.writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "out"))
+    )
+    query.awaitTermination()
+    streamed = lines(spark.read.parquet(str(folder / "out")))
+    return {"table": table, "stream": streamed, "refused": sorted(desk.refused)}

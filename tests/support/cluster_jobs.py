@@ -1,13 +1,10 @@
 """The jobs that the cluster test runs, here and there.
 
-As a program it is the driver on a cluster: it takes a folder with events, waits
-in the middle of the work until a file `go` is there, and writes what it found.
+There they wait in the middle of the work until a file `go` is there.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,7 @@ from maia.pipeline.bulk_matching import EVENT, TYPE, BulkMatcher, Subscription
 from maia.policy.view import View, Window
 from maia.predicates.syntax import AllOf, Comparison, Operator, TextMatch, TextTest
 
-__all__ = ["found_by", "where_maia_is"]
+__all__ = ["found_by", "found_there", "held_up"]
 
 STORED = {AttributeUid(name): Kind.STRING for name in ("numberplate", "location")}
 LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
@@ -100,16 +97,8 @@ def held_up(events: DataFrame, folder: str) -> DataFrame:
     return events.mapInArrow(hold, events.schema)
 
 
-def main(folder: Path) -> None:
-    """Run the jobs on the cluster that the environment names."""
-    from maia.runtime.spark_cluster import cluster_of
-    from maia.runtime.spark_session import spark_session
-
-    with spark_session("cluster test", cores=2, cluster=cluster_of()) as spark:
-        files = where_maia_is(spark)
-        found = found_by(spark, folder, lambda events: held_up(events, str(folder)))
-    (folder / "found.json").write_text(json.dumps({"files": sorted(files), "found": found}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def found_there(spark: SparkSession, folder: Path) -> dict[str, object]:
+    """Run the jobs on a cluster."""
+    files = where_maia_is(spark)
+    found = found_by(spark, folder, lambda events: held_up(events, str(folder)))
+    return {"files": sorted(files), "found": found}
