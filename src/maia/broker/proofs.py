@@ -57,10 +57,10 @@ def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predica
     return Proved(narrowed, _watched(chains))
 
 
-def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> None:
-    """Return if the proof entitles somebody to publish this type, or raise what is wrong with it."""
+def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
+    """Return the certificates by which somebody may publish this type, or raise what is wrong."""
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now)
-    _chains(state, proof, Action.PUBLISH, name, signer, now)
+    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now))
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

@@ -183,16 +183,41 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
         try:
             _check_plain(state, message.type_id)
             if is_to_be_verified(state):
-                prove_offer(state, message.type_id, proof, now)
+                proof = _resting_on(state, link, proof, prove_offer(state, message.type_id, proof, now))
         except MaiaError as problem:
-            before = mark_of_offer(message.type_id)
-            neighbour.remember_change(message.type_id, _OFFER, before=before, after=None)
-            _remember_refusal(state, neighbour, proof)
-            return refusal_effects(problem, link.peer, link=link.id, asked="Offer")
+            return _offer_refused(state, link, neighbour, message.type_id, proof, problem, now)
+    # Under the name of its proof: an offer that stands for another reason than before is passed on again.
     tells = state.routes.book.heard_offer(
-        neighbour.node, message.type_id, stands=message.stands, baggage=proof, now=now
+        neighbour.node,
+        message.type_id,
+        stands=message.stands,
+        baggage=proof,
+        now=now,
+        advertisement=(proof.request, proof.credentials),
     )
     return told(state, tells)
+
+
+def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
+    state.statements.reliance.note(link.id, watched)
+    return Proof(proof.request, proof.credentials, watched)
+
+
+def _offer_refused(
+    state: BrokerState,
+    link: Link,
+    neighbour: Neighbour,
+    type_id: bytes,
+    proof: Proof,
+    problem: MaiaError,
+    now: Instant,
+) -> list[Effect]:
+    """Let no offer of a neighbour stand, whatever it was believed for before."""
+    gone = state.routes.book.heard_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
+    neighbour.forget_change(type_id, _OFFER)
+    neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
+    _remember_refusal(state, neighbour, proof)
+    return [*told(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
 
 
 def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
@@ -262,11 +287,17 @@ def look_at_told_again(
     """
     neighbour = _neighbour(state, link)
     book, node = state.routes.book, neighbour.node
+    # One offer stands for all publishers behind a neighbour. It must hear of what demands a test, and then
+    # offers on behalf of another; of what demands none it may not have heard.
+    tested = state.statements.certificates.keys() & set(certificates)
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
             if isinstance(baggage, Proof | HeardSealed) and not baggage.watched.isdisjoint(certificates):
                 neighbour.doubtful[key, entry.id] = None
+        offer = book.offer(node, key)
+        if isinstance(offer, Proof) and not offer.watched.isdisjoint(tested):
+            neighbour.doubtful[key, _OFFER] = None
     if neighbour.doubtful and neighbour.doubt_ends is None:
         ends = neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
         state.deadlines.ask(ends, Due(STATEMENTS, None, ends))
@@ -284,6 +315,9 @@ def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
             continue
         doubtful, neighbour.doubtful, neighbour.doubt_ends = neighbour.doubtful, {}, None
         for key, entry_id in doubtful:
+            if entry_id == _OFFER:
+                effects += _offer_looked_at_again(state, neighbour, key, now)
+                continue
             entry = state.routes.book.entry(neighbour.node, key, entry_id)
             if entry is not None and isinstance(entry.baggage, Proof):
                 link = state.links[neighbour.link]
@@ -292,6 +326,20 @@ def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
                 state.sealed.to_do[type_of_book_key(key), neighbour.node, entry_id] = None
                 state.routes.look_at_sealed(now)
     return effects
+
+
+def _offer_looked_at_again(
+    state: BrokerState, neighbour: Neighbour, type_id: bytes, now: Instant
+) -> list[Effect]:
+    """Let an offer stand only by a proof that holds: somebody else behind the neighbour may publish too."""
+    proof, link = state.routes.book.offer(neighbour.node, type_id), state.links[neighbour.link]
+    if not isinstance(proof, Proof):
+        return []
+    try:
+        _resting_on(state, link, proof, prove_offer(state, type_id, proof, now))
+    except MaiaError as problem:
+        return _offer_refused(state, link, neighbour, type_id, proof, problem, now)
+    return []
 
 
 def _looked_at_again(

@@ -85,6 +85,10 @@ class ReadableBook:
         """Say whether a hop offers a type."""
         return type_id in self._types and self._types[type_id].offers_from(hop)
 
+    def offer(self, hop: Hop, type_id: TypeId) -> object:
+        """Return what travels with the offer of a hop; None if it offers nothing of a type."""
+        return self._types[type_id].offer_from(hop) if type_id in self._types else None
+
     def version(self, hop: Hop, type_id: TypeId) -> int:
         """Return a number that changes whenever a hop may want or offer something else of a type."""
         return self._types[type_id].version_of(hop) if type_id in self._types else 0

@@ -92,6 +92,11 @@ class Offers:
                 return source, next(iter(offer.advertisements))
         return None
 
+    def baggage_from(self, hop: Hop) -> object:
+        """Return what travels with the oldest advertisement of a hop; None if it offers nothing."""
+        offer = self._by_hop.get(hop)
+        return None if offer is None else next(iter(offer.advertisements.values()), None)
+
     def baggage_of(self, source: Source) -> object:
         """Return what travels with an advertisement."""
         hop, advertisement = source

@@ -101,6 +101,10 @@ class TypeBook:
         """Say whether an offer of a hop stands."""
         return hop in self._offers
 
+    def offer_from(self, hop: Hop) -> object:
+        """Return what travels with the offer of a hop; None if it has none."""
+        return self._offers.baggage_from(hop)
+
     def version_of(self, hop: Hop) -> int:
         """Return a number that changes whenever a hop may want or offer something else than before."""
         return self._versions.get(hop, 0)

@@ -1,0 +1,152 @@
+"""A broker goes on offering what a revoked publisher would say; brokers further on know better."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.types import type_id
+from maia.wire.messages import Interest, Offer
+from support.broker import Client, Net, connect_right, shown, sighting
+from support.revoking import Issuer, grant_demanding, of_story, seeing
+
+EDGE = SigningKey.from_seed(b"\x0f" * 32)
+CAMERA = "camera at Victoria"
+
+
+@pytest.fixture
+def net() -> Net:
+    net = Net(verify_in_transit=1.0)
+    net.broker()
+    return net
+
+
+def the_type(net: Net) -> bytes:
+    name = net.story.definition.definition.name
+    return type_id(name.owner, name.name)
+
+
+def dishonest_edge(net: Net) -> Client:
+    """A broker of which nobody knows that it does not let go of a publisher."""
+    credentials = (connect_right(net.story, EDGE.principal),)
+    return net.client("a dishonest edge", key=EDGE, credentials=credentials, address="edge:1")
+
+
+def vouched_right(net: Net, key: SigningKey) -> SignedCertificate:
+    """A right to publish for which CCS has to vouch, again and again."""
+    return grant_demanding(net.story, "CCS", key.principal, seeing(net.story), Action.PUBLISH, now=net.now)
+
+
+def pool(net: Net, key: SigningKey, right: SignedCertificate) -> tuple[SignedCertificate, ...]:
+    return connect_right(net.story, key.principal), of_story(net.story, "PITO to CCS", Action.PUBLISH), right
+
+
+def offer(net: Net, right: SignedCertificate) -> Offer:
+    """The camera's own request, which it once made at that edge."""
+    key = net.story.keys[CAMERA]
+    shown_with = pool(net, key, right)
+    request = Client(net, key, shown_with).request(Action.PUBLISH)
+    return Offer(the_type(net), True, request, shown(shown_with))
+
+
+def wanted_there(edge: Client) -> int:
+    """How many interests the edge was told and has not been told to forget."""
+    said = [one for one in edge.all_heard(Interest) if one.type_id == the_type(edge.net)]
+    return sum(len(one.add) - len(one.remove) for one in said)
+
+
+class Town:
+    """An office that wants everything, and an edge with one camera behind it, or so it says."""
+
+    def __init__(self, net: Net) -> None:
+        self.net, self.issuer = net, Issuer(net)
+        self.issuer.vouch(3600)
+        self.right = vouched_right(net, net.story.keys[CAMERA])
+        billing, self.edge = net.client("billing office"), dishonest_edge(net)
+        billing.subscribe()
+        self.edge.heard.clear()
+        self.edge.say(offer(net, self.right))
+
+    def refusals(self) -> list[str]:
+        noted = self.net.brokers["CCS broker"].noted("refused")
+        return [str(one["code"]) for one in noted if one.get("asked") == "Offer"]
+
+
+def test_an_offer_falls_with_the_certificate_of_its_publisher(net: Net) -> None:
+    """A35, A67: the edge says nothing of it, and offers the same again; nothing is wanted there any more."""
+    town = Town(net)
+    assert wanted_there(town.edge) == 1
+    town.issuer.revoke(town.right)
+    net.advance(3)  # an honest edge shows another proof by now, if there is one
+    assert wanted_there(town.edge) == 0
+    assert len(town.refusals()) == 1
+    town.edge.say(offer(net, town.right))
+    assert wanted_there(town.edge) == 0
+    assert len(town.refusals()) == 2
+
+
+def test_an_offer_stands_while_its_publisher_may_publish(net: Net) -> None:
+    """A list that names somebody else takes nothing back."""
+    town = Town(net)
+    town.issuer.revoke(of_story(net.story, "CCS to billing office", Action.SUBSCRIBE))
+    net.advance(3)
+    town.edge.say(offer(net, town.right))
+    assert town.refusals() == []
+
+
+def test_an_offer_on_behalf_of_another_publisher_stands(net: Net) -> None:
+    """The first is revoked, and within the moment that is given for it the edge shows a second one."""
+    town = Town(net)
+    town.issuer.revoke(town.right)
+    net.advance(1)
+    town.edge.say(
+        offer(
+            net,
+            grant_demanding(
+                net.story,
+                "CCS",
+                net.story.principal(CAMERA),
+                seeing(net.story),
+                Action.PUBLISH,
+                now=net.now,
+                comment="2",
+            ),
+        )
+    )
+    net.advance(30)
+    assert wanted_there(town.edge) == 1
+    assert town.refusals() == []
+
+
+def test_whoever_publishes_beside_a_revoked_publisher_goes_on() -> None:
+    """Two cameras behind one broker; others were told of the offer on behalf of the one that is revoked."""
+    net = Net(verify_in_transit=1.0)
+    net.broker("PITO broker")
+    for name in ("CCS broker", "Met broker"):
+        net.broker(name, seeds=["PITO broker"])
+    net.advance(5)
+    keys = [SigningKey.from_seed(bytes([number]) * 32) for number in (60, 61)]
+    rights = [vouched_right(net, key) for key in keys]
+    issuer = Issuer(net)
+    issuer.vouch(3600)
+    cameras = [
+        net.client(f"camera {number}", "Met broker", key=key, credentials=pool(net, key, rights[number]))
+        for number, key in enumerate(keys)
+    ]
+    for camera in cameras:
+        camera.advertise()  # from now on, the broker hears whoever must vouch for them
+    net.advance(5)
+    offers = [camera.advertise() for camera in cameras]
+    billing = net.client("billing office", "PITO broker")
+    assert billing.was_accepted(billing.subscribe())
+    net.advance(5)
+    for number, camera in enumerate(cameras):
+        camera.publish(offers[number], sighting())
+    assert len(billing.events()) == 2
+    issuer.revoke(rights[0])
+    for seconds in (0, 0.1, 2, 3, 30):
+        net.advance(seconds)
+        before = len(billing.events())
+        cameras[1].publish(offers[1], sighting())
+        assert len(billing.events()) == before + 1, seconds
+    assert cameras[0].ended_with(offers[0]) is not None
