@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.credentials import Action, Principal, SignedCertificate
+from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
 from maia.domain import DomainSettings, KeyServer
 from maia.scenarios.numberplate import NUMBERPLATE
 from maia.sealing.groups import GroupId
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
-from maia.wire.messages import Sealed, SealedWithPlaintext
+from maia.wire.messages import Sealed, SealedWithPlaintext, Show
 from support.broker import Running, connect_right, random_from, sighting
 from support.revoking import Issuer, connecting, grant_demanding, seeing
 from support.sealed_net import state_of
@@ -112,6 +112,18 @@ def test_neighbours_share_no_plaintext_with_one_that_does_not_listen() -> None:
     camera.publish(1, sighting("LC05 DEF"))
     assert net.plaintext() == before
     assert isinstance(net.carried[-1][2], Sealed), "it is still sent something"
+
+
+def test_what_it_signs_while_it_has_not_heard_of_it_is_delivered_by_nobody_who_has() -> None:
+    """S1, A35: the statement is withheld from the signer alone; readers' brokers go by what they know."""
+    net = RevokingNet()
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    said = net.issuer.says.revoke(net.rights["CCS broker"][0])
+    office.say(Show(77, [], [statement_to_bytes(said)]))
+    camera.publish(1, sighting("LC05 DEF"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+    assert net.met.counts["maia_frames_refused_total"] == 1
 
 
 def test_other_certificates_leave_its_keys_alone() -> None:
