@@ -17,6 +17,7 @@ import pytest
 
 import maia
 from maia.broker import BrokerSettings
+from maia.client import ClientSettings
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -43,6 +44,7 @@ from maia.runtime.clock import system_now
 from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
 from maia.runtime.prepared_access import PreparedAccess
 from maia.runtime.subscription import Subscription
+from maia.runtime.type_query import fetch_definitions
 from maia.types import TypeDefinition, sign_definition
 from support.domain_server import RecordedNotes, key_of
 from support.ports import free_port
@@ -187,6 +189,10 @@ async def test_a_right_is_vouched_for_when_it_is_used_and_within_every_lease(tmp
                 assert (await anext(heard))["street"] == "Brick Lane"
                 await asyncio.sleep(0.1)
         assert heard.problem is None
+        # Whoever only asks for a definition is let in by the same right.
+        settings = ClientSettings(NETWORK, (here.broker.address,), tuple(wallet.chains))
+        name = WARRANTS.definition.name
+        assert await fetch_definitions(SMITH, settings, name, timeout_s=60) == (WARRANTS,)
 
 
 @in_a_loop

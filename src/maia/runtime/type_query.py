@@ -9,10 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 
-from maia.client import ClientSession, ClientSettings, Connected, Disconnected, NotConnected, TypeTold
+from maia.client import (
+    Challenged,
+    ClientSession,
+    ClientSettings,
+    Connected,
+    Disconnected,
+    NotConnected,
+    TypeTold,
+)
 from maia.credentials import SigningKey, TypeName
 from maia.runtime.clock import system_now
 from maia.runtime.node_runner import NodeRunner
+from maia.runtime.revalidating import Revalidator, asking_testers
 from maia.types import SignedDefinition, definition_from_bytes
 
 __all__ = ["fetch_definitions"]
@@ -30,12 +39,18 @@ async def fetch_definitions(
             match notice:
                 case Connected():
                     runner.perform(session.ask_for_type(name, system_now())[1])
+                case Challenged():
+                    revalidator.take(notice)
                 case TypeTold() if not told.done():
                     told.set_result(notice)
                 case Disconnected(problem=problem, is_final=True) if not told.done():
                     told.set_exception(problem)
 
     runner = NodeRunner(session, key, after_inputs=take_notices)
+    revalidator = Revalidator(
+        asking_testers(key),
+        lambda asked, answers, problem: runner.perform(session.vouch(asked.id, answers, problem)),
+    )
     async with runner.running():
         runner.perform(session.start(system_now()))
         try:
@@ -45,5 +60,6 @@ async def fetch_definitions(
             where = "`, `".join(settings.addresses)
             raise NotConnected(f"no broker at `{where}` answered in {timeout_s:g} seconds") from None
         finally:
+            await revalidator.stop()
             await runner.drain(session.close(system_now()))
     return tuple(definition_from_bytes(data) for data in answer.definitions)
