@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "domain-api.md"
 
 
 def test_the_example_of_the_page_works(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    (example,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     for who in ("met", "desk", "smith"):
         create_key_file(tmp_path / f"{who}.key", key_of(who))
         (tmp_path / f"{who}.pub").write_text(str(key_of(who).principal))
