@@ -10,8 +10,8 @@ strangers show it**, since they would choose where it connects (see
 prove themselves, and only the tester itself is listened to, by its key; what
 a location answers can therefore shorten a right, never extend one.
 
-For `connect`: `with_fetched(credentials, statements, now=…)` returns the
-statements to show, fetched where those at hand do not hold, and never raises.
+A client that connects shows what was fetched by itself (`testers_shown.py`),
+and a job goes on asking while it runs (`testers_watch.py`).
 """
 
 from __future__ import annotations
