@@ -236,7 +236,7 @@ class Broker:
         for effect in effects:
             if type(effect) is Count:
                 state.counters[effect.name] += effect.amount
-        wake = state.deadlines.to_promise()
+        wake = None if state.is_draining else state.deadlines.to_promise()
         if wake is not None:
             effects.append(WakeAt(wake))
         if not state.to_keep:

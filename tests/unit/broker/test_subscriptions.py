@@ -12,7 +12,7 @@ from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition
-from maia.wire.effects import Close, LinkId, LinkOpened
+from maia.wire.effects import Close, LinkId, LinkOpened, Tick, WakeAt
 from maia.wire.messages import Bye, Carried, Deliver, Failed, Interest, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.broker import Net, sighting
@@ -326,3 +326,14 @@ def test_a_broker_that_stops_opens_no_new_link() -> None:
     running.broker.drain(net.now)
     opened = LinkOpened(LinkId(99), net.story.keys["billing office"].principal, None)
     assert [type(one) for one in running.broker.handle(opened, net.now)] == [Close]
+
+
+def test_a_broker_that_stops_asks_for_no_further_moment() -> None:
+    """It looks at nothing that is due any more, so it would be woken for the same again and again."""
+    net = Net()
+    running = net.broker()
+    office = net.client("billing office")
+    office.subscribe()
+    running.broker.drain(net.now)
+    much_later = Instant(net.now + 3600 * 1_000_000)
+    assert not [one for one in running.broker.handle(Tick(), much_later) if isinstance(one, WakeAt)]
