@@ -216,3 +216,10 @@ def test_an_answer_that_nobody_takes_is_not_kept(met: DomainAtWork, monkeypatch:
         is_gone = select.poll()
         is_gone.register(link.fileno(), 0)  # tells of nothing but the end of a connection
         assert is_gone.poll(30_000)
+
+
+def test_a_number_that_no_database_holds_is_a_mistake_of_the_caller(met: DomainAtWork) -> None:
+    """A75: one more than the largest number of a row, as the place to read on from."""
+    with met.admin() as admin, pytest.raises(MaiaError) as refused:
+        admin.call("GET", "/v1/audit", answer=answers.AuditPage, query={"after": 1 << 63})
+    assert refused.value.code == "INPUT-API-CALL"

@@ -222,7 +222,7 @@ class WhoCanQuestion(PageQuestion, frozen=True, kw_only=True):
 class AuditQuestion(Question, frozen=True):
     """Which audit records: those that follow a number."""
 
-    after: Annotated[int, Meta(ge=0)] = 0
+    after: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     limit: _Limit = LIMIT
 
 

@@ -36,7 +36,7 @@ def _about_the_domain(pages: Pages) -> tuple[Endpoint, ...]:
         ),
         Endpoint(
             "POST", "/v1/policy/reload", pages.reload_policy, "read the policy's file again",
-            answers.PolicyAnswer, act=AdminAct.CHANGE_POLICY, tag="policy",
+            answers.PolicyAnswer, act=AdminAct.CHANGE_POLICY, tag="policy", takes_away=True,
         ),
         Endpoint(
             "GET", "/v1/types", pages.types, "the event types that policies can speak of", answers.TypePage,
