@@ -43,7 +43,7 @@ is written from the same table.
 In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. The test suite runs this
 example against a server:
 
-```python
+```py
 from pathlib import Path
 
 from maia.runtime.domain_client import DomainClient

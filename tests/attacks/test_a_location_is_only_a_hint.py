@@ -6,10 +6,13 @@ A39: withheld, replayed and forged statements change nothing, and nothing that c
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import socket
 import zlib
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -351,3 +354,19 @@ def test_an_answer_to_another_question_is_none():
         right_at.append(demanding(met.location, kind=TestKind.ONE_TIME))
         assert refused(question_about(right_at[0]), right_at[0]) == "PROTOCOL-DOMAIN-ANSWER"
         assert any(b"POST /v1/revalidations" in one for one in met.requests)
+
+
+def test_a_question_that_is_given_up_in_the_handshake_leaves_no_socket_behind():
+    """A74: somebody who takes the connection and says nothing holds no socket of ours."""
+
+    async def give_up(port: int) -> None:
+        calls = testers_calls.TesterCalls(TESTER.principal, testers_calls.Location("127.0.0.1", port))
+        asked = asyncio.create_task(calls.public("/v1/statements", answer=dict))
+        await asyncio.sleep(0.3)
+        asked.cancel()
+        with suppress(asyncio.CancelledError):
+            await asked
+
+    with socket.create_server(("127.0.0.1", 0)) as silent_one:
+        asyncio.run(give_up(silent_one.getsockname()[1]))
+    gc.collect()  # a socket that was left behind says so now, and that is an error here

@@ -13,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+import anyio
+import httpcore
 import httpx
 import msgspec
 
@@ -84,6 +87,57 @@ def location_from_text(text: str) -> Location:
         raise BadLocation(problem.message) from problem
 
 
+class _ClosingBackend(httpcore.AnyIOBackend):
+    """Connections whose sockets are closed where a handshake is cancelled; httpcore leaves them to chance."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect."""
+        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        return _ClosingStream(stream)
+
+
+class _ClosingStream(httpcore.AsyncNetworkStream):
+    """A connection before its handshake."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read."""
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write."""
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close."""
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Shake hands; whatever ends that, a cancellation included, closes the socket."""
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._inner.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """Say something about the connection."""
+        # Any: as httpcore has it.
+        return self._inner.get_extra_info(info)
+
+
 class TesterCalls:
     """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own."""
 
@@ -121,9 +175,11 @@ class TesterCalls:
             raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
 
     def _client(self) -> httpx.AsyncClient:
+        transport = httpx.AsyncHTTPTransport(verify=pinning_context(self._tester), trust_env=False)
+        transport._pool._network_backend = _ClosingBackend()  # httpx hands none on to the pool
         return httpx.AsyncClient(
             base_url=f"https://{self._location.address}",
-            verify=pinning_context(self._tester),
+            transport=transport,
             # Connection and handshake give up by themselves before the deadline: a handshake that is
             # cancelled would leave its socket behind.
             timeout=httpx.Timeout(self._call_s, connect=_CONNECT_SHARE * self._call_s),
