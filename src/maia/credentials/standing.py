@@ -16,7 +16,8 @@ is asked of each certificate whether anything speaks against it at a moment
 
 A certificate without tests, of an issuer of whom nothing was heard, costs one
 look into a dictionary. Whoever owns a Standing hears those issuers alone that
-it has a reason to hear; the room in it is bounded.
+it has a reason to hear. The room in it is bounded, and none of them can take
+it all: up to an equal share each is always heard, whatever the others say.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from maia.credentials.broken_statements import (
     CertificateRevoked,
     CertificateStale,
     CertificateTestedOnce,
-    StandingFull,
     StatementOld,
 )
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import Principal
+from maia.credentials.standing_room import check_room, check_series
 from maia.credentials.statement_contents import (
     facts_at,
     revoked_in,
@@ -52,10 +53,7 @@ from maia.credentials.statement_series import Hold, Numbered, Series, SeriesKind
 from maia.credentials.statements import OneTimeAnswer, SignedStatement
 from maia.events import AttributeUid, Instant, PresentValue
 
-__all__ = ["ASSUMED_GOOD", "IDS_KEPT_MAX", "SERIES_MAX", "Heard", "Once", "Standing", "Tester", "Witness"]
-
-SERIES_MAX: Final = 4096
-IDS_KEPT_MAX: Final = 1_000_000
+__all__ = ["ASSUMED_GOOD", "Heard", "Once", "Standing", "Tester", "Witness"]
 
 _FIELD: Final = "validity.online"
 _EMPTY: Final = Series()
@@ -130,8 +128,9 @@ class Standing:
             return Heard(statement.by, is_news=False)
         check_statement(signed)
         after, problem = before.hearing(signed, now)
-        self._check_room(key, before, after)
-        self._series[key] = after
+        check_series(self._series, key)
+        check_room(self._series, key, after, ids_kept=self._ids_kept)
+        self._keep(key, after)
         if isinstance(problem, StatementOld):
             raise problem
         return self._what_changed(statement, before, after, problem)
@@ -161,13 +160,9 @@ class Standing:
             else:
                 del self._listers[identifier]
 
-    def _check_room(self, key: tuple[Principal, SeriesKind], before: Series, after: Series) -> None:
-        if key not in self._series and len(self._series) >= SERIES_MAX:
-            raise StandingFull(f"statements of {SERIES_MAX} issuers are held, and there is no room for more")
-        kept = self._ids_kept + weight_of(after) - weight_of(before)
-        if kept > IDS_KEPT_MAX and kept > self._ids_kept:
-            raise StandingFull(f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room")
-        self._ids_kept = kept
+    def _keep(self, key: tuple[Principal, SeriesKind], series: Series) -> None:
+        self._ids_kept += weight_of(series) - weight_of(self._series.get(key, _EMPTY))
+        self._series[key] = series
 
     # ------------------------------------------------------------ asking
 
@@ -289,7 +284,7 @@ class Standing:
             return _EMPTY
         aged = series.aged(at)
         if aged is not series:
-            self._series[key] = aged
+            self._keep(key, aged)
         return aged
 
     # ------------------------------------------------------------ surviving a restart
@@ -312,8 +307,9 @@ class Standing:
         for record in records:
             kind, series = series_from_bytes(record)
             key = series.newest[0].statement.by, kind
-            standing._check_room(key, _EMPTY, series)
-            standing._series[key] = series
+            # There was room for all of it once, in the order in which it was heard.
+            check_series(standing._series, key)
+            standing._keep(key, series)
             standing._list(key[0], added=revoked_in(series), removed=())
         return standing
 

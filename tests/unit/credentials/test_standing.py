@@ -25,10 +25,10 @@ from maia.credentials import (
     TestKind,
     period_from,
     sign_statement,
+    standing_room,
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials import standing as standing_module
 from maia.credentials.statement_series import EARLY_MAX, HOLDS_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,
@@ -372,8 +372,8 @@ def test_only_so_many_periods_are_kept_and_revocations_are_heard_nevertheless():
 
 
 def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
-    monkeypatch.setattr(standing_module, "SERIES_MAX", 1)
-    monkeypatch.setattr(standing_module, "IDS_KEPT_MAX", 2)
+    monkeypatch.setattr(standing_room, "SERIES_MAX", 1)
+    monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
     standing = Standing()
     standing.hear(crl(1, UNTESTED, TIMED), moment(0))
     with pytest.raises(StandingFull):
@@ -383,6 +383,25 @@ def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
     assert standing.sequence_of(BY) == 1
     assert standing.hear(crl(2, LISTED), moment(0)).restored == {UNTESTED.id, TIMED.id}
     assert standing.hear(crl(3, LISTED, TIMED), moment(0)).revoked == {TIMED.id}
+
+
+def test_periods_that_are_over_take_no_room(monkeypatch):
+    monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
+    standing = Standing()
+    for number in range(1, 9):
+        standing.hear(crl(number, UNTESTED, since=number * 30), moment(number * 30 - 5))
+        # A question in the new period makes the verifier forget the one before.
+        assert standing.problem_with(TIMED, moment(number * 30)) is None
+    assert standing.sequence_of(BY) == 8
+
+
+def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
+    monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", 1)
+    monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 16)
+    standing = Standing()
+    with pytest.raises(StandingFull):
+        standing.hear(crl(1, UNTESTED, TIMED), moment(0))
+    assert standing.hear(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
 
 
 # ---------------------------------------------------------------- who is asked, and how long that will do

@@ -1,0 +1,91 @@
+"""Insiders, whom a verifier has reasons to hear, say as much as they can: the others are heard too."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from maia.credentials import (
+    CertificateRevoked,
+    RevocationList,
+    SigningKey,
+    Standing,
+    StandingFull,
+    period_from,
+    sign_statement,
+    standing_room,
+)
+from support.statements import ISSUER, SECOND, certificate, crl, moment
+
+ROOM = 320
+FEW = tuple(SigningKey.from_seed(bytes([200 + number]) * 32) for number in range(5))
+GRANTED = [certificate(comment=f"right {number}") for number in range(ROOM // standing_room.SHARES_MIN)]
+
+
+@pytest.fixture(autouse=True)
+def _a_small_room(monkeypatch):
+    monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", ROOM)
+    monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", ROOM // 4)
+
+
+def flood(standing, *insiders):
+    """Let each say, period after period, as much as the verifier takes in."""
+    refused = 0
+    for insider in insiders:
+        for number in range(1, 60):
+            ids = frozenset(sha256(f"{number} {one}".encode()).digest() for one in range(20))
+            period = period_from(moment(number * 30), microseconds=30 * SECOND)
+            said = sign_statement(RevocationList(insider.principal, number, period, ids), insider)
+            try:
+                standing.hear(said, moment(0))
+            except StandingFull:
+                refused += 1
+    assert refused, "the verifier is full"
+
+
+@pytest.mark.parametrize("insiders", [FEW[:1], FEW])
+def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_knows(insiders):
+    """A39: what the insiders say must not let a right of somebody else outlive its revocation."""
+    standing = Standing()
+    standing.hear(crl(1, by=ISSUER), moment(0))
+    flood(standing, *insiders)
+    for number, _ in enumerate(GRANTED, start=1):
+        standing.hear(crl(number + 1, *GRANTED[:number], by=ISSUER), moment(0))
+    assert all(isinstance(standing.problem_with(one, moment(0)), CertificateRevoked) for one in GRANTED)
+
+
+@pytest.mark.parametrize("insiders", [FEW[:1], FEW])
+def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_has_yet_to_hear(insiders):
+    """A39: the first list of an issuer counts as much as the next one."""
+    standing = Standing()
+    flood(standing, *insiders)
+    assert standing.hear(crl(1, *GRANTED, by=ISSUER), moment(0)).revoked == {one.id for one in GRANTED}
+
+
+def test_one_insider_leaves_room_beyond_the_shares():
+    """A39: an issuer with many revocations has more than its share while only one insider is greedy."""
+    standing, many = Standing(), [certificate(comment=f"of many {number}") for number in range(60)]
+    flood(standing, FEW[0])
+    assert len(standing.hear(crl(1, *many, by=ISSUER), moment(0)).revoked) == len(many)
+
+
+def test_what_is_held_stays_bounded_whatever_is_said():
+    """A39: shares are no way around the bound."""
+    standing = Standing()
+    flood(standing, *FEW)
+    kept = sum(
+        len(signed.statement.revoked) for one in standing for signed in standing.statements(one, moment(0))
+    )
+    assert kept <= 2 * ROOM
+
+
+def test_a_verifier_that_was_full_comes_back_with_all_it_knew():
+    """A39: a restart gives no insider's room to another, and loses nothing."""
+    standing = Standing()
+    flood(standing, *FEW)
+    standing.hear(crl(1, *GRANTED, by=ISSUER), moment(0))
+    again = Standing.reloaded(reversed(standing.exported()))
+    assert again.revoked_by(ISSUER.principal) == standing.revoked_by(ISSUER.principal)
+    assert set(again.exported()) == set(standing.exported())
+    flood(again, SigningKey.from_seed(b"\x0e" * 32))
