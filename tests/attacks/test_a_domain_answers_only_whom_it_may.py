@@ -197,6 +197,22 @@ def test_an_answer_of_the_first_time_is_not_given_to_who_may_no_more(met: Domain
         clerk.call("POST", "/v1/facts", row, answer=answers.News, once="again")
 
 
+def test_who_may_no_more_is_not_told_again_what_it_ended_or_registered(met: DomainAtWork) -> None:
+    """A35, A38: nor where the right is asked for only because the matter is somebody else's."""
+    with met.client("smith") as smith:
+        wallet = smith.call("POST", "/v1/login", bodies.LoginBody([]), answer=answers.WalletAnswer)
+    passed_on = bodies.DelegationBody(wallet.rights[0].certificate)
+    end = f"/v1/memberships/{wallet.memberships[0].membership.id}/end"
+    with met.admin("clerk") as clerk:
+        clerk.call("POST", "/v1/delegations", passed_on, answer=answers.EntryAnswer, once="noted")
+        clerk.call("POST", end, bodies.Reason("over"), answer=answers.RevokedAnswer, once="ended")
+    with met.client("clerk") as clerk:
+        with pytest.raises(Refusal):
+            clerk.call("POST", "/v1/delegations", passed_on, answer=answers.EntryAnswer, once="noted")
+        with pytest.raises(Refusal):
+            clerk.call("POST", end, bodies.Reason("over"), answer=answers.RevokedAnswer, once="ended")
+
+
 def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork) -> None:
     """A58: a body without end, a head without end, a connection that says nothing."""
     with raw(met) as http:

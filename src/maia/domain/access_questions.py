@@ -81,6 +81,12 @@ class AccessQuestions(AccessCore):
             found = tuple(activated_of(tables, row) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
+    def is_of(self, principal: Principal, membership: bytes) -> bool:
+        """Say whether a membership is, or was, this principal's."""
+        with self._looking() as tables:
+            row = tables.get(MEMBERSHIPS, membership)
+            return row is not None and row.principal == principal.key
+
     def would_be_able(self, role: str, arguments: Sequence[Argument], now: Instant) -> tuple[Ability, ...]:
         """Return what a member of a role would be able to do, as the kernel would decide it."""
         with self._looking() as tables:

@@ -228,6 +228,17 @@ def test_a_member_ends_its_own_membership_and_nobody_elses(met: DomainAtWork) ->
         assert code_of(lambda: green.call("POST", path, bodies.Reason(), answer=answers.News)) != "INTERNAL"
 
 
+def test_a_member_that_lost_the_answer_to_its_farewell_is_given_it_again(met: DomainAtWork) -> None:
+    make_officer(met, "white", "dusk")
+    with met.client("white") as white:
+        path, once = f"/v1/memberships/{login(white).memberships[0].membership.id}/end", new_once()
+        first, again = (
+            white.call("POST", path, bodies.Reason(), answer=answers.RevokedAnswer, once=once) for _ in "12"
+        )
+    assert first == again
+    assert [one.role for one in first.memberships] == ["officer"]
+
+
 def test_certificates_say_where_statements_can_be_asked_for(tmp_path: Path) -> None:
     config = replace(AccessConfig(api_listen="127.0.0.1:0"), api_public="met.example:7600")
     with domain_at_work(tmp_path, config=config) as found:

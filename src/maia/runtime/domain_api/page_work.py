@@ -24,13 +24,13 @@ from maia.runtime.domain_service import DomainService
 __all__ = ["PageWork", "Reload", "check_own", "id_of", "page_of", "pool_of", "shown_of", "told"]
 
 _ENCODER: Final = msgspec.json.Encoder()
-_OWN_MAX: Final = 1_000
 _Row = TypeVar("_Row")
 _Struct = TypeVar("_Struct")
 Reload = Callable[[Principal], Awaitable[tuple[LoadedPolicy, bool]]]
 """Reads the policy's file again, in somebody's name; also says whether the network knows what fell."""
 # Any: each page has a struct of its own, and the encoder takes them all.
 _Work = Callable[[AccessControl], Any]
+_May = Callable[[AccessControl], None]
 
 
 class PageWork:
@@ -58,9 +58,9 @@ class PageWork:
 
         return Answer(await self.service.ask(job))
 
-    async def issue(self, call: Call, work: _Work, *, status: int = 201) -> Answer:
-        """Do an act that gives something, once for each idempotency key."""
-        content = await self.service.ask(lambda access: _once(access, call, lambda: work(access)))
+    async def issue(self, call: Call, work: _Work, *, may: _May | None = None, status: int = 201) -> Answer:
+        """Do an act that gives something, once for each idempotency key, if the caller may each time."""
+        content = await self.service.ask(lambda access: _once(access, call, lambda: work(access), may))
         return Answer(content, status)
 
     async def take_away(
@@ -68,6 +68,8 @@ class PageWork:
         call: Call,
         work: Callable[[AccessControl], Revoked],
         shape: Callable[[Revoked], Any] = shaping.revoked_answer,
+        *,
+        may: _May | None = None,
     ) -> Answer:
         """Do an act that takes something away; answer when the network knows, or cannot be told."""
         taken: list[Revoked] = []
@@ -77,7 +79,7 @@ class PageWork:
             taken.append(revoked)
             return shape(revoked)
 
-        content = await self.service.ask(lambda access: _once(access, call, lambda: act(access)))
+        content = await self.service.ask(lambda access: _once(access, call, lambda: act(access), may))
         is_known = await self.service.announce(taken)
         return told(content, is_known=is_known)
 
@@ -103,12 +105,15 @@ def check_own(
         access.authorised(call.actor, pool_of(call), act, call.now)
 
 
-def _once(access: AccessControl, call: Call, work: Callable[[], Any]) -> bytes:
+def _once(access: AccessControl, call: Call, work: Callable[[], Any], may: _May | None) -> bytes:
     """Do an act and return its answer's bytes; with a key, return those of the first time.
 
-    Whoever may not do it any more hears so, and not what it once was told.
+    Whoever may not do it any more hears so, and not what it once was told:
+    `may` raises where the table of pages does not say all that there is to check.
     """
     _check(access, call)
+    if may is not None:
+        may(access)
     caller = call.caller
     if caller is None or not caller.once:
         return _ENCODER.encode(work())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from maia.credentials import (
     certificate_from_bytes,
     principal_from_text,
 )
 from maia.credentials.statement_encoding import statement_from_bytes
-from maia.domain.access_answers import AdminAct, Revoked
+from maia.domain.access_answers import AdminAct
 from maia.domain.access_control import AccessControl
 from maia.errors import Refusal
 from maia.runtime.domain_api import answers, bodies, shaping
@@ -17,8 +15,6 @@ from maia.runtime.domain_api.endpoints import Answer, Call
 from maia.runtime.domain_api.page_work import PageWork, check_own, id_of, page_of, pool_of, shown_of
 
 __all__ = ["RightsPages"]
-
-_OWN_MAX: Final = 1_000
 
 
 class LoginGrantsNothing(Refusal):
@@ -70,12 +66,14 @@ class RightsPages(PageWork):
         """End a membership: one's own, or anybody's with the right to change rights."""
         id_, reason = id_of(call), call.body.reason
 
-        def work(access: AccessControl) -> Revoked:
-            if not is_own_membership(access, call, id_):
+        def may(access: AccessControl) -> None:
+            # Also where it has ended: whoever ended it may ask again, and hears the same.
+            if not access.is_of(call.actor, id_):
                 access.authorised(call.actor, pool_of(call), AdminAct.CHANGE_RIGHTS, call.now)
-            return access.deactivate(id_, reason, actor=call.actor, now=call.now)
 
-        return await self.take_away(call, work)
+        return await self.take_away(
+            call, lambda access: access.deactivate(id_, reason, actor=call.actor, now=call.now), may=may
+        )
 
     async def authorise(self, call: Call) -> Answer:
         """Issue the rights of one of the caller's memberships."""
@@ -92,11 +90,13 @@ class RightsPages(PageWork):
         """Note that the caller passed a right on."""
         signed = certificate_from_bytes(call.body.certificate)
 
-        def work(access: AccessControl) -> answers.EntryAnswer:
-            check_own(access, call, signed.certificate.issuer, AdminAct.CHANGE_REGISTER)
-            return shaping.entry_answer(access.register_delegation(signed, actor=call.actor, now=call.now))
-
-        return await self.issue(call, work)
+        return await self.issue(
+            call,
+            lambda access: shaping.entry_answer(
+                access.register_delegation(signed, actor=call.actor, now=call.now)
+            ),
+            may=lambda access: check_own(access, call, signed.certificate.issuer, AdminAct.CHANGE_REGISTER),
+        )
 
     async def revoke(self, call: Call) -> Answer:
         """Take certificates back, and whatever rests on them."""
@@ -135,15 +135,3 @@ class RightsPages(PageWork):
                 access.revalidate_once(body.certificate, body.request, body.nonce, now=call.now)
             ),
         )
-
-
-def is_own_membership(access: AccessControl, call: Call, membership: bytes) -> bool:
-    after: str | None = None
-    for _ in range(_OWN_MAX):
-        page = access.memberships_of(call.actor, call.now, after=after)
-        if any(one.membership.id == membership for one in page.rows):
-            return True
-        after = page.after
-        if after is None:
-            return False
-    return False
