@@ -129,6 +129,15 @@ def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAt
         assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.parametrize("words", [("revoke", "zz"), ("revoke", "zz", "--appointment"), ("deactivate", "zz")])
+def test_a_word_that_is_no_id_is_told_what_an_id_looks_like(
+    met: tuple[DomainAtWork, Path], words: tuple[str, ...]
+) -> None:
+    said = run(met, "domain", *words).stderr
+    assert "`zz` is no id: one is written with 64 hexadecimal digits" in said
+    assert "[0-9a-f]" not in said
+
+
 def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
     smith = key_of("smith").principal
     words = ["case 7", "42", "1.5", "true", '"42"', f"{smith}", "time:2026-11-15T08:30:00Z", "-3"]

@@ -61,7 +61,11 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how man
 _After: TypeAlias = Annotated[str, Meta(max_length=2048, description="`next` of the page before")]
 _Key: TypeAlias = Annotated[str, Meta(max_length=80, description="ed25519: and 64 hexadecimal digits")]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
-_Id: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="the id of a certificate")]
+_Id: TypeAlias = Annotated[
+    str,
+    # The page checks it, in words for people: a pattern that is not met would be shown as it is.
+    Meta(description="the id of a certificate", extra_json_schema={"pattern": "^[0-9a-f]{64}$"}),
+]
 _Moment: TypeAlias = Annotated[str, Meta(max_length=40, description="such as 2026-11-15T08:30:00Z")]
 _ReasonText: TypeAlias = Annotated[str, Meta(max_length=200)]
 

@@ -21,7 +21,17 @@ from maia.runtime.domain_api.headers import PUBLISHED_HEADER
 from maia.runtime.domain_api.problems import BadCall
 from maia.runtime.domain_service import DomainService
 
-__all__ = ["PageWork", "Reload", "check_own", "id_of", "page_of", "pool_of", "shown_of", "told"]
+__all__ = [
+    "PageWork",
+    "Reload",
+    "check_own",
+    "id_from_word",
+    "id_of",
+    "page_of",
+    "pool_of",
+    "shown_of",
+    "told",
+]
 
 _ENCODER: Final = msgspec.json.Encoder()
 _Row = TypeVar("_Row")
@@ -128,13 +138,18 @@ def page_of(
 
 
 def id_of(call: Call) -> bytes:
-    word = call.path["id"]
+    return id_from_word(call.path["id"])
+
+
+def id_from_word(word: str) -> bytes:
+    """Read an id of a certificate, appointment or membership."""
     try:
         found = bytes.fromhex(word)
     except ValueError:
         found = b""
     if len(found) != 32 or word != found.hex():
-        raise BadCall("an id is written with 64 hexadecimal digits")
+        shown = word[:64].encode("unicode_escape").decode()
+        raise BadCall(f"`{shown}` is no id: one is written with 64 hexadecimal digits, 0 to 9 and a to f")
     return found
 
 

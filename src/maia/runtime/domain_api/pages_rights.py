@@ -12,7 +12,15 @@ from maia.domain.access_control import AccessControl
 from maia.errors import Refusal
 from maia.runtime.domain_api import answers, bodies, shaping
 from maia.runtime.domain_api.endpoints import Answer, Call
-from maia.runtime.domain_api.page_work import PageWork, check_own, id_of, page_of, pool_of, shown_of
+from maia.runtime.domain_api.page_work import (
+    PageWork,
+    check_own,
+    id_from_word,
+    id_of,
+    page_of,
+    pool_of,
+    shown_of,
+)
 
 __all__ = ["RightsPages"]
 
@@ -101,7 +109,7 @@ class RightsPages(PageWork):
     async def revoke(self, call: Call) -> Answer:
         """Take certificates back, and whatever rests on them."""
         body: bodies.Revocation = call.body
-        ids = [bytes.fromhex(one) for one in body.ids]
+        ids = [id_from_word(one) for one in body.ids]
         return await self.take_away(
             call, lambda access: access.revoke(ids, body.reason, actor=call.actor, now=call.now)
         )
