@@ -200,6 +200,19 @@ def test_a_caller_talks_to_the_domain_that_it_means_and_to_nobody_else(met: Doma
         client.about()
 
 
+def test_an_operator_reads_who_was_refused_and_nothing_that_came_along(met: DomainAtWork) -> None:
+    met.records.notes.clear()
+    facts_only = admin_certificate(met.key, key_of("curious").principal, "/admin/facts")
+    with met.client("curious", facts_only) as curious, pytest.raises(Refusal):
+        curious.call("GET", "/v1/audit", answer=answers.AuditPage)
+    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False) as http:
+        http.get(f"https://{met.address}/v1/audit")
+    signed, unsigned = [fields for event, fields in met.records.notes if event == "refused"]
+    assert signed.keys() == {"code", "page", "principal"}
+    assert (signed["page"], signed["principal"]) == ("GET /v1/audit", str(key_of("curious").principal))
+    assert unsigned == {"code": "REQUEST-UNSIGNED", "page": "GET /v1/audit"}
+
+
 def test_each_page_wants_its_own_right(met: DomainAtWork) -> None:
     facts_only = admin_certificate(met.key, key_of("clerk").principal, "/admin/facts")
     row = bodies.FactBody("detective", [principal_word("clerk")])

@@ -83,11 +83,13 @@ def application(
 
 def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant], records: Records) -> Route:
     async def answer(request: Request) -> Response:
+        caller: Caller | None = None
         try:
-            call = await _read(request, endpoint, gate, may, clock)
+            caller = None if endpoint.is_public else gate.admit(request)
+            call = await _read(request, caller, endpoint, may, clock)
             return _written(await endpoint.handler(call))
         except MaiaError as problem:
-            return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}")
+            return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
             return _unforeseen(problem, records)
 
@@ -95,13 +97,11 @@ def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant
 
 
 async def _read(
-    request: Request, endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant]
+    request: Request, caller: Caller | None, endpoint: Endpoint, may: May, clock: Callable[[], Instant]
 ) -> Call:
-    caller: Caller | None = None
-    if endpoint.is_public:
+    if caller is None:
         body = await read_body(request, 0)
     else:
-        caller = gate.admit(request)
         if endpoint.body is not None and endpoint.act is not None:
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
             await may(caller, endpoint.act)
@@ -124,9 +124,13 @@ def _written(answer: Answer) -> Response:
     return _response(answer.status, body, headers=answer.headers)
 
 
-def _refused(problem: MaiaError, records: Records, *, page: str = "") -> Response:
+def _refused(
+    problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
+) -> Response:
     told = problem_of(problem)
-    records.note("refused", {"code": problem.code, "page": page})
+    # Only whoever has signed the call is named: of others it is not known who they are.
+    who = {} if caller is None else {"principal": str(caller.principal)}
+    records.note("refused", {"code": problem.code, "page": page, **who})
     headers = {"Retry-After": str(_RETRY_AFTER_S)} if told.status in (429, 503) else {}
     if told.status == 401:
         headers["WWW-Authenticate"] = "Maia"
