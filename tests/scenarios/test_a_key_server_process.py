@@ -92,6 +92,24 @@ def test_a_server_is_checked_before_it_runs(home):
     assert "did you mean `refresh_s`?" in wrong.stderr
 
 
+def test_a_check_reports_a_policy_that_cannot_be_read(home):
+    said = '[policy]\nfile = "met.policy"\nparents = { home = "home.policy" }\n'
+    (home / "domain.toml").write_text(CONFIG + said)
+    for file, text, code in (
+        ("met.policy", 'policy "Met"\nend\n', "INPUT-FILE"),
+        ("home.policy", 'policy "Home"\nend\n', "INPUT-FILE"),
+    ):
+        missing = maia("domain", "serve", "-c", "domain.toml", "--check", cwd=home)
+        assert missing.returncode == 2
+        assert f"no file `{file}` [{code}]" in missing.stderr
+        assert "line 10: `policy.file`" in missing.stderr
+        (home / file).write_text(text)
+    assert maia("domain", "serve", "-c", "domain.toml", "--check", cwd=home).returncode == 0
+    (home / "met.policy").write_text(" \n")
+    empty = maia("domain", "serve", "-c", "domain.toml", "--check", cwd=home)
+    assert "INPUT-POLICY-EMPTY" in empty.stderr
+
+
 def test_a_server_without_a_data_folder_or_with_impossible_terms_does_not_start(home):
     (home / "domain.toml").write_text(CONFIG.replace('data = "data"\n', ""))
     assert "`data` is missing" in maia("domain", "serve", "-c", "domain.toml", cwd=home).stderr

@@ -95,6 +95,7 @@ def serve(
     settings = read_domain_config(config, flags=flags, environment=os.environ)
     prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
     if check:
+        _check_policy(prepared)
         _answer_checked(prepared, as_json=as_json)
         return
     _run(prepared, as_json=as_json)
@@ -130,6 +131,12 @@ def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
     from maia.runtime.domain_process import serve_domain
 
     run_server(prepared, prepared.config, serve_domain, as_json=as_json)
+
+
+def _check_policy(prepared: PreparedDomain) -> None:
+    from maia.runtime.policy_file import check_policy_file
+
+    check_policy_file(prepared)
 
 
 def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:

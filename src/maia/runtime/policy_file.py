@@ -15,12 +15,14 @@ from maia.credentials import Principal
 from maia.domain.access_answers import LoadedPolicy, Revoked
 from maia.domain.access_control import AccessControl
 from maia.errors import BadInput, MaiaError
+from maia.runtime.domain_config import PreparedDomain
 from maia.runtime.domain_service import DomainService
 from maia.runtime.input_files import read_text
 from maia.runtime.prepared_access import PreparedAccess
 from maia.runtime.records import Records
+from maia.runtime.start_checks import opened
 
-__all__ = ["EmptyPolicy", "PolicyFile", "policy_file"]
+__all__ = ["EmptyPolicy", "PolicyFile", "check_policy_file", "policy_file"]
 
 
 class EmptyPolicy(BadInput):
@@ -92,3 +94,14 @@ def policy_file(prepared: PreparedAccess) -> PolicyFile | None:
     """Return the policy's file, if the configuration names one."""
     file = prepared.config.policy_file
     return None if file is None else PolicyFile(file, prepared.config.policy_parents)
+
+
+def check_policy_file(prepared: PreparedDomain) -> None:
+    """Raise, at the line that names it, if the policy's file or one that it imports cannot be read.
+
+    For an operator who asks. A server starts nevertheless, and its last good
+    policy stays in force; what the text says is checked against its types there.
+    """
+    file = None if prepared.access is None else policy_file(prepared.access)
+    if file is not None:
+        opened(prepared.config, "policy.file", file.read)
