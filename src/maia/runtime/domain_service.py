@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from maia.credentials import Principal, SigningKey
-from maia.credentials.statements import SignedStatement
+from maia.credentials.statements import IDS_MAX, SignedStatement
 from maia.domain.access_answers import Revoked
 from maia.domain.access_control import AccessControl
 from maia.errors import MaiaError
@@ -21,7 +21,10 @@ from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.fenced_store import StoreFenced
 
-__all__ = ["Carrier", "DomainService", "NoCarrier"]
+__all__ = ["TOLD_MAX", "Carrier", "DomainService", "NoCarrier"]
+
+TOLD_MAX: Final = 2 * IDS_MAX
+"""How many ids are remembered, so that the key groups hear of each once: what a list names, and as many."""
 
 _Result = TypeVar("_Result")
 
@@ -113,9 +116,12 @@ class DomainService:
             return self._is_carried
 
     def _tell_key_groups(self, ids: Iterable[bytes]) -> None:
-        new = frozenset(ids) - self._told
+        named = frozenset(ids)
+        new = named - self._told
         if new:
-            self._told |= new
+            # What is forgotten is told again with the next list that names it, and changes nothing then.
+            is_room = len(self._told) + len(new) <= TOLD_MAX
+            self._told = self._told | new if is_room else named
             self._on_revoked(new)
 
     async def take_away(self, work: Callable[[AccessControl], Revoked]) -> tuple[Revoked, bool]:
