@@ -69,19 +69,21 @@ def want_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     for voucher in new.values():
         desk.refresh(voucher, now)
         _ask_to_look(state, voucher)
-        if not voucher.is_wanted:
+        is_first = not voucher.is_wanted
+        if is_first:
             voucher.is_wanted = True
             effects += _wanted(state, voucher, now)
-        effects += _asked(state, voucher, now)
+        # What is at hand was shown by whoever has use for it, and need not be the newest.
+        effects += _asked(state, voucher, now) if voucher.is_missed or is_first else []
     return effects
 
 
 def _asked(state: BrokerState, voucher: Voucher, now: Instant) -> list[Effect]:
-    """Ask what somebody said last, here and elsewhere, for as long as it is demanded and not at hand."""
+    """Ask what somebody said last, here and elsewhere, unless that was asked a moment ago."""
     asked_at, lease_s = voucher.asked_at, state.settings.lease_s
     is_new = voucher.met_at is None or now < seconds_after(voucher.met_at, lease_s)
     every_s = _ASK_AGAIN_S if is_new else max(_ASK_AGAIN_S, lease_s)
-    if not voucher.is_missed or (asked_at is not None and now < seconds_after(asked_at, every_s)):
+    if asked_at is not None and now < seconds_after(asked_at, every_s):
         return []
     voucher.asked_at = now
     again = seconds_after(now, every_s)
@@ -184,7 +186,7 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
             voucher.promised = None
             _ask_to_look(state, voucher)
             effects += look_at_touched(state, touched, now) if touched else []
-        effects += _asked(state, voucher, now)
+        effects += _asked(state, voucher, now) if voucher.is_missed else []
     return effects
 
 

@@ -367,6 +367,20 @@ def test_a_right_falls_at_every_broker() -> None:
     assert office.ended_with(ref) == "POLICY-REVOKED"
 
 
+def test_an_older_list_that_a_client_brings_does_not_hide_a_newer_one() -> None:
+    """A39: a revoked office goes to a broker that has never heard of its issuer, with the list from before."""
+    net = city()
+    right = demanding(net)
+    issuer = Issuer(net)
+    before = issuer.vouch(3600)
+    issuer.revoke(right)
+    office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
+    office.say(Show(900, [], [statement_to_bytes(before)]))
+    ref = office.subscribe()
+    net.advance(1)
+    assert office.ended_with(ref) == "POLICY-REVOKED", office.heard
+
+
 def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     net = city()
     issuer = Issuer(net)
