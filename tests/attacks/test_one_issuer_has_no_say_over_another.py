@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from maia.credentials.statement_encoding import sign_statement
 from maia.credentials.statements import RevocationList
 from maia.policy import Permit
@@ -63,5 +65,30 @@ def test_who_may_no_longer_give_orders_does_not_keep_one_because_it_may_still_li
     wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE), licence])
     (right,) = (one for one in wallet.issued if "np_tracker" in one.rule)
     narrowed = GRANT_ON_TWO.replace("plate: string) by courts", "plate: string) by council")
+    assert right.id in station.load_policy(narrowed).revoked.ids
+    check_consistent(station)
+
+
+@pytest.mark.parametrize("shape", ["plate: string", "case: string, plate: string"])
+def test_two_appointments_that_are_called_the_same_do_not_stand_in_for_each_other(shape):
+    """A41: the court may still license and not order, and both are called `court_order` in certificates."""
+    licence = f"licence({shape}) by council, courts named court_order"
+    policy = GRANT_ON_TWO.replace("licence(plate: string) by council, courts", licence)
+    if "case" in shape:
+        policy = policy.replace("while licence(plate)", "while licence(_, plate)")
+    courts, council, station = court(), Station(COUNCIL), met(policy=policy)
+    told(station, courts, council)
+    parameters = ["7", PLATE] if "case" in shape else [PLATE]
+    licensed = council.appoint(SMITH.principal, "court_order", parameters, until(DAY))
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE), licensed])
+    (right,) = (one for one in wallet.issued if "np_tracker" in one.rule)
+    renamed = policy.replace("licence(plate)", "licence( plate)").replace("licence(_,", "licence( _,")
+    assert renamed != policy
+    assert not station.load_policy(renamed).revoked.ids, "nothing was taken from anybody"
+    narrowed = policy.replace(
+        "court_order(case: string, plate: string) by courts",
+        "court_order(case: string, plate: string) by council",
+    )
+    assert narrowed != policy
     assert right.id in station.load_policy(narrowed).revoked.ids
     check_consistent(station)

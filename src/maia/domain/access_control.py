@@ -117,8 +117,9 @@ class AccessControl(AccessStatements, AccessQuestions):
             same = self._shelf.unchanged(turn, text, parents or _NO_PARENTS)
             if same is not None:
                 return replace(loaded_of(same), is_unchanged=True)
+            before = self._shelf.in_force(turn.tables)
             policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
-            let_go_of_what_is_not_granted(turn, policy)
+            let_go_of_what_is_not_granted(turn, policy, before=before)
             turn.record(
                 "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)
             )
