@@ -368,7 +368,7 @@ def test_a_right_falls_at_every_broker() -> None:
 
 
 def test_an_older_list_that_a_client_brings_does_not_hide_a_newer_one() -> None:
-    """A39: a revoked office goes to a broker that has never heard of its issuer, with the list from before."""
+    """A39: a revoked office goes to a broker that has never heard its issuer, with the list from before."""
     net = city()
     right = demanding(net)
     issuer = Issuer(net)

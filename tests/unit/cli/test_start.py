@@ -68,6 +68,7 @@ def test_a_process_does_not_load_what_others_do(module: str, of_ours: tuple[str,
 
 PRESSED_WHILE_LOADING = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins deaf to it
 def press(event, told):
     if event == "import" and told[0] == sys.argv[1]:
         os.kill(os.getpid(), signal.SIGINT)
