@@ -32,7 +32,7 @@ is written from the same table.
   [Errors](errors.md) explains each.
 - **Long answers** come in pages: hand `next` back as `after`. `limit` is at most 500.
 - **Idempotency.** A call with an `Idempotency-Key` is done once, and answered again with the first answer,
-  also after a restart.
+  also after a restart; a caller who may no longer make it is refused instead.
 - **What takes something away** answers when the broker has acted on the statement: status 200 and
   `Maia-Published: yes`. If no broker could be reached in time, it is done all the same: status 202 and
   `Maia-Published: no`.
