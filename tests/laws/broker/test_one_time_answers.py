@@ -105,6 +105,7 @@ class Played:
                 refuse(self.story.billing, self.used)
                 self.model.refuse()
             case "revoke":
+                self.issuer = self._reconnected_issuer()  # what it offered before may have ended meanwhile
                 self.issuer.revoke(self.story.right)
                 self.model.is_revoked = True
                 self.model.end()
@@ -138,6 +139,8 @@ class Played:
 @example(["answer", 20, "ask", 20])
 @example(["answer", "revoke", "ask", "answer"])
 @example(["answer", "restart", "ask", "replay", "ask", "answer"])
+@example(["answer", 25, "answer", 25, "answer", 25, "revoke"])
+@example(["revoke", "revoke"])
 def test_an_entry_is_served_exactly_while_its_answers_serve(steps: list[Step]) -> None:
     played = Played()
     played.check()
