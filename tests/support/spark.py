@@ -1,19 +1,30 @@
-"""One Spark session for the whole suite, started when the first test asks for it."""
+"""One Spark session for the suite, or for each of its lanes, started when the first test asks for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from maia.runtime.spark_session import spark_session
 
+# Hundreds of tests leave plans and generated code behind in one Java process, and an error for want of
+# memory in a task ends it, and every test after that.
+MEMORY_MIB: Final = 2048
+LAST_WORDS: Final = 4_000
+
+
+JAVA_LOG = pytest.StashKey[Path]()
+
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
-    with spark_session("maia-tests") as session:
+    with spark_session("maia-tests", memory_mib=MEMORY_MIB) as session:
+        pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
         yield session
 
 
@@ -22,3 +33,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Quote what Java wrote last where a test fails because Java is gone: its log goes with the session."""
+    report = yield
+    session = getattr(item, "funcargs", {}).get("spark")
+    if report.failed and report.when != "teardown" and session is not None:
+        status = session.sparkContext._gateway.proc.poll()
+        if status is not None:
+            said = item.config.stash[JAVA_LOG].read_text(errors="replace")
+            report.sections.append((f"Java has ended with {status}", said[-LAST_WORDS:]))
+    return report
