@@ -359,14 +359,21 @@ def test_an_answer_to_another_question_is_none():
 def test_a_question_that_is_given_up_in_the_handshake_leaves_no_socket_behind():
     """A74: somebody who takes the connection and says nothing holds no socket of ours."""
 
-    async def give_up(port: int) -> None:
-        calls = testers_calls.TesterCalls(TESTER.principal, testers_calls.Location("127.0.0.1", port))
-        asked = asyncio.create_task(calls.public("/v1/statements", answer=dict))
-        await asyncio.sleep(0.3)
-        asked.cancel()
-        with suppress(asyncio.CancelledError):
-            await asked
+    async def give_up(silent_one: socket.socket) -> None:
+        here = testers_calls.Location("127.0.0.1", silent_one.getsockname()[1])
+        asked = asyncio.create_task(
+            testers_calls.TesterCalls(TESTER.principal, here).public("/v1/statements", answer=dict)
+        )
+        loop = asyncio.get_running_loop()
+        taken, _ = await loop.sock_accept(silent_one)
+        with taken:
+            taken.setblocking(False)
+            assert await loop.sock_recv(taken, 1)  # the handshake has begun
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
 
     with socket.create_server(("127.0.0.1", 0)) as silent_one:
-        asyncio.run(give_up(silent_one.getsockname()[1]))
+        silent_one.setblocking(False)
+        asyncio.run(give_up(silent_one))
     gc.collect()  # a socket that was left behind says so now, and that is an error here
