@@ -19,9 +19,7 @@ from maia.broker.placing import (
     view_class_of,
 )
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
-from maia.broker.routing_glue import (
-    standing_changed,
-)
+from maia.broker.routing_glue import standing_changed
 from maia.broker.sessions import Advertisement, Entry, Link, Right, VouchedFor
 from maia.broker.shaping import shaper_of
 from maia.broker.state import BrokerState
@@ -31,9 +29,7 @@ from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
-from maia.wire.messages import (
-    Changed,
-)
+from maia.wire.messages import Changed
 
 __all__ = ["authorise_again", "decide_again", "look_at_entries", "look_at_entry", "stand_on", "why_lost"]
 

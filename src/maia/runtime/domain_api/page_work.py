@@ -8,9 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from maia.credentials import (
-    Principal,
-)
+from maia.credentials import Principal
 from maia.credentials.appointments import SignedAppointment, appointment_from_bytes
 from maia.domain.access_answers import AdminAct, LoadedPolicy, Page, Revoked
 from maia.domain.access_control import AccessControl
