@@ -19,24 +19,13 @@ import pytest
 import maia
 from maia.broker import BrokerSettings
 from maia.credentials import (
-    FIRST_VERSION,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    NetworkName,
-    NetworkPattern,
-    Principal,
     SignedCertificate,
     SigningKey,
-    TypeName,
-    Validity,
-    exact_name,
-    issue,
 )
 from maia.credentials.arguments import ParameterKind
 from maia.domain.access_answers import Wallet
 from maia.errors import MaiaError
-from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.runtime.access_config import AccessConfig, FactConfig
 from maia.runtime.broker_server import RunningBroker, run_broker
 from maia.runtime.client_api import Client
@@ -44,22 +33,13 @@ from maia.runtime.clock import system_now
 from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
 from maia.runtime.prepared_access import PreparedAccess
 from maia.runtime.subscription import Subscription
-from maia.types import TypeDefinition, sign_definition
 from support.domain_server import RecordedNotes, key_of
+from support.met_town import MET, NETWORK, may, type_with_a_street
 from support.waiting import in_a_loop
 
-MET, SMITH, JONES, DESK = key_of("met"), key_of("smith"), key_of("jones"), key_of("desk")
-NETWORK = NetworkName(MET.principal, "Met")
-DAY = 86_400 * 1_000_000
+SMITH, JONES, DESK = key_of("smith"), key_of("jones"), key_of("desk")
 NOT_MET = "POLICY-CONDITION-NOT-MET"
-CALLS = sign_definition(
-    TypeDefinition(
-        TypeName(MET.principal, "Call", FIRST_VERSION),
-        None,
-        (Attribute(attribute_uid("street"), "street", Kind.STRING),),
-    ),
-    MET,
-)
+CALLS = type_with_a_street("Call")
 POLICY = """\
 policy "Metropolitan Police"
 type Call = Call
@@ -74,14 +54,6 @@ grant patrol()
     provided on-duty == true
 end
 """
-
-
-def may(who: Principal, action: Action) -> SignedCertificate:
-    now = system_now()
-    start = Instant(now - now % 1_000_000 - 1_000_000)
-    authority = Authority(NetworkPattern(MET.principal, exact_name("Met")), frozenset({action}))
-    valid = Validity(start, Instant(start + DAY))
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
 
 
 class Roster:

@@ -19,24 +19,13 @@ import maia
 from maia.broker import BrokerSettings
 from maia.client import ClientSettings
 from maia.credentials import (
-    FIRST_VERSION,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    NetworkName,
-    NetworkPattern,
-    Principal,
     SignedCertificate,
     SigningKey,
     TestKind,
-    TypeName,
-    Validity,
-    exact_name,
-    issue,
 )
 from maia.domain.access_answers import Wallet
 from maia.errors import MaiaError
-from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.runtime.access_config import AccessConfig
 from maia.runtime.broker_server import RunningBroker, run_broker
 from maia.runtime.client_api import Client
@@ -45,23 +34,14 @@ from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_run
 from maia.runtime.prepared_access import PreparedAccess
 from maia.runtime.subscription import Subscription
 from maia.runtime.type_query import fetch_definitions
-from maia.types import TypeDefinition, sign_definition
 from support.domain_server import RecordedNotes, key_of
+from support.met_town import MET, NETWORK, may, type_with_a_street
 from support.ports import free_port
 from support.waiting import in_a_loop
 
-MET, SMITH = key_of("met"), key_of("smith")
-NETWORK = NetworkName(MET.principal, "Met")
-DAY = 86_400 * 1_000_000
+SMITH = key_of("smith")
 LEASE_S = 4
-WARRANTS = sign_definition(
-    TypeDefinition(
-        TypeName(MET.principal, "Warrant", FIRST_VERSION),
-        None,
-        (Attribute(attribute_uid("street"), "street", Kind.STRING),),
-    ),
-    MET,
-)
+WARRANTS = type_with_a_street("Warrant")
 POLICY = """\
 policy "Metropolitan Police"
 type Warrant = Warrant
@@ -78,14 +58,6 @@ grant officer()
     checked by one-time
 end
 """
-
-
-def may_connect(who: Principal) -> SignedCertificate:
-    now = system_now()
-    start = Instant(now - now % 1_000_000 - 1_000_000)
-    authority = Authority(NetworkPattern(MET.principal, exact_name("Met")), frozenset({Action.CONNECT}))
-    valid = Validity(start, Instant(start + DAY))
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
 
 
 @dataclass
@@ -108,7 +80,7 @@ class Town:
             self.broker.address,
             key=who,
             network=NETWORK,
-            credentials=shown or [may_connect(who.principal)],
+            credentials=shown or [may(who.principal, Action.CONNECT)],
             types=[WARRANTS],
             **named,  # type: ignore[arg-type]
         )
@@ -129,7 +101,9 @@ async def town(folder: Path, *, states: bool) -> AsyncIterator[Town]:
     (folder / "met.policy").write_text(POLICY)
     async with AsyncExitStack() as serving, AsyncExitStack() as stack:
         key = key_of("west")
-        settings = BrokerSettings(NETWORK, "127.0.0.1:0", (may_connect(key.principal),), lease_s=LEASE_S)
+        settings = BrokerSettings(
+            NETWORK, "127.0.0.1:0", (may(key.principal, Action.CONNECT),), lease_s=LEASE_S
+        )
         broker = await stack.enter_async_context(run_broker(key, settings))
         address = f"127.0.0.1:{free_port()}"
         config = AccessConfig(

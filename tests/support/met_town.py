@@ -1,0 +1,45 @@
+"""The Met as the owner of a small network: its name, its types with a street in them, and who may connect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.credentials import (
+    FIRST_VERSION,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    NetworkName,
+    NetworkPattern,
+    Principal,
+    SignedCertificate,
+    TypeName,
+    Validity,
+    exact_name,
+    issue,
+)
+from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.runtime.clock import system_now
+from maia.types import SignedDefinition, TypeDefinition, sign_definition
+from support.domain_server import key_of
+
+MET: Final = key_of("met")
+NETWORK: Final = NetworkName(MET.principal, "Met")
+_SECOND: Final = 1_000_000
+_DAY: Final = 86_400 * _SECOND
+
+
+def type_with_a_street(name: str) -> SignedDefinition:
+    """Return a type of the Met's, at its first version."""
+    street = Attribute(attribute_uid("street"), "street", Kind.STRING)
+    definition = TypeDefinition(TypeName(MET.principal, name, FIRST_VERSION), None, (street,))
+    return sign_definition(definition, MET)
+
+
+def may(who: Principal, action: Action) -> SignedCertificate:
+    """Let somebody do something on the Met's network, for a day from now."""
+    now = system_now()
+    start = Instant(now - now % _SECOND - _SECOND)
+    authority = Authority(NetworkPattern(MET.principal, exact_name("Met")), frozenset({action}))
+    valid = Validity(start, Instant(start + _DAY))
+    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
