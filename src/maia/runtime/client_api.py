@@ -60,7 +60,7 @@ from maia.runtime.links import LinkLimits
 from maia.runtime.node_runner import NodeRunner
 from maia.runtime.publisher import Publisher
 from maia.runtime.records import Records
-from maia.runtime.revalidating import Revalidate, Revalidator, asking_testers
+from maia.runtime.revalidating import AskingTesters, Revalidate, Revalidator
 from maia.runtime.subscription import Subscription
 from maia.runtime.testers_shown import bringing_statements
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
@@ -401,7 +401,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock, revalidate or asking_testers(key))
+    client = Client(session, settings, clock, revalidate or AskingTesters(key))
     for history in histories(types):
         client.learn(*history)
     runner = NodeRunner(

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.client import Challenged
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.credentials.one_time import OneTimeQuestion
 from maia.errors import MaiaError, Unavailable
 
-__all__ = ["Revalidate", "RevalidationFailed", "Revalidator", "asking_testers"]
+if TYPE_CHECKING:
+    from maia.runtime.testers_open import OpenLines
+
+__all__ = ["AskingTesters", "Revalidate", "RevalidationFailed", "Revalidator", "asking_testers"]
 
 Revalidate: TypeAlias = Callable[[OneTimeQuestion, SignedCertificate], Awaitable[SignedStatement]]
 """Have a question about one of the client's certificates answered; raise if nobody vouches for it."""
@@ -51,6 +54,31 @@ def asking_testers(key: SigningKey) -> Revalidate:
         return await answer_one_time(question, certificate, key)
 
     return asked
+
+
+class AskingTesters:
+    """Asks the testers that certificates name, and keeps the connections to them open for a while."""
+
+    __slots__ = ("_key", "_lines")
+
+    def __init__(self, key: SigningKey) -> None:
+        """Ask as the holder of `key`; nobody is dialled before the first question."""
+        self._key = key
+        self._lines: OpenLines | None = None
+
+    async def __call__(self, question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
+        """Have a question answered."""
+        from maia.runtime.testers import answer_one_time
+        from maia.runtime.testers_open import OpenLines
+
+        if self._lines is None:
+            self._lines = OpenLines()
+        return await answer_one_time(question, certificate, self._key, self._lines)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        if self._lines is not None:
+            await self._lines.aclose()
 
 
 class Revalidator:
@@ -84,6 +112,8 @@ class Revalidator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(self._revalidate, AskingTesters):
+            await self._revalidate.aclose()
 
     async def _answer(self, challenged: Challenged) -> None:
         answers: list[SignedStatement] = []

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from maia.credentials import Principal, SignedCertificate, SignedStatement, SigningKey, Standing, TestKind
 from maia.credentials.broken_statements import CertificateNotRevalidated, CertificateStale
@@ -31,6 +31,8 @@ from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 
 # What talks HTTP is loaded where somebody is asked: most wallets name nobody.
+if TYPE_CHECKING:
+    from maia.runtime.testers_open import OpenLines
 
 __all__ = [
     "Fetched",
@@ -261,19 +263,23 @@ def _assumed(signed: SignedCertificate) -> frozenset[tuple[bytes, Principal]]:
 
 
 async def answer_one_time(
-    question: OneTimeQuestion, certificate: SignedCertificate, key: SigningKey
+    question: OneTimeQuestion,
+    certificate: SignedCertificate,
+    key: SigningKey,
+    lines: OpenLines | None = None,
 ) -> SignedStatement:
     """Ask the tester that a verifier's question names, as the holder of `key`; return its answer.
 
     What the tester refuses is raised with the tester's own code, and is final.
-    Only where a location does not answer is the next one tried.
+    Only where a location does not answer is the next one tried. With `lines`,
+    the connection stays open for the next question.
     """
     from maia.runtime.domain_client import REFUSALS
 
     problem: MaiaError | None = None
     for text in _locations_for(question, certificate):
         try:
-            return await _answer_at(text, question, key)
+            return await _answer_at(text, question, key, lines)
         except REFUSALS:
             raise
         except MaiaError as found:
@@ -291,13 +297,15 @@ def _locations_for(question: OneTimeQuestion, certificate: SignedCertificate) ->
     return tuple(dict.fromkeys(text for locations in named for text in locations))[:LOCATIONS_MAX]
 
 
-async def _answer_at(text: str, question: OneTimeQuestion, key: SigningKey) -> SignedStatement:
+async def _answer_at(
+    text: str, question: OneTimeQuestion, key: SigningKey, lines: OpenLines | None
+) -> SignedStatement:
     from maia.runtime.domain_api import bodies
     from maia.runtime.domain_api.answers import StatementAnswer
     from maia.runtime.domain_client import StrangeAnswer
     from maia.runtime.testers_calls import TesterCalls, location_from_text
 
-    calls = TesterCalls(question.by, location_from_text(text))
+    calls = TesterCalls(question.by, location_from_text(text), lines=lines)
     body = bodies.OneTimeQuestion(question.certificate, question.request, question.nonce)
     told = await calls.signed("/v1/revalidations", body, key, answer=StatementAnswer)
     signed = statement_from_bytes(told.statement)

@@ -14,8 +14,9 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -39,6 +40,7 @@ from maia.runtime.domain_client import (
     problem_told,
     run_of,
 )
+from maia.runtime.testers_open import Line, OpenLines
 from maia.runtime.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest
 from maia.wire.replays import NONCE_BYTES
@@ -53,6 +55,8 @@ STATEMENTS_PATH: Final = "/v1/statements"
 _LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
 _CONNECT_SHARE: Final = 0.4
 _HTTPS: Final = 443
+_ANOTHER_RUN: Final = "REQUEST-ANOTHER-RUN"
+_ONE_CONNECTION: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
 _Answer = TypeVar("_Answer")
 
 
@@ -139,30 +143,37 @@ class _ClosingStream(httpcore.AsyncNetworkStream):
 
 
 class TesterCalls:
-    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own."""
+    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own.
 
-    def __init__(self, tester: Principal, location: Location, *, call_s: float | None = None) -> None:
+    With `lines`, the connection stays open for the next question.
+    """
+
+    def __init__(
+        self,
+        tester: Principal,
+        location: Location,
+        *,
+        call_s: float | None = None,
+        lines: OpenLines | None = None,
+    ) -> None:
         """Dial nobody yet; take `CALL_S` for each question, or less."""
-        self._tester, self._location = tester, location
+        self._tester, self._location, self._lines = tester, location, lines
         self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
     async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
         """Ask for a public page."""
-        return await self._in_time("GET", path, b"", None, answer)
+        return await self._in_time(_Call("GET", path, b"", None), answer)
 
     async def signed(self, path: str, body: object, key: SigningKey, *, answer: type[_Answer]) -> _Answer:
         """Make a call that is signed by `key` for the tester's present run."""
-        return await self._in_time("POST", path, msgspec.json.encode(body), key, answer)
+        return await self._in_time(_Call("POST", path, msgspec.json.encode(body), key), answer)
 
-    async def _in_time(
-        self, method: str, path: str, content: bytes, key: SigningKey | None, answer: type[_Answer]
-    ) -> _Answer:
+    async def _in_time(self, call: _Call, answer: type[_Answer]) -> _Answer:
         where = self._location.address
         try:
             # A deadline for the whole: whoever sends a byte a second gets no more of them than this.
-            async with asyncio.timeout(self._call_s), self._client() as http:
-                headers = {} if key is None else await self._headers(http, method, path, content, key)
-                return await _sent(http, method, path, content, headers, answer)
+            async with asyncio.timeout(self._call_s):
+                return await self._asked(call, answer)
         except DomainSaid as problem:
             raise problem.as_ours() from None
         except TimeoutError:
@@ -174,8 +185,37 @@ class TesterCalls:
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
             raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
 
+    async def _asked(self, call: _Call, answer: type[_Answer]) -> _Answer:
+        """Ask; if a connection from before turns out to be broken, or of an earlier run, ask once anew."""
+        line: Line | None = None
+        try:
+            async with self._line() as line:
+                return await self._said(line, call, answer)
+        except (httpx.TransportError, DomainSaid) as problem:
+            is_old = line is not None and not line.is_fresh
+            is_mended = not isinstance(problem, DomainSaid) or problem.code == _ANOTHER_RUN
+            if not is_old or not is_mended:
+                raise
+        async with self._line(fresh=True) as line:
+            return await self._said(line, call, answer)
+
+    async def _said(self, line: Line, call: _Call, answer: type[_Answer]) -> _Answer:
+        headers = {} if call.key is None else await self._headers(line, call, call.key)
+        return await _sent(line.http, call.method, call.path, call.content, headers, answer)
+
+    @asynccontextmanager
+    async def _line(self, *, fresh: bool = False) -> AsyncIterator[Line]:
+        if self._lines is None:
+            async with self._client() as http:
+                yield Line(http)
+            return
+        async with self._lines.lent(self._tester, self._location.address, self._client, fresh=fresh) as line:
+            yield line
+
     def _client(self) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport(verify=pinning_context(self._tester), trust_env=False)
+        transport = httpx.AsyncHTTPTransport(
+            verify=pinning_context(self._tester), trust_env=False, limits=_ONE_CONNECTION
+        )
         transport._pool._network_backend = _ClosingBackend()  # httpx hands none on to the pool
         return httpx.AsyncClient(
             base_url=f"https://{self._location.address}",
@@ -188,13 +228,22 @@ class TesterCalls:
             headers={"Accept-Encoding": "identity"},
         )
 
-    async def _headers(
-        self, http: httpx.AsyncClient, method: str, path: str, content: bytes, key: SigningKey
-    ) -> Mapping[str, str]:
-        about = await _sent(http, "GET", "/v1/domain", b"", {}, DomainAnswer)
-        call = ApiCall.of(method, path, body=content, credentials=b"", once="")
-        request = ApiRequest(self._tester, run_of(about), call, system_now(), os.urandom(NONCE_BYTES))
+    async def _headers(self, line: Line, call: _Call, key: SigningKey) -> Mapping[str, str]:
+        if line.run is None:
+            line.run = run_of(await _sent(line.http, "GET", "/v1/domain", b"", {}, DomainAnswer))
+        made = ApiCall.of(call.method, call.path, body=call.content, credentials=b"", once="")
+        request = ApiRequest(self._tester, line.run, made, system_now(), os.urandom(NONCE_BYTES))
         return {"Authorization": authorization(request, key)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What is asked, and who signs it; a public page is asked for by nobody."""
+
+    method: str
+    path: str
+    content: bytes = field(repr=False)
+    key: SigningKey | None = field(repr=False)
 
 
 async def _sent(
