@@ -8,6 +8,8 @@ import pytest
 
 from maia.credentials import (
     CertificateRevoked,
+    FactList,
+    Revalidation,
     RevocationList,
     SigningKey,
     Standing,
@@ -89,3 +91,62 @@ def test_a_verifier_that_was_full_comes_back_with_all_it_knew():
     assert again.revoked_by(ISSUER.principal) == standing.revoked_by(ISSUER.principal)
     assert set(again.exported()) == set(standing.exported())
     flood(again, SigningKey.from_seed(b"\x0e" * 32))
+
+
+# ---------------------------------------------------------------- as many numberings as there are
+
+
+PERIOD = period_from(moment(0), microseconds=30 * SECOND)
+
+
+def everything_said_by(key):
+    """Return one statement of each numbering that an issuer can use."""
+    lists, valid = RevocationList(key.principal, 1, PERIOD, frozenset()), Revalidation
+    return [
+        sign_statement(said, key)
+        for said in (
+            lists,
+            valid(key.principal, 1, PERIOD, frozenset()),
+            FactList(key.principal, 1, PERIOD, {}),
+        )
+    ]
+
+
+def test_issuers_that_use_every_numbering_push_out_nobody_that_uses_one(monkeypatch):
+    """A39: there is room for so many issuers, whatever kinds of statements the first of them are fond of."""
+    monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
+    standing = Standing()
+    for insider in FEW:
+        for said in everything_said_by(insider):
+            standing.hear(said, moment(0))
+    assert standing.hear(crl(1, GRANTED[0], by=ISSUER), moment(0)).revoked == {GRANTED[0].id}
+
+
+def test_whoever_was_heard_once_is_heard_in_all_its_numberings_though_no_issuer_finds_room_any_more(
+    monkeypatch,
+):
+    """A39: a domain whose lists are heard can still vouch for its rights, and state its facts."""
+    monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
+    standing, (first, *later) = Standing(), everything_said_by(ISSUER)
+    standing.hear(first, moment(0))
+    for insider in FEW:
+        standing.hear(everything_said_by(insider)[0], moment(0))
+    with pytest.raises(StandingFull):
+        standing.hear(crl(1, by=SigningKey.from_seed(b"\x0e" * 32)), moment(0))
+    assert all(standing.hear(said, moment(0)).is_news for said in later)
+
+
+def test_series_are_bounded_whatever_is_said_and_come_back_after_a_restart(monkeypatch):
+    """A39: each issuer has one series of each kind, and there are only so many issuers."""
+    monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW))
+    standing = Standing()
+    for insider in (*FEW, ISSUER):
+        for said in everything_said_by(insider):
+            if insider is not ISSUER:
+                standing.hear(said, moment(0))
+                continue
+            with pytest.raises(StandingFull):
+                standing.hear(said, moment(0))
+    assert len(standing.exported()) == 3 * len(FEW)
+    again = Standing.reloaded(reversed(standing.exported()))
+    assert set(again.exported()) == set(standing.exported())

@@ -39,7 +39,7 @@ from maia.credentials.broken_statements import (
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import Principal
-from maia.credentials.standing_room import check_room, check_series
+from maia.credentials.standing_room import check_issuer, check_room
 from maia.credentials.statement_contents import (
     facts_at,
     revoked_in,
@@ -128,7 +128,7 @@ class Standing:
             return Heard(statement.by, is_news=False)
         check_statement(signed)
         after, problem = before.hearing(signed, now)
-        check_series(self._series, key)
+        check_issuer(self._series, statement.by)
         check_room(self._series, key, after, ids_kept=self._ids_kept)
         self._keep(key, after)
         if isinstance(problem, StatementOld):
@@ -308,7 +308,7 @@ class Standing:
             kind, series = series_from_bytes(record)
             key = series.newest[0].statement.by, kind
             # There was room for all of it once, in the order in which it was heard.
-            check_series(standing._series, key)
+            check_issuer(standing._series, key[0])
             standing._keep(key, series)
             standing._list(key[0], added=revoked_in(series), removed=())
         return standing

@@ -3,7 +3,9 @@
 What is held is bounded, and no issuer, nor a few together, can take the room
 of the others: up to an equal share each is always heard. Otherwise an insider
 that lists certificates until a verifier is full would put off the revocations
-of everybody else.
+of everybody else. Issuers are counted, and not the numberings that they use:
+whoever was heard once is heard in all of its numberings from then on, and who
+uses all of them takes no more places than who uses one.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from maia.credentials.principals import Principal
 from maia.credentials.statement_contents import weight_of
 from maia.credentials.statement_series import Series, SeriesKind
 
-__all__ = ["IDS_KEPT_MAX", "IDS_OF_ONE_MAX", "SERIES_MAX", "SHARES_MIN", "check_room", "check_series"]
+__all__ = ["IDS_KEPT_MAX", "IDS_OF_ONE_MAX", "ISSUERS_MAX", "SHARES_MIN", "check_issuer", "check_room"]
 
-SERIES_MAX: Final = 4096
+ISSUERS_MAX: Final = 4096
+"""How many issuers are heard; each has one series of every kind, and no more than that."""
+
 IDS_KEPT_MAX: Final = 1_000_000
 """How many certificates and facts all that is held may name, where an issuer wants more than its share."""
 
@@ -31,10 +35,12 @@ SHARES_MIN: Final = 16
 _Key = tuple[Principal, SeriesKind]
 
 
-def check_series(held: Mapping[_Key, Series], key: _Key) -> None:
-    """Raise if there is no room for one more series."""
-    if key not in held and len(held) >= SERIES_MAX:
-        raise StandingFull(f"statements of {SERIES_MAX} issuers are held, and there is no room for more")
+def check_issuer(held: Mapping[_Key, Series], by: Principal) -> None:
+    """Raise if `by` was never heard, and there is no room for one more issuer."""
+    if len(held) < ISSUERS_MAX or any((by, kind) in held for kind in SeriesKind):
+        return
+    if len({one for one, _ in held}) >= ISSUERS_MAX:
+        raise StandingFull(f"statements of {ISSUERS_MAX} issuers are held, and there is no room for more")
 
 
 def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kept: int) -> None:

@@ -372,7 +372,7 @@ def test_only_so_many_periods_are_kept_and_revocations_are_heard_nevertheless():
 
 
 def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
-    monkeypatch.setattr(standing_room, "SERIES_MAX", 1)
+    monkeypatch.setattr(standing_room, "ISSUERS_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
     standing = Standing()
     standing.hear(crl(1, UNTESTED, TIMED), moment(0))
