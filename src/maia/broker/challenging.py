@@ -16,11 +16,12 @@ from maia.broker.link_looks import ask_to_look_at_link
 from maia.broker.one_time_desk import CONNECTING, Asked, HeldEntry, HeldHello, HeldRequest
 from maia.broker.placing import ask_to_look_at_entries
 from maia.broker.refusals import TooManyQuestions
-from maia.broker.sessions import Entry, Link, VouchedFor
+from maia.broker.sessions import Entry, Link
 from maia.broker.state import ONE_TIME, BrokerState, Due, seconds_after
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.one_time import question_to_bytes
 from maia.credentials.standing import Once
+from maia.credentials.vouched_once import VouchedFor
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, View, request_digest
 from maia.wire.codec import encode
@@ -116,10 +117,7 @@ def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Inst
 
 def vouched_for(state: BrokerState, once: frozenset[Once], now: Instant) -> VouchedFor | None:
     """Return what may rest on answers that came now: something for one lease, or nothing."""
-    if not once:
-        return None
-    lease_s = state.settings.lease_s
-    return VouchedFor(once, now, seconds_after(now, lease_s / 2), seconds_after(now, lease_s))
+    return VouchedFor.for_a_lease(once, now, state.settings.lease_s)
 
 
 def _permitted(

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from maia.broker.evidence_found import NO_ANSWERS, Answered, Found, evidence_of, used_in
+from maia.broker.evidence_found import Found, evidence_of, used_in
 from maia.broker.rates import RATE_FACTS, Rates
-from maia.broker.sessions import NOTHING_KNOWN, Known, Right, VouchedFor
+from maia.broker.sessions import NOTHING_KNOWN, Known, Right
 from maia.broker.settings import BrokerSettings
-from maia.broker.statement_desk import StatementDesk, one_time_tests
+from maia.broker.statement_desk import StatementDesk
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
@@ -35,6 +35,7 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials.standing import Once
+from maia.credentials.vouched_once import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from maia.policy import (

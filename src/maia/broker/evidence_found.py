@@ -6,21 +6,17 @@ those of one client differ in little more than their filters.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from maia.broker.rates import RATE_FACTS
-from maia.broker.sessions import NOTHING_KNOWN, Known, Right, VouchedFor
-from maia.credentials import SignedCertificate, Tester, Validity
-from maia.credentials.broken_chains import BrokenChain
+from maia.broker.sessions import NOTHING_KNOWN, Known, Right
+from maia.credentials import SignedCertificate, Validity
 from maia.credentials.standing import Once
+from maia.credentials.vouched_once import NO_ANSWERS, VouchedFor
 from maia.events import AttributeUid, Instant
 from maia.policy import Evidence, Permit, PolicyRefusal, Request, View
 
-__all__ = ["NO_ANSWERS", "Answered", "Found", "evidence_of", "used_in"]
-
-NO_ANSWERS: Final[frozenset[Once]] = frozenset()
+__all__ = ["Found", "evidence_of", "used_in"]
 
 
 @dataclass(slots=True)
@@ -99,19 +95,6 @@ def _sharing(view: View, other: View | None) -> View:
     return View(
         other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What was heard, and beside it the answers that were given for one request."""
-
-    heard: Tester
-    answers: frozenset[Once]
-
-    def problem_with(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        return self.heard.problem_with(signed, at, once=self.answers.union(once))
 
 
 def evidence_of(right: Right) -> tuple[tuple[SignedCertificate, ...], frozenset[Once]]:

@@ -20,10 +20,11 @@ from maia.broker.placing import (
 )
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
 from maia.broker.routing_glue import standing_changed
-from maia.broker.sessions import Advertisement, Entry, Link, Right, VouchedFor
+from maia.broker.sessions import Advertisement, Entry, Link, Right
 from maia.broker.shaping import shaper_of
 from maia.broker.state import BrokerState
 from maia.credentials import SignedCertificate
+from maia.credentials.vouched_once import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal

@@ -15,11 +15,12 @@ from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_co
 from maia.broker.looking import authorise_again
 from maia.broker.one_time_desk import CONNECTING, Challenged, HeldEntry, HeldHello, HeldRequest
 from maia.broker.refusals import NotVouchedFor, NotVouchedForInTime
-from maia.broker.sessions import Link, VouchedFor
+from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
 from maia.broker.subscription import decide_held
 from maia.credentials import SignedCertificate
 from maia.credentials.standing import Once
+from maia.credentials.vouched_once import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal

@@ -24,7 +24,7 @@ from maia.credentials import (
     SignedStatement,
     Validity,
 )
-from maia.credentials.standing import Once
+from maia.credentials.vouched_once import VouchedFor
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Request, View
 from maia.predicates import Predicate
@@ -43,7 +43,6 @@ __all__ = [
     "Share",
     "Stage",
     "Subscription",
-    "VouchedFor",
 ]
 
 
@@ -82,22 +81,6 @@ class Known:
 
 
 NOTHING_KNOWN: Final = Known()
-
-
-@dataclass(frozen=True, slots=True)
-class VouchedFor:
-    """Who has vouched for which certificates, for one authorisation, and how long that may stand on it."""
-
-    once: frozenset[Once] = field(repr=False)
-    since: Instant
-    ask_at: Instant
-    """When it is asked for anew, so that the next answers come before these have served."""
-    until: Instant
-
-    @property
-    def serves(self) -> Validity:
-        """Return the period in which something may rest on it; a clock that goes back does not extend it."""
-        return Validity(self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,16 @@ from maia.credentials import (
     Standing,
     TestKind,
 )
-from maia.credentials.standing import Once
 from maia.credentials.statement_series import SeriesKind
 from maia.credentials.statements import OneTimeAnswer
+from maia.credentials.vouched_once import one_time_tests
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.types import validity_type_id
 from maia.wire.effects import Effect, Keep
 
-__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "StatementDesk", "Voucher", "one_time_tests"]
+__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "StatementDesk", "Voucher"]
 
 KEPT_STATEMENTS: Final = "statements/"
 """How the names under which statements are kept begin."""
@@ -308,12 +308,6 @@ class StatementDesk:
                 for one in self.vouchers.values()
             },
         }
-
-
-def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
-    """Return who must vouch for a certificate anew for each request."""
-    tests = signed.certificate.validity.tests
-    return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])
 
 
 def _is_conditional(signed: SignedCertificate) -> bool:

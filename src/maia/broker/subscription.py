@@ -28,10 +28,11 @@ from maia.broker.placing import (
     view_class_of,
 )
 from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
-from maia.broker.sessions import Advertisement, Link, Right, Subscription, VouchedFor
+from maia.broker.sessions import Advertisement, Link, Right, Subscription
 from maia.broker.shaping import shaper_of
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, SignedCertificate
+from maia.credentials.vouched_once import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
