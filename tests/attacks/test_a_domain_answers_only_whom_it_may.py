@@ -7,9 +7,10 @@ import json
 import os
 import socket
 import ssl
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -20,12 +21,12 @@ from maia.events import Instant
 from maia.runtime.access_config import AccessConfig
 from maia.runtime.addresses import host_and_port
 from maia.runtime.clock import system_now
-from maia.runtime.domain_api import answers, bodies
+from maia.runtime.domain_api import answers, bodies, listener
 from maia.runtime.domain_api.gate import BODY_BYTES_MAX
 from maia.runtime.domain_client import DomainClient
 from maia.runtime.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
-from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
 
 POLICY = police_policy()
@@ -47,7 +48,10 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainAtWork]:
 
 def raw(met: DomainAtWork) -> httpx.Client:
     return httpx.Client(
-        base_url=f"https://{met.address}", verify=pinning_context(met.key.principal), trust_env=False
+        base_url=f"https://{met.address}",
+        verify=pinning_context(met.key.principal),
+        timeout=PATIENCE_S,
+        trust_env=False,
     )
 
 
@@ -85,15 +89,22 @@ def test_a_login_for_one_domain_is_refused_by_another(met: DomainAtWork) -> None
 
 
 def test_a_login_is_heard_once_and_in_its_time(met: DomainAtWork) -> None:
-    """A18, A78: the same bytes again, too late and too early."""
+    """A18, A78: the same bytes again."""
     with raw(met) as http:
         header = {"Authorization": signed(met, key_of("smith"), LOGIN_CALL)}
         assert http.post("/v1/login", content=LOGIN, headers=header).status_code == 200
         assert code(http.post("/v1/login", content=LOGIN, headers=header)) == "REQUEST-REPLAYED"
-        for seconds, expected in ((-61, "REQUEST-TOO-LATE"), (61, "REQUEST-TOO-EARLY")):
-            at = Instant(system_now() + seconds * SECOND)
-            header = {"Authorization": signed(met, key_of("smith"), LOGIN_CALL, at=at)}
-            assert code(http.post("/v1/login", content=LOGIN, headers=header)) == expected
+
+
+def test_a_call_is_heard_for_a_minute_before_and_after_and_no_longer(tmp_path: Path) -> None:
+    """A18, A78: too late and too early, at a domain whose clock stands still."""
+    now, call = system_now(), ApiCall.of("GET", "/v1/types", body=b"")
+    with domain_at_work(tmp_path, clock=lambda: now) as still, raw(still) as http:
+        for seconds, expected in ((-61, "REQUEST-TOO-LATE"), (-60, ""), (60, ""), (61, "REQUEST-TOO-EARLY")):
+            at = Instant(now + seconds * SECOND)
+            header = {"Authorization": signed(still, key_of("smith"), call, at=at)}
+            answered = http.get("/v1/types", headers=header)
+            assert answered.json().get("code", "") == expected
 
 
 def test_what_was_signed_is_what_is_done(met: DomainAtWork) -> None:
@@ -213,7 +224,7 @@ def test_who_may_no_more_is_not_told_again_what_it_ended_or_registered(met: Doma
             clerk.call("POST", end, bodies.Reason("over"), answer=answers.RevokedAnswer, once="ended")
 
 
-def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork) -> None:
+def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
     """A58: a body without end, a head without end, a connection that says nothing."""
     with raw(met) as http:
         header = {"Authorization": signed(met, key_of("smith"), LOGIN_CALL)}
@@ -221,13 +232,12 @@ def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork) -> None:
         assert (large.status_code, code(large)) == (413, "INPUT-API-TOO-LARGE")
         many = http.get("/v1/types", headers={**header, "Maia-Credentials": "A" * (60 << 10)})
         assert many.status_code in (400, 401, 413)
+    monkeypatch.setattr(listener, "HEAD_S", 0.5)
     host, port = host_and_port(met.address)
     context = pinning_context(met.key.principal)
     with socket.create_connection((host, port)) as plain, context.wrap_socket(plain) as silent:
-        silent.settimeout(30)
-        began = time.monotonic()
+        silent.settimeout(PATIENCE_S)
         assert silent.recv(1) == b"", "a connection that sends no request is closed"
-        assert time.monotonic() - began < 29
 
 
 def test_malformed_calls_never_end_in_a_mistake_of_ours(met: DomainAtWork) -> None:
@@ -274,9 +284,10 @@ def test_tls_1_2_and_plain_text_are_refused(met: DomainAtWork) -> None:
     with socket.create_connection((host, port)) as plain, pytest.raises(ssl.SSLError):
         context.wrap_socket(plain)
     with socket.create_connection((host, port)) as plain:
-        plain.settimeout(30)
-        plain.sendall(b"GET /v1/domain HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"principal" not in plain.recv(1000)
+        plain.settimeout(PATIENCE_S)
+        with suppress(ConnectionError):  # whoever is hung up on hears nothing either
+            plain.sendall(b"GET /v1/domain HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"principal" not in plain.recv(1000)
 
 
 def test_one_principal_cannot_keep_the_server_busy(tmp_path: object) -> None:

@@ -255,14 +255,25 @@ def test_the_next_location_is_asked_where_the_first_does_not_help():
         assert vouches(asyncio.run(fetch_statements([right], now=NOW)), right)
 
 
-@pytest.mark.usefixtures("short_patience")
-def test_one_tester_that_hangs_does_not_keep_the_others():
-    with place(silent, key=STRANGER) as hangs, place(page_of(listed(1)), key=TESTER) as met:
+def test_one_tester_that_hangs_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch):
+    """It hangs until the other was asked; a caller that goes away before that was kept by it."""
+    monkeypatch.setattr(testers_calls, "CALL_S", 20.0)
+    is_given_up: list[bool] = []
+
+    def hang(stream, found) -> None:
+        stream.settimeout(0.05)
+        while not met.requests and not found.over.is_set():
+            with suppress(TimeoutError):
+                is_given_up.append(stream.recv(1) == b"")
+                return
+
+    with place(page_of(listed(1)), key=TESTER) as met, place(hang, key=STRANGER) as hangs:
         slow = demanding(hangs.location, by=STRANGER.principal)
         right = demanding(met.location)
         found = asyncio.run(ask_testers([slow, right], now=NOW))
         assert vouches(found.statements, right)
         assert found.problems[STRANGER.principal].code == "UNAVAILABLE-DOMAIN"
+    assert is_given_up == []
 
 
 def test_a_wallet_makes_few_connections(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import stat
 from pathlib import Path
@@ -32,8 +33,10 @@ async def raw_answer(host: str, port: int, request: bytes) -> bytes:
     try:
         writer.write(request)
         writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 10)
-    except ConnectionError:
+        return await asyncio.wait_for(reader.read(), 180)
+    except OSError as problem:
+        if problem.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+            raise
         return b""  # closed before everything was read
     finally:
         writer.close()

@@ -31,8 +31,18 @@ from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_run
 from maia.runtime.domain_client import DomainClient
 from maia.runtime.prepared_access import PreparedAccess
 
-__all__ = ["ADMIN", "DomainAtWork", "RecordedNotes", "admin_certificate", "domain_at_work", "key_of"]
+__all__ = [
+    "ADMIN",
+    "PATIENCE_S",
+    "DomainAtWork",
+    "RecordedNotes",
+    "admin_certificate",
+    "domain_at_work",
+    "key_of",
+]
 
+PATIENCE_S = 180.0
+"""How long a busy machine may take for an answer."""
 ADMIN = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 _DAY = 86_400 * 1_000_000
 _Result = TypeVar("_Result")
@@ -94,7 +104,7 @@ class DomainAtWork:
             domain=self.key.principal,
             key=key_of(who),
             credentials=certificates,
-            **options,  # type: ignore[arg-type]
+            **{"timeout_s": PATIENCE_S, **options},  # type: ignore[arg-type]
         )
 
     def admin(self, who: str = "admin", topic: str = "/admin/*") -> DomainClient:
@@ -103,11 +113,11 @@ class DomainAtWork:
 
     def ask(self, work: Callable[[AccessControl], _Result]) -> _Result:
         """Do something with the service itself."""
-        return asyncio.run_coroutine_threadsafe(self.running.service.ask(work), self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(self.running.service.ask(work), self.loop).result(PATIENCE_S)
 
     def do(self, coroutine: object) -> object:
         """Run a coroutine where the server runs."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)  # type: ignore[arg-type]
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -138,12 +148,12 @@ def domain_at_work(
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(PATIENCE_S)
     assert found, "the server did not start"
     running, loop, stop = found[0]
     try:
         yield DomainAtWork(key, running, loop, records)
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()

@@ -77,7 +77,7 @@ def _talk(
     connection: socket.socket, context: ssl.SSLContext | None, talk: bytes | Talk, found: Place
 ) -> None:
     with suppress(OSError), connection:
-        connection.settimeout(20)
+        connection.settimeout(180)
         stream = connection if context is None else context.wrap_socket(connection, server_side=True)
         with stream:
             head = b""

@@ -82,6 +82,7 @@ def client(home: Path, address: str, who: str) -> DomainClient:
         domain=read_principal(str(home / "met.pub")),
         key=load_signing_key(home / f"{who}.key"),
         credentials=read_certificates([shown]) if shown.exists() else (),
+        timeout_s=180,
     )
 
 

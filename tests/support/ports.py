@@ -3,33 +3,31 @@
 Whoever can listens on port 0 and asks which one it was. A broker that is
 killed and comes back at its address cannot: in between, the system may give
 its port to anybody, even to the client that dials it. So these lie below the
-ports that the system gives out.
+ports that the system gives out. Other lanes draw from the same ones: whoever
+has drawn a port holds its number for UDP, where nobody listens, until the
+process ends.
 """
 
 from __future__ import annotations
 
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import closing
 
 FIRST, BEHIND_LAST = 15_000, 32_000
 _ATTEMPTS = 1_000
+_held: list[socket.socket] = []
 
 
 def free_ports(how_many: int) -> list[int]:
-    """Return ports of loopback on which nobody listens."""
+    """Return ports of loopback on which nobody listens, and which no other lane is given."""
     found: list[int] = []
     # Drawn from the system: lanes whose tests are seeded alike must not find the same ports.
     chance = random.SystemRandom()
-    with ExitStack() as stack:
-        for port in (chance.randrange(FIRST, BEHIND_LAST) for _ in range(_ATTEMPTS)):
-            if len(found) == how_many:
-                return found
-            probe = stack.enter_context(socket.socket())
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    for port in (chance.randrange(FIRST, BEHIND_LAST) for _ in range(_ATTEMPTS)):
+        if len(found) == how_many:
+            return found
+        if _is_ours(port):
             found.append(port)
     raise AssertionError("no port is free")
 
@@ -37,3 +35,17 @@ def free_ports(how_many: int) -> list[int]:
 def free_port() -> int:
     """Return one such port."""
     return free_ports(1)[0]
+
+
+def _is_ours(port: int) -> bool:
+    """Take the number of a port, unless somebody has it, or listens there."""
+    taking = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        taking.bind(("127.0.0.1", port))
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        taking.close()
+        return False
+    _held.append(taking)
+    return True

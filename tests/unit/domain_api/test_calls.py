@@ -16,7 +16,7 @@ from maia.runtime.access_config import AccessConfig
 from maia.runtime.domain_api import answers, bodies
 from maia.runtime.domain_client import DomainClient, NotThisDomain, new_once
 from maia.runtime.tls import pinning_context
-from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 
 POLICY = """
 policy "Police"
@@ -165,7 +165,7 @@ def test_a_wrong_policy_is_refused_with_every_mistake_and_changes_nothing(met: D
 
 
 def test_errors_are_problem_details(met: DomainAtWork) -> None:
-    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False) as http:
+    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False, timeout=PATIENCE_S) as http:
         for path, status, code in (
             ("/v1/policy", 401, "REQUEST-UNSIGNED"),
             ("/nowhere", 404, "INPUT-API-NO-SUCH-PAGE"),
@@ -180,7 +180,7 @@ def test_errors_are_problem_details(met: DomainAtWork) -> None:
 
 
 def test_the_document_lists_every_page_with_what_goes_in_and_out(met: DomainAtWork) -> None:
-    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False) as http:
+    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False, timeout=PATIENCE_S) as http:
         found = http.get(f"https://{met.address}/openapi.json").json()
     assert found["openapi"] == "3.1.0"
     operations = [one for methods in found["paths"].values() for one in methods.values()]
@@ -205,7 +205,7 @@ def test_an_operator_reads_who_was_refused_and_nothing_that_came_along(met: Doma
     facts_only = admin_certificate(met.key, key_of("curious").principal, "/admin/facts")
     with met.client("curious", facts_only) as curious, pytest.raises(Refusal):
         curious.call("GET", "/v1/audit", answer=answers.AuditPage)
-    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False) as http:
+    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False, timeout=PATIENCE_S) as http:
         http.get(f"https://{met.address}/v1/audit")
     signed, unsigned = [fields for event, fields in met.records.notes if event == "refused"]
     assert signed.keys() == {"code", "page", "principal"}

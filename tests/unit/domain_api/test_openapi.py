@@ -25,7 +25,7 @@ from maia.runtime.domain_api.openapi import openapi_document
 from maia.runtime.domain_api.page_table import endpoints_of
 from maia.runtime.domain_client import DomainClient
 from maia.runtime.tls import pinning_context
-from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.json_schemas import admitted, mutilated
 from support.tested_rights import POLICY, logged_in, make_known
 
@@ -143,7 +143,7 @@ def body_schema(operation: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def test_the_document_is_what_the_standard_calls_one(met: DomainAtWork):
-    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False) as http:
+    with httpx.Client(verify=pinning_context(met.key.principal), trust_env=False, timeout=PATIENCE_S) as http:
         served = http.get(f"https://{met.address}/openapi.json").json()
     assert list(OpenAPIV31SpecValidator(served).iter_errors()) == []
     assert served == json.loads(json.dumps(DOCUMENT))

@@ -59,7 +59,9 @@ def may_connect(who: Principal) -> SignedCertificate:
 @asynccontextmanager
 async def domain(data: Path, broker: str) -> AsyncIterator[RunningAccess]:
     """Run a domain that states on a broker; clark is a clerk of it."""
-    config = replace(AccessConfig(api_listen="127.0.0.1:0"), broker_addresses=(broker,))
+    config = replace(
+        AccessConfig(api_listen="127.0.0.1:0"), broker_addresses=(broker,), broker_carry_s=PATIENCE_S
+    )
     identity, actor = DomainIdentity(MET, NETWORK, ()), MET.principal
     async with access_running(
         PreparedAccess(config), identity, data=data, records=RecordedNotes()

@@ -21,9 +21,10 @@ from maia.credentials.statements import SignedStatement
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.runtime.domain_api.answers import WalletAnswer
-from maia.runtime.wallet_folder import WalletFolder
+from maia.runtime.wallet_folder import KeptWallet, WalletFolder
 from maia.runtime.wallet_following import following
 from support.domain_server import key_of
+from support.waiting import until
 
 MET, SMITH = key_of("met"), key_of("smith")
 NOW = Instant.parse("2026-11-15T12:00:00Z")
@@ -63,20 +64,30 @@ class FakeClient:
         self.shown += [one.id for one in certificates]
 
 
+class CountedWallet(WalletFolder):
+    """Counts how often somebody has looked into it, whole."""
+
+    looks = 0
+
+    def read(self) -> KeptWallet:
+        found = super().read()
+        self.looks += 1
+        return found
+
+
 async def followed(
-    wallet: WalletFolder, client: FakeClient, new: SignedCertificate, old: SignedCertificate
+    wallet: CountedWallet, client: FakeClient, new: SignedCertificate, old: SignedCertificate
 ) -> None:
     async with following(client, wallet, every_s=0.01):  # type: ignore[arg-type]
-        await asyncio.sleep(0.05)
+        await until(lambda: wallet.looks >= 1, "a first look")
         log_in(wallet, old, new)
-        async with asyncio.timeout(30):
-            while not client.shown:
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
+        await until(lambda: client.shown, "what is new to be shown")
+        looked = wallet.looks
+        await until(lambda: wallet.looks >= looked + 3, "more looks")
 
 
 def test_what_is_new_is_shown_once_and_again_only_if_it_could_not_be(tmp_path: Path) -> None:
-    wallet, client, old, new = WalletFolder(tmp_path / "w"), FakeClient(), right("/a"), right("/b")
+    wallet, client, old, new = CountedWallet(tmp_path / "w"), FakeClient(), right("/a"), right("/b")
     log_in(wallet, old)
     asyncio.run(followed(wallet, client, new, old))
     assert client.shown == [new.id]
