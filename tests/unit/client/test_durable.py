@@ -129,7 +129,7 @@ def test_positions_of_one_broker_mean_nothing_to_another() -> None:
     entry = stands(played)
     played.broker_says(logged(entry, 400))
     played.effects += played.session.acknowledge(entry, 400)
-    played.session._last_broker = SigningKey.from_seed(bytes(32)).principal  # it was another one
+    played.session._connection._last_broker = SigningKey.from_seed(bytes(32)).principal  # it was another one
     played.link_closes()
     played.time_passes(60)
     played.is_welcomed()
