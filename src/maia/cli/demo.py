@@ -20,7 +20,7 @@ from maia.cli.output import ANSWER_NO, answer
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.cli.demo_acts import Demonstration, Options, Outcome
+    from maia.cli.demo_shared import Demonstration, Options, Outcome
 
 __all__ = ["EXAMPLES", "demo"]
 
@@ -59,7 +59,8 @@ def demo(
     if not as_json:
         sys.stdout.write(BEFORE)
         sys.stdout.flush()
-    from maia.cli.demo_acts import ACTS, Options
+    from maia.cli.demo_acts import ACTS
+    from maia.cli.demo_shared import Options
 
     options = Options(rows=0 if keep else rows, seed=seed, plot=plot, keep=keep, quiet=as_json)
     with _ending_on_sigterm(), _prepared(options) as demonstration:
@@ -92,7 +93,7 @@ def _prepared(options: Options) -> Iterator[Demonstration]:
         ) as spark,
         starting_network(seed=seed, now=now, folder=folder) as starting,
     ):
-        from maia.cli.demo_acts import Demonstration
+        from maia.cli.demo_shared import Demonstration
 
         yield Demonstration(options, starting, spark, folder=folder, now=now, started_at=started_at)
 

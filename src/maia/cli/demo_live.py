@@ -2,8 +2,7 @@
 
 Four brokers, a key server and the Met's domain in processes of their own, five
 clients, a broker that dies, a right that is revoked. Deliveries of the
-sightings at Victoria are one line each, as they happen. When the brokers have
-ended, what two of them heard and kept is searched.
+sightings at Victoria are one line each, as they happen.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,12 +21,11 @@ from maia.events import Instant, Value
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.cli.demo_acts import Demonstration
-    from maia.scenarios.carriage import Carriage
+    from maia.cli.demo_shared import Demonstration
     from maia.scenarios.live import LiveNetwork
     from maia.scenarios.live_brokers import LiveNodes, StartingNodes
 
-__all__ = ["Searched", "play_on_the_network", "process_started_at", "searched", "starting_network"]
+__all__ = ["play_on_the_network", "process_started_at", "starting_network"]
 
 _TRAFFIC: Final = 2_000
 """How many sightings of the other cameras there are."""
@@ -106,6 +103,7 @@ async def _played(demo: Demonstration) -> None:
 
 
 async def _kept(demo: Demonstration, network: LiveNetwork, watcher: _Watcher) -> None:
+    from maia.cli.demo_search import searched
     from maia.cli.demo_tables import show_carriage
     from maia.scenarios.live import keep_going
 
@@ -141,38 +139,6 @@ class _Watcher:
 
     def _line(self, text: str) -> None:
         self._screen.print(f"  {time.time() - self._started_at:6.2f} s  {text}")
-
-
-# ------------------------------------------------------------ the search
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What the broker in the middle could see, and what CCS's broker could."""
-
-    carrier: Carriage
-    reader: Carriage
-
-    def broken_claims(self) -> Iterator[str]:
-        """Say what the broker in the middle saw that it must not see, or why the search proves nothing."""
-        yield from self.carrier.broken_claims()
-        missed = self.carrier.looked_for - len(self.reader.found)
-        if missed:
-            yield f"{missed} of the words that were looked for were not found where they are"
-
-
-def searched(demo: Demonstration) -> Searched:
-    """Search what two brokers heard and kept for everything that was written."""
-    from maia.scenarios.carriage import carriage_of, words_to_look_for
-    from maia.scenarios.carriers import CARRIER
-    from maia.types import validity_type_id
-
-    words = words_to_look_for(demo.story, demo.live.expected.written)
-    brokers, public = demo.nodes.brokers, {validity_type_id(demo.nodes.story.principal("Met"))}
-    carrier, reader = (
-        carriage_of(name, brokers[name].folder, words, public=public) for name in (CARRIER, "CCS broker")
-    )
-    return Searched(carrier, reader)
 
 
 # ------------------------------------------------------------ times and lines

@@ -15,7 +15,7 @@ from maia.cli.grants import authority_record
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maia.cli.demo_live import Searched
+    from maia.cli.demo_search import Searched
     from maia.scenarios.acts import LivePlay
     from maia.scenarios.attempts import Attempt
     from maia.scenarios.million import Comparison
