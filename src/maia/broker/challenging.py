@@ -13,20 +13,20 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.link_looks import ask_to_look_at_link
-from maia.broker.one_time_desk import CONNECTING, Asked, HeldEntry, HeldHello, HeldRequest
+from maia.broker.one_time_desk import CONNECTING, Held, HeldEntry, HeldHello, HeldRequest
 from maia.broker.placing import ask_to_look_at_entries
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions import Entry, Link
 from maia.broker.state import ONE_TIME, BrokerState, Due, seconds_after
 from maia.credentials import Action, SignedCertificate
-from maia.credentials.one_time import question_to_bytes
 from maia.credentials.standing import Once
 from maia.credentials.vouched_once import VouchedFor
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, View, request_digest
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
-from maia.wire.messages import Challenge, Hello
+from maia.wire.messages import Hello
+from maia.wire.one_time_desk import Asked
 
 __all__ = [
     "challenge_connection",
@@ -131,7 +131,7 @@ def _permitted(
 
 
 def _challenged(
-    state: BrokerState, link: Link, asked: Asked, wanted: frozenset[Once], now: Instant
+    state: BrokerState, link: Link, asked: Asked[Held], wanted: frozenset[Once], now: Instant
 ) -> list[Effect]:
     limits = state.settings.limits
     seconds = min(limits.one_time_s, max(1, state.settings.lease_s // 2))
@@ -140,7 +140,6 @@ def _challenged(
     until = seconds_after(now, seconds)
     challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
     state.deadlines.ask(until, Due(ONE_TIME, None, until))
-    questions = [question_to_bytes(question) for question in challenged.questions]
     ref = _SAID_OF_CONNECTION if asked.ref == CONNECTING else asked.ref
-    said = Challenge(challenged.id, ref, seconds, questions)
-    return [Send(link.id, encode(said)), Count("maia_challenges_total")]
+    said = encode(challenged.message(ref, seconds))
+    return [Send(link.id, said), Count("maia_challenges_total")]

@@ -13,7 +13,7 @@ from maia.broker.closing import close_link
 from maia.broker.edge import refusal_effects
 from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.looking import authorise_again
-from maia.broker.one_time_desk import CONNECTING, Challenged, HeldEntry, HeldHello, HeldRequest
+from maia.broker.one_time_desk import CONNECTING, Held, HeldEntry, HeldHello, HeldRequest
 from maia.broker.refusals import NotVouchedFor, NotVouchedForInTime
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
@@ -27,6 +27,7 @@ from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Failed, Vouched
+from maia.wire.one_time_desk import Challenged
 
 __all__ = ["hear_vouched", "look_at_unanswered"]
 
@@ -59,7 +60,7 @@ def look_at_unanswered(state: BrokerState, now: Instant) -> list[Effect]:
 def _gone_on(
     state: BrokerState,
     link: Link,
-    challenged: Challenged,
+    challenged: Challenged[Held],
     once: frozenset[Once],
     refused: MaiaError,
     now: Instant,

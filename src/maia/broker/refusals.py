@@ -8,6 +8,7 @@ none of them speaks of anybody else's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.wire.one_time_desk import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
     "BrokersOnly",
@@ -172,24 +173,6 @@ class StatementAwaited(Unavailable):
     """A certificate demands somebody's word that it still counts, and this broker waits for it."""
 
     code = "UNAVAILABLE-STATEMENT-AWAITED"
-
-
-class NotVouchedFor(Refusal):
-    """A certificate must be vouched for anew for each request, and the answers did not do that."""
-
-    code = "REFUSED-NOT-VOUCHED-FOR"
-
-
-class NotVouchedForInTime(Unavailable):
-    """A certificate must be vouched for anew for each request, and no answer came in time."""
-
-    code = "UNAVAILABLE-NOT-VOUCHED-FOR"
-
-
-class TooManyQuestions(Unavailable):
-    """As many requests wait for one-time answers as may, of one principal or of all."""
-
-    code = "UNAVAILABLE-ONE-TIME-QUOTA"
 
 
 class RightChanged(Refusal):

@@ -18,7 +18,7 @@ from maia.broker.edge import Edge
 from maia.broker.key_desk import KeyDesk
 from maia.broker.known_types import KnownTypes
 from maia.broker.log_state import Recording
-from maia.broker.one_time_desk import OneTimeDesk
+from maia.broker.one_time_desk import BrokersDesk, one_time_desk
 from maia.broker.quotas import RequestQuota
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
@@ -108,7 +108,7 @@ class BrokerState:
     writers: Writers
     statements: StatementDesk
     """What is known of certificates that count no more, and who rests on which."""
-    one_time: OneTimeDesk
+    one_time: BrokersDesk
     """What waits for somebody's word that was asked for just for it."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def new_state(
         seals=seals,
         writers=Writers(edge),
         statements=statements,
-        one_time=OneTimeDesk(settings.limits),
+        one_time=one_time_desk(settings.limits),
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
 

@@ -1,10 +1,8 @@
-"""What does a broker want to have vouched for, and is that ours to ask for?
+"""Which of a broker's one-time questions does a client have answered, and for which of its entries?
 
-A certificate may demand that its tester vouches for it anew for each request
-(dissertation 6.2.3). The broker puts the questions, and the client has them
-answered: those about certificates of its own, by the testers that these name,
-for the request that it has made itself, and no others. A question belongs to
-the link that it came on; what is answered later answers nothing.
+Those about certificates of its own, for a request of its own
+(`maia.wire.one_time_questions`). A question belongs to the link that it came
+on; what is answered later answers nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.client.entries import Entry, EntryStage
-from maia.client.notices import Challenged
-from maia.client.problems import QuestionNotOurs
 from maia.client.wallet import Wallet
-from maia.credentials import Principal, SignedCertificate, SignedStatement, TestKind, statement_to_bytes
-from maia.credentials.one_time import OneTimeQuestion, question_from_bytes
-from maia.errors import BrokenCredential, MaiaError
+from maia.credentials import Principal, SignedStatement, statement_to_bytes
+from maia.errors import MaiaError
 from maia.policy import Request, request_digest
 from maia.wire.codec import encode
 from maia.wire.messages import Challenge, Vouched
+from maia.wire.one_time_questions import Challenged, own_questions
 
 __all__ = ["CONNECTING", "NOT_VOUCHED_FOR", "Challenges"]
 
@@ -53,9 +49,9 @@ class Challenges:
     def ask_for(self, number: int, asked: Request, message: Challenge, *, is_standing: bool) -> Challenged:
         """Return what the application has to have answered about a request of its own."""
         self.forget(message.ref)
-        questions = [self._checked(asked, data) for data in message.questions]
+        questions = own_questions(message, request_digest(asked), self._wallet.find)
         self._open[number] = message
-        return Challenged(number, message.ref, int(message.seconds), tuple(questions), is_standing)
+        return Challenged(number, message.ref, int(message.seconds), questions, is_standing)
 
     def answer(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
@@ -86,23 +82,3 @@ class Challenges:
         """Forget everything: the link is gone."""
         self._open.clear()
         self._problems.clear()
-
-    def _checked(self, asked: Request, data: bytes) -> tuple[OneTimeQuestion, SignedCertificate]:
-        question = _read(data)
-        signed = self._wallet.find(question.certificate)
-        if signed is None or question.by not in _one_time_testers(signed):
-            raise QuestionNotOurs("the broker asks about a certificate that nobody has to vouch for")
-        if question.request != request_digest(asked):
-            raise QuestionNotOurs("the broker asks about another request than this client's own")
-        return question, signed
-
-
-def _read(data: bytes) -> OneTimeQuestion:
-    try:
-        return question_from_bytes(data)
-    except BrokenCredential as problem:
-        raise QuestionNotOurs(problem.message) from problem
-
-
-def _one_time_testers(signed: SignedCertificate) -> list[Principal]:
-    return [test.by for test in signed.certificate.validity.tests if test.kind is TestKind.ONE_TIME]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from maia.credentials import Principal, SignedCertificate
-from maia.credentials.one_time import OneTimeQuestion
+from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
+from maia.wire.one_time_questions import Challenged
 
 __all__ = [
     "Challenged",
@@ -78,21 +78,6 @@ class Changed:
     ref: int
     until: Instant | None
     problem: MaiaError
-
-
-@dataclass(frozen=True, slots=True)
-class Challenged:
-    """A broker waits, so many seconds, for answers to these questions before it decides about `ref`.
-
-    `session.vouch` brings them. `is_standing` says that the request was
-    accepted before: it is worth trying again where a tester does not answer.
-    """
-
-    id: int
-    ref: int
-    seconds: int
-    questions: tuple[tuple[OneTimeQuestion, SignedCertificate], ...] = field(repr=False)
-    is_standing: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.wire.one_time_questions import QuestionNotOurs
 
 __all__ = [
     "BadDurableName",
@@ -73,12 +74,6 @@ class WrongBroker(ProtocolViolation):
     """Whoever answered is of another network, speaks another protocol, or speaks out of turn."""
 
     code = "PROTOCOL-WRONG-BROKER"
-
-
-class QuestionNotOurs(Refusal):
-    """A broker asked to have something vouched for that is not this client's: nobody was asked for it."""
-
-    code = "REFUSED-QUESTION"
 
 
 class RowsRefused(Refusal):

@@ -16,10 +16,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from maia.client import Challenged
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.credentials.one_time import OneTimeQuestion
 from maia.errors import MaiaError, Unavailable
+from maia.wire.one_time_questions import Challenged
 
 if TYPE_CHECKING:
     from maia.runtime.testers_open import OpenLines
