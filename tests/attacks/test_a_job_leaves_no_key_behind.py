@@ -29,7 +29,7 @@ def job(tmp_path_factory):
         [sys.executable, "-m", "support.governed_job", str(folder)],
         cwd=TESTS,
         capture_output=True,
-        timeout=600,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]

@@ -194,7 +194,7 @@ def test_two_processes_cannot_have_one_log(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", code, str(tmp_path)]
     second = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert second.stdout == "LOG-IN-USE\n", second.stderr
     with pytest.raises(LogInUse):

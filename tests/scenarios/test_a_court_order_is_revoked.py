@@ -44,6 +44,7 @@ data = "{who}-data"
 listen = "127.0.0.1:0"
 [broker]
 addresses = "127.0.0.1:{port}"
+carry_s = 120
 [statements]
 period_s = 20
 """
@@ -87,6 +88,7 @@ class City:
             domain=read_principal(str(self.folder / f"{domain}.pub")),
             key=load_signing_key(self.folder / f"{who}.key"),
             credentials=read_certificates([self.folder / f"{who}-certs"]),
+            timeout_s=180,
         )
 
 
@@ -207,12 +209,12 @@ async def story(city: City) -> None:
         for plate in ("AE05 XYZ", "BC06 AAA"):
             await lens.publish(numberplate=plate, location="Victoria")
         await lens.flush()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             event = await anext(seen)
         assert (event["numberplate"], event["location"]) == ("AE05 XYZ", "Victoria")
 
         order = await asyncio.to_thread(revoked_order, city)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while True:
                 statement = statement_from_bytes(bytes((await anext(heard))["statement"])).statement  # type: ignore[arg-type]
                 if order in statement.revoked:  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ POLICY = police_policy()
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("met")
-    make_met(folder, "smith", policy=POLICY, more_config="[rights]\nseconds = 6\n")
+    make_met(folder, "smith", policy=POLICY, more_config="")
     return folder
 
 
@@ -90,6 +90,8 @@ def test_a_killed_server_forgets_nothing(home: Path) -> None:
 
 def test_a_wallet_is_renewed_before_its_rights_end(home: Path) -> None:
     """P8: rights of six seconds, and a login that watches over them."""
+    with (home / "met.toml").open("a") as config:
+        config.write("[rights]\nseconds = 6\n")
     with serving(home) as met:
         make_detective(home, met.interface)
         words = ("login", "--server", met.interface, "--domain", "met.pub", "-k", "smith.key", "-w", "wallet")

@@ -222,7 +222,7 @@ def in_a_process(home: Path, *words: str) -> Answer:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -152,11 +152,12 @@ def everything_in(home: Path) -> dict[str, bytes]:
 
 
 def messages_in(heard: bytes) -> list[object]:
+    """Return the whole messages in a file that somebody may be writing to."""
     found, at = [], 0
-    while at < len(heard):
-        size = int.from_bytes(heard[at : at + 4], "big")
-        found.append(decode(heard[at + 4 : at + 4 + size]))
-        at += 4 + size
+    while (begins := at + 4) < len(heard):
+        at = begins + int.from_bytes(heard[begins - 4 : begins], "big")
+        if at <= len(heard):
+            found.append(decode(heard[begins:at]))
     return found
 
 

@@ -110,6 +110,7 @@ async def town(folder: Path, *, states: bool) -> AsyncIterator[Town]:
             api_listen=address,
             api_public=address,
             broker_addresses=(broker.address,) if states else (),
+            broker_carry_s=120,
             policy_file=folder / "met.policy",
             statements_period_s=86_400,
         )
@@ -224,7 +225,7 @@ async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path
             while not here.broker.status()["subscriptions"]:
                 await asyncio.sleep(0.05)
         await calls.publish(street="Fashion Street")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert (await anext(heard))["street"] == "Fashion Street"
 
 

@@ -32,7 +32,7 @@ CONFIG = """\
 types = ["np.type"]
 [statements]
 period_s = 6
-lead_s = 3
+lead_s = 5
 """
 PEOPLE = ("smith", "jones")
 

@@ -103,7 +103,7 @@ def pages_of(node: LiveBroker) -> list[tuple[str, bytes]]:
     host, _, port = door.address.rpartition(":")
     pages = [(f"status of {node.name}", json.dumps(fetch_status(door)).encode())]
     for path in ("/metrics", "/health", "/ready"):
-        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        connection = http.client.HTTPConnection(host, int(port), timeout=180)
         connection.request("GET", path)
         pages.append((f"{path} of {node.name}", connection.getresponse().read()))
         connection.close()

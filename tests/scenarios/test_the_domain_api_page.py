@@ -32,7 +32,7 @@ def test_the_example_of_the_page_works(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
     assert ran.returncode == 0, ran.stderr

@@ -18,7 +18,7 @@ from support.live import broker
 
 
 async def main(folder: Path, address: str) -> None:
-    async with broker(listen=address, store=FolderStore(folder), lease_s=5) as running:
+    async with broker(listen=address, store=FolderStore(folder)) as running:
         sys.stdout.write(json.dumps({"address": running.address}) + "\n")
         sys.stdout.flush()
         await until_told_to_stop()

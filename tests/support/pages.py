@@ -20,7 +20,7 @@ THE_END: Final = "THE END"
 """What is printed last, if every command worked."""
 _PAGES: Final = Path(__file__).resolve().parents[2] / "docs"
 _BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-_DEADLINE_S: Final = 240
+_DEADLINE_S: Final = 900
 
 
 def follow(page: str, folder: Path, *, ports: Sequence[int]) -> str:

@@ -22,8 +22,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-START_S = 60
-STOP_S = 20
+START_S = 180
+STOP_S = 60
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",

@@ -45,10 +45,10 @@ def main(folder: Path) -> None:
         os.write(1, b"running\n")
         done = -1
         while query.isActive:
-            last = query.lastProgress
-            if last is not None and last["batchId"] != done and last["numInputRows"]:
-                done = last["batchId"]
-                os.write(1, f"batch {done}\n".encode())
+            for one in query.recentProgress:  # an idle turn may hide the last batch
+                if one["batchId"] > done and one["numInputRows"]:
+                    done = one["batchId"]
+                    os.write(1, f"batch {done}\n".encode())
             time.sleep(0.02)
 
 

@@ -16,10 +16,12 @@ from maia.runtime.pipeline_runs import BadResultFolder, Source, interruptible, p
 
 
 def interrupt_when_busy(spark) -> None:
-    """Press Ctrl-C as soon as Spark is at work."""
+    """Press Ctrl-C as soon as Spark is at work on something new; what is over may be told as active still."""
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getActiveStageIds())
 
     def press() -> None:
-        while not spark.sparkContext.statusTracker().getActiveStageIds():
+        while not set(tracker.getActiveStageIds()) - before:
             time.sleep(0.05)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
