@@ -209,10 +209,14 @@ def test_the_checkpoint_of_another_broker_is_refused(city: SparkCity) -> None:
         query.reader.latestOffset({"log": "ed25519:00", "position": 7}, MANY)
 
 
-def test_a_batch_that_does_not_come_again_is_reported(city: SparkCity) -> None:
+def test_a_batch_that_does_not_come_again_is_reported(
+    city: SparkCity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subscribed(city, "j")
-    with Query(city, durable="j", wait=1) as query:
-        log = query.reader._opened().log
+    with Query(city, durable="j") as query:
+        inbox = query.reader._opened()
+        monkeypatch.setattr(inbox, "_wait_s", 1.0)  # once the subscription stands
+        log = inbox.log
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
             query.reader.partitions({"log": log, "position": 0}, {"log": log, "position": 1 << 40})
 
@@ -268,7 +272,7 @@ def short_lived(city: SparkCity, *, seconds: int) -> str:
 
 def test_a_reader_whose_right_ends_is_stopped_and_does_not_come_back(city: SparkCity) -> None:
     """A44: a running stream ends at the next batch, and its restart from the checkpoint is refused."""
-    folder = short_lived(city, seconds=12)
+    folder = short_lived(city, seconds=20)
     with Query(city, STATISTICS, durable="l", credentials=folder) as query:
         query.reader.latestOffset(BEGIN, MANY)
         city.publish("L1")
