@@ -49,9 +49,9 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = {
 WITNESS: Final = "billing office"
 """Whose deliveries are shown beside what the broker in the middle carried."""
 
-_SETTLE_S: Final = 20.0
+_SETTLE_S: Final = 120.0
 _PROBE_S: Final = 0.05
-_ARRIVE_S: Final = 10.0
+_ARRIVE_S: Final = 60.0
 
 
 class NotSettled(Unavailable):

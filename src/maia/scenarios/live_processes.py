@@ -44,7 +44,7 @@ DOMAIN_FILE: Final = "domain.toml"
 HEARD_FILE: Final = "heard"
 """If a broker's folder has this file, the broker writes down there what it hears."""
 
-_START_S: Final = 30.0
+_START_S: Final = 180.0
 _STOP_S: Final = 8.0
 _LINE_MAX: Final = 4096
 _ERRORS: Final = "errors.log"
@@ -130,7 +130,7 @@ def stop_all(children: list[Child]) -> None:
     for child in children:
         if not child.wait(max(0.1, deadline - time.monotonic())):
             child.tell(signal.SIGKILL)
-            child.wait(1.0)
+            child.wait(_STOP_S)
 
 
 # ------------------------------------------------------------ in the parent
