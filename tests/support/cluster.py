@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
@@ -20,7 +20,7 @@ from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "running_cluster", "until"]
 
-DEADLINE_S = 360.0
+DEADLINE_S = 900.0
 _STOP_S = 10.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _SECRETS = ("spark.authenticate", "spark.network.crypto.enabled")
@@ -85,7 +85,8 @@ def _worker(folder: Path, number: int, *words: str, secret: Path) -> Iterator[su
                 started += _children(process.pid)
     finally:
         for pid in filter(_is_executor, started):  # a worker ends its executors, unless it had no time to
-            os.kill(pid, SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
 
 
 @contextmanager

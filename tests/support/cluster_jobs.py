@@ -23,7 +23,7 @@ __all__ = ["found_by", "found_there", "held_up"]
 
 STORED = {AttributeUid(name): Kind.STRING for name in ("numberplate", "location")}
 LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
-WAIT_S = 360
+WAIT_S = 900
 
 
 def found_by(spark: SparkSession, folder: Path, through: Callable[[DataFrame], DataFrame]) -> list[str]:
