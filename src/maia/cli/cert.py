@@ -62,6 +62,9 @@ By: TypeAlias = Annotated[
 StatementsAt: TypeAlias = Annotated[
     list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
 ]
+Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+Days: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")]
+Bound: TypeAlias = Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")]
 
 _SECOND: Final = 1_000_000
 
@@ -75,7 +78,7 @@ def issue(
     subject: Annotated[
         str, typer.Option(help="Who receives the right: key, .pub file, or `KEY#group name`.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    out: Out,
     action: Annotated[
         list[str],
         typer.Option("--action", help="connect install extend publish subscribe manage *; may be repeated."),
@@ -110,9 +113,9 @@ def issue(
     may_delegate: Annotated[
         bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
     ] = False,
-    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None,
-    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
-    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None,
+    days: Days = None,
+    not_before: Bound = None,
+    not_after: Bound = None,
     online: Online = None,
     by: By = None,
     statements_at: StatementsAt = None,
@@ -152,10 +155,10 @@ def name(
         str, typer.Option("--name", help="The name in your namespace; several subjects make a group.")
     ],
     subject: Annotated[str, typer.Option(help="Whom the name means: key, .pub file, or `KEY#other name`.")],
-    out: Annotated[Path, typer.Option("--out", "-o")],
-    days: Annotated[int | None, typer.Option(min=1)] = None,
-    not_before: Annotated[str | None, typer.Option()] = None,
-    not_after: Annotated[str | None, typer.Option()] = None,
+    out: Out,
+    days: Days = None,
+    not_before: Bound = None,
+    not_after: Bound = None,
     online: Online = None,
     by: By = None,
     statements_at: StatementsAt = None,
@@ -225,10 +228,14 @@ def find(
     ],
     root: Root,
     subject: To,
-    action: Annotated[str, typer.Option("--action")],
-    network: Annotated[str | None, typer.Option()] = None,
-    type_name: Annotated[str | None, typer.Option("--type")] = None,
-    version: Annotated[str, typer.Option()] = "0",
+    action: Annotated[
+        str, typer.Option("--action", help="What is to be done: connect, publish, subscribe, …")
+    ],
+    network: Annotated[str | None, typer.Option(help="The name of the network it is done to.")] = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="The name of the type it is done to.")
+    ] = None,
+    version: Annotated[str, typer.Option(help="The version of the type.")] = "0",
     at: At = None,
     as_json: AsJson = False,
 ) -> None:

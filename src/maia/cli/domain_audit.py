@@ -30,9 +30,9 @@ audit_app = typer.Typer(
 def add_commands(app: typer.Typer) -> None:
     """Add these commands to `maia domain`."""
     app.add_typer(audit_app, name="audit")
-    app.command(epilog="Example: maia domain statements -o heard --server … --domain met.pub -k me.key")(
-        statements
-    )
+    app.command(
+        epilog="Example: maia domain statements -o heard --server 127.0.0.1:7600 --domain met.pub -k me.key"
+    )(statements)
     app.command(epilog="Example: maia domain hear heard/*.statement -k admin.key --credentials certs")(hear)
 
 

@@ -26,7 +26,7 @@ Definition: TypeAlias = Annotated[
 
 @app.command(epilog="Example: maia filter check 'numberplate == \"AE05 XYZ\"' -d numberplate.type")
 def check(
-    filter_text: Annotated[str, typer.Argument(metavar="FILTER")],
+    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="In the filter language.")],
     definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,7 +81,7 @@ def covers(
     epilog="Example: maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'"
 )
 def merge(
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...")],
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="In the filter language.")],
     size: Annotated[int, typer.Option("--size", "-s", min=1, help="At most so many filters afterwards.")] = 1,
     definition: Definition = None,
     as_json: AsJson = False,

@@ -65,7 +65,7 @@ MemoryMib: TypeAlias = Annotated[
 ]
 
 
-@app.command(name="list")
+@app.command(name="list", epilog="Example: maia pipeline list --json")
 def list_(as_json: AsJson = False) -> None:
     """List the applications with their terms, and the generators."""
     from dataclasses import asdict
@@ -179,7 +179,7 @@ def run(
     answer(lines, record | ({"out": str(out)} if out else {}), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
 def explain(
     name: Name,
     source: From = None,
@@ -210,7 +210,7 @@ def explain(
     answer([*lines, *told], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: maia pipeline verify billing --from city")
 def verify(
     name: Name,
     source: From = None,

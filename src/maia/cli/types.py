@@ -36,6 +36,9 @@ app = typer.Typer(
 Out: TypeAlias = Annotated[
     Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
 ]
+DefinitionFile: TypeAlias = Annotated[
+    Path, typer.Argument(help="A signed definition: a file of `maia type`.")
+]
 Credentials: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -137,7 +140,7 @@ def change(
 
 @app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
 def verify(
-    definition: Annotated[Path, typer.Argument()],
+    definition: DefinitionFile,
     previous: Annotated[
         list[Path] | None, typer.Option(help="Earlier versions, the oldest first; may be repeated.")
     ] = None,
@@ -169,7 +172,9 @@ def verify(
 
 @app.command(epilog="Example: maia type diff numberplate.type v2.type")
 def diff(
-    old: Annotated[Path, typer.Argument()], new: Annotated[Path, typer.Argument()], as_json: AsJson = False
+    old: Annotated[Path, typer.Argument(help="The version before: a file of `maia type`.")],
+    new: Annotated[Path, typer.Argument(help="The version after it.")],
+    as_json: AsJson = False,
 ) -> None:
     """Say what changed from OLD to NEW."""
     from maia.types import describe
@@ -183,7 +188,7 @@ def diff(
 
 
 @app.command(epilog="Example: maia type show numberplate.type")
-def show(definition: Annotated[Path, typer.Argument()], as_json: AsJson = False) -> None:
+def show(definition: DefinitionFile, as_json: AsJson = False) -> None:
     """Print a definition as people read it, without verifying it."""
     found = read_definition(definition)
     lines = [*_lines(found.definition), f"signed by    {found.signer}"]

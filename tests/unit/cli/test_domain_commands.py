@@ -26,16 +26,6 @@ grant officer()
     may subscribe to topic "/calls" of here
 end
 """
-COMMANDS = (
-    ("login",), ("domain", "serve"), ("domain", "status"), ("domain", "appoint"), ("domain", "appointments"),
-    ("domain", "activate"), ("domain", "deactivate"), ("domain", "who-can"), ("domain", "rights"),
-    ("domain", "register"), ("domain", "would"), ("domain", "revoke"), ("domain", "delegated"),
-    ("domain", "hold"), ("domain", "register-type"), ("domain", "types"), ("domain", "statements"),
-    ("domain", "hear"), ("domain", "policy", "check"), ("domain", "policy", "load"),
-    ("domain", "policy", "show"), ("domain", "policy", "reload"), ("domain", "fact", "assert"),
-    ("domain", "fact", "retract"), ("domain", "fact", "replace"), ("domain", "fact", "list"),
-    ("domain", "audit", "show"), ("domain", "audit", "verify"),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +49,6 @@ def run(met: tuple[DomainAtWork, Path], *words: object, who: str = "admin") -> A
     at = ("--server", domain.address, "--domain", "met.pub", "-k", f"{who}.key")
     shown = ("--credentials", "certs") if who == "admin" else ()
     return maia(*words, *at, *shown, cwd=folder)
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_explains_itself_with_an_example(words: tuple[str, ...], tmp_path: Path) -> None:
-    answer = maia(*words, "--help", cwd=tmp_path)
-    assert answer.returncode == 0
-    assert "Example" in answer.stdout
-    assert f"maia {words[0]}" in answer.stdout
 
 
 def test_a_day_at_the_desk(met: tuple[DomainAtWork, Path]) -> None:
