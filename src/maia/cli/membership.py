@@ -127,7 +127,7 @@ class Membership:
                 statements=kept.statements,
                 timeout_s=self.wait_s,
             ) as client,
-            following(client, wallet),
+            following(client, wallet, shown=kept),
         ):
             yield client
 

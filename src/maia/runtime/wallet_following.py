@@ -28,9 +28,15 @@ LOOK_S = 2.0
 
 
 @asynccontextmanager
-async def following(client: Client, wallet: WalletFolder, *, every_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Show what is new in a wallet while the body runs."""
-    task = asyncio.create_task(_follow(client, wallet, every_s))
+async def following(
+    client: Client, wallet: WalletFolder, *, shown: KeptWallet, every_s: float = LOOK_S
+) -> AsyncIterator[None]:
+    """Show what is new in a wallet while the body runs.
+
+    `shown` is the wallet as it was when the client took its certificates out of
+    it: a login may have renewed them while the client was still connecting.
+    """
+    task = asyncio.create_task(_follow(client, wallet, shown, every_s))
     try:
         yield
     finally:
@@ -39,10 +45,7 @@ async def following(client: Client, wallet: WalletFolder, *, every_s: float = LO
             await task
 
 
-async def _follow(client: Client, wallet: WalletFolder, every_s: float) -> None:
-    shown = KeptWallet()
-    with suppress(MaiaError):
-        shown = await asyncio.to_thread(wallet.read)
+async def _follow(client: Client, wallet: WalletFolder, shown: KeptWallet, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         # A wallet that cannot be read just now, or a broker that is away: the next look finds both again.

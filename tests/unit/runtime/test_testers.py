@@ -19,7 +19,7 @@ from maia.runtime.clock import system_now
 from maia.runtime.testers import answer_one_time, fetch_statements, fresh_until, lacking, with_fetched
 from maia.runtime.testers_calls import BadLocation, Location, location_from_text
 from maia.runtime.testers_shown import bringing_statements
-from maia.runtime.wallet_folder import WalletFolder
+from maia.runtime.wallet_folder import KeptWallet, WalletFolder
 from maia.runtime.wallet_following import following
 from support.domain_server import DomainAtWork, key_of
 from support.tested_rights import domain_with_locations, logged_in, rights_of, take_back
@@ -111,14 +111,15 @@ def test_certificates_that_a_login_brings_are_shown_with_statements_that_were_fe
 ) -> None:
     wallet, client = WalletFolder(tmp_path / "w"), Shown()
     without = msgspec.structs.replace(logged_in(met), statements=[])
-    nothing = msgspec.structs.replace(without, rights=[], chains=[], memberships=[])
 
     async def follow() -> None:
-        async with following(client, wallet, every_s=0.05), asyncio.timeout(180):  # type: ignore[arg-type]
-            while not client.statements:  # certificates come, and come again until a look has seen it
-                for found in (nothing, without):
-                    wallet.keep(found, domain=met.key.principal, address=met.address, now=system_now())
-                    await asyncio.sleep(0.3)
+        wallet.keep(without, domain=met.key.principal, address=met.address, now=system_now())
+        async with (
+            following(client, wallet, shown=KeptWallet(), every_s=0.05),  # type: ignore[arg-type]
+            asyncio.timeout(180),
+        ):
+            while not client.statements:
+                await asyncio.sleep(0.05)
 
     asyncio.run(follow())
     heard = standing_after(tuple(client.statements))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from maia.credentials import (
     Action,
@@ -24,7 +25,7 @@ from maia.runtime.domain_api.answers import WalletAnswer
 from maia.runtime.wallet_folder import KeptWallet, WalletFolder
 from maia.runtime.wallet_following import following
 from support.domain_server import key_of
-from support.waiting import until
+from support.waiting import in_a_loop, until
 
 MET, SMITH = key_of("met"), key_of("smith")
 NOW = Instant.parse("2026-11-15T12:00:00Z")
@@ -75,20 +76,22 @@ class CountedWallet(WalletFolder):
         return found
 
 
-async def followed(
-    wallet: CountedWallet, client: FakeClient, new: SignedCertificate, old: SignedCertificate
+@pytest.mark.parametrize("is_connecting", [True, False])
+@in_a_loop
+async def test_what_is_new_is_shown_once_and_again_only_if_it_could_not_be(
+    tmp_path: Path, is_connecting: bool
 ) -> None:
-    async with following(client, wallet, every_s=0.01):  # type: ignore[arg-type]
-        await until(lambda: wallet.looks >= 1, "a first look")
+    """The login renews while the client is still connecting, or later."""
+    wallet, client, old, new = CountedWallet(tmp_path / "w"), FakeClient(), right("/a"), right("/b")
+    log_in(wallet, old)
+    shown = wallet.read()
+    if is_connecting:
+        log_in(wallet, old, new)
+    async with following(client, wallet, shown=shown, every_s=0.01):  # type: ignore[arg-type]
+        await until(lambda: is_connecting or wallet.looks >= 3, "some looks")
         log_in(wallet, old, new)
         await until(lambda: client.shown, "what is new to be shown")
         looked = wallet.looks
         await until(lambda: wallet.looks >= looked + 3, "more looks")
-
-
-def test_what_is_new_is_shown_once_and_again_only_if_it_could_not_be(tmp_path: Path) -> None:
-    wallet, client, old, new = CountedWallet(tmp_path / "w"), FakeClient(), right("/a"), right("/b")
-    log_in(wallet, old)
-    asyncio.run(followed(wallet, client, new, old))
     assert client.shown == [new.id]
     assert client.calls == 2
