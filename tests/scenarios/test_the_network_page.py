@@ -40,6 +40,13 @@ def test_the_detective_sees_the_car_at_victoria_whatever_the_camera_claims(
     assert [(event["numberplate"], event["location"]) for event in seen] == [("AE05 XYZ", "Victoria")] * 2
 
 
+def test_programs_do_what_the_commands_do(followed: tuple[Path, str]) -> None:
+    folder, printed = followed
+    assert (folder / "met" / "watched.txt").read_text() == "AE05 XYZ at Victoria\n"
+    broker = (folder / "ccs" / "broker.pub").read_text().strip()
+    assert f"published through {broker}" in printed
+
+
 def test_the_detective_cannot_publish(followed: tuple[Path, str]) -> None:
     assert "refused, as it should be" in followed[1]
 
