@@ -20,6 +20,7 @@ BILLING, SMITH = "billing office", "Detective Smith"
 COLUMNS = "numberplate string, location string"
 # How long a read "up to now" waits for news: where there are some, longer than a busy machine needs.
 WAITS_FOR_NEWS, EXPECTS_NOTHING = 6, 0.5
+WAITS_FOR_ROWS = 120  # a read that ends with so many rows waits no longer than that
 
 
 @pytest.fixture(scope="module")
@@ -123,40 +124,37 @@ def test_a_query_that_dies_before_spark_has_committed_neither_loses_nor_doubles(
 
 
 def test_a_log_is_read_up_to_now(spark, city) -> None:
-    def read(settle: float) -> list[str]:
-        options = city.options(BILLING, durable="read", settle=settle, filter='prefix(numberplate, "L")')
+    def read(**more: object) -> list[str]:
+        options = city.options(BILLING, durable="read", filter='prefix(numberplate, "L")', **more)
         return [row.numberplate for row in spark.read.format("maia").options(**options).load().collect()]
 
-    assert read(EXPECTS_NOTHING) == []
+    assert read(settle=EXPECTS_NOTHING) == []
     city.publish("L1", "K2", "L3")
-    assert read(WAITS_FOR_NEWS) == ["L1", "L3"]
-    assert read(WAITS_FOR_NEWS) == []
+    assert read(settle=WAITS_FOR_ROWS, rows=2) == ["L1", "L3"]
+    assert read(settle=WAITS_FOR_NEWS) == []
 
 
 def test_a_filter_that_spark_pushes_down_narrows_the_subscription(spark, city) -> None:
-    def sightings(settle: float) -> DataFrame:
-        return (
-            spark.read.format("maia").options(**city.options(BILLING, durable="pushed", settle=settle)).load()
-        )
+    def sightings(**more: object) -> DataFrame:
+        return spark.read.format("maia").options(**city.options(BILLING, durable="pushed", **more)).load()
 
-    assert sightings(EXPECTS_NOTHING).collect() == []
+    assert sightings(settle=EXPECTS_NOTHING).collect() == []
     city.publish("X1", "X2", "Y3")
     # In the plan below Spark's own filter stands the scan; what it hands over is what was delivered.
-    wanted = sightings(WAITS_FOR_NEWS).where("numberplate like 'X%' and numberplate <> 'X1'")
+    wanted = sightings(settle=WAITS_FOR_ROWS, rows=1).where("numberplate like 'X%' and numberplate <> 'X1'")
     assert [row.numberplate for row in wanted.collect()] == ["X2"]
     scan = wanted._jdf.queryExecution().executedPlan().collectLeaves().head()
     assert scan.metrics().apply("numOutputRows").value() == 1, "the broker delivered one of three"
 
 
 def test_a_pushed_filter_on_what_one_may_not_read_finds_nothing_and_refuses_nothing(spark, city) -> None:
-    def sightings(settle: float) -> DataFrame:
-        return (
-            spark.read.format("maia").options(**city.options(BILLING, durable="hidden", settle=settle)).load()
-        )
+    def sightings(**more: object) -> DataFrame:
+        return spark.read.format("maia").options(**city.options(BILLING, durable="hidden", **more)).load()
 
-    assert sightings(EXPECTS_NOTHING).collect() == []
+    assert sightings(settle=EXPECTS_NOTHING).collect() == []
     city.publish("H1")
-    assert sightings(WAITS_FOR_NEWS).where("location = 'Victoria'").collect() == []
+    found = sightings(settle=WAITS_FOR_ROWS, rows=1).where("location = 'Victoria'")
+    assert found.collect() == []
 
 
 # ------------------------------------------------------------ publishing
