@@ -75,6 +75,42 @@ def test_what_was_issued_after_the_copy_stays_revoked_too(tmp_path: Path):
     assert again.hear_statement(last).statement is None
 
 
+@pytest.mark.parametrize("lists_since", [1, 2, 3])
+def test_a_store_that_has_signed_lists_of_its_own_before_it_hears_what_it_said_takes_it_back_all_the_same(
+    lists_since,
+):
+    """A39, A82: the numbers have met, and a revocation under one of them still counts."""
+    courts = court()
+    station, copy = met(), met()  # the same start: the second stands for a copy of the first
+    told(station, courts)
+    right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
+    lost = station.revoke([right.id], "appeal").statement
+    verifier = Standing()
+    verifier.hear(lost, station.now)
+    for number in range(lists_since):
+        copy.now = later(28 * (number + 1))
+        copy.beat()
+    gone = copy.hear_statement(lost)
+    assert right.id in gone.ids
+    assert right.id in listed(gone.statement)
+    verifier.hear(gone.statement, copy.now)
+    assert right.id in verifier.revoked_by(MET.principal)
+    audit = copy.access.audit_head()
+    assert copy.hear_statement(lost).statement is None, "it is known now"
+    assert copy.access.audit_head() == audit
+
+
+def test_a_domain_that_hears_its_own_lists_again_does_nothing():
+    """A39: whoever replays what a domain has said itself fills no audit and no list."""
+    courts, station = court(), met()
+    told(station, courts)
+    right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
+    said = [*station.beat(), station.revoke([right.id], "appeal").statement, *station.beat()]
+    audit = station.access.audit_head()
+    assert [station.hear_statement(one).ids for one in said] == [()] * len(said)
+    assert station.access.audit_head() == audit
+
+
 def test_nobody_else_moves_a_domain_ahead():
     """A39: a statement in our name that we have not signed changes nothing."""
     station = met()

@@ -146,17 +146,25 @@ class AccessStatements(AccessCore):
             return self._taken_away(turn)
 
     def _hear_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
-        """Go back behind nothing that this domain has said: no number, no period, no revocation."""
+        """Go back behind nothing that this domain has said: no number, no period, no revocation.
+
+        A store that was put back may have signed lists of its own meanwhile, up to the same numbers and
+        beyond: what another history of it has revoked counts, whatever its number.
+        """
         said = signed.statement
+        if isinstance(said, OneTimeAnswer):
+            return Revoked()
         with self._looking() as tables:
-            if isinstance(said, OneTimeAnswer) or not self._publisher.is_behind(tables, said):
+            is_behind = self._publisher.is_behind(tables, said)
+            if not is_behind and not self._publisher.is_beside(tables, said):
                 return Revoked()
         check_statement(signed)
         with self._turn(actor, now) as turn:
             self._publisher.go_on_from(turn.tables, said)
             if isinstance(said, RevocationList):
                 revoke_again(turn, said.revoked, "revoked before the store was put back", self.principal)
-            turn.record("statement.own", ("number", str(said.sequence)), *_fallen(turn))
+            if is_behind or turn.ids:
+                turn.record("statement.own", ("number", str(said.sequence)), *_fallen(turn))
             return self._taken_away(turn)
 
     def _supports_lost(self, turn: Turn, listed: Iterable[bytes]) -> list[Support]:

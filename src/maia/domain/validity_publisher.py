@@ -32,7 +32,8 @@ from maia.credentials.statements import (
 from maia.domain.access_refusals import DomainStoreUnavailable
 from maia.domain.access_settings import AccessSettings
 from maia.domain.access_store import From, Tables, Until
-from maia.domain.access_tables import META, REVOKED, RIGHTS, STATEMENTS, MetaRow, StatementRow
+from maia.domain.access_tables import AUDIT, META, REVOKED, RIGHTS, STATEMENTS, MetaRow, StatementRow
+from maia.domain.audit import AUDIT_START
 from maia.domain.stated_facts import note_said
 from maia.domain.turn import audit_head, next_number
 from maia.errors import MaiaError
@@ -113,9 +114,20 @@ class ValidityPublisher:
         known = tables.get(META, _NUMBERING[type(said)])
         return known is None or known.number < said.sequence
 
+    def is_beside(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
+        """Say whether a list of this domain was signed by a store that has done what this one has not.
+
+        A list states the audit of its moment; that of the lists of this store is part of its own.
+        """
+        if not isinstance(said, RevocationList) or said.audit is None or said.audit == AUDIT_START:
+            return False
+        row = tables.get(AUDIT, said.audit.length)
+        return row is None or row.digest != said.audit.digest
+
     def go_on_from(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
         """Give no number again that a statement of this domain has, and cover no time that it covers."""
-        tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])
+        if self.is_behind(tables, said):
+            tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])
         period = said.period
         if period is not None and period.not_before is not None and period.not_after is not None:
             _remember(tables, _covered(tables), (period.not_before, period.not_after))

@@ -20,6 +20,7 @@ from maia.client import RowsRefused
 from maia.credentials import Action, NetworkName, Principal, SignedCertificate, SigningKey, find_chain
 from maia.credentials.statement_encoding import statement_from_bytes, statement_to_bytes
 from maia.credentials.statements import SignedStatement
+from maia.domain.access_answers import Revoked
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from maia.runtime.client_api import Client, connect
@@ -148,15 +149,50 @@ class StatementStream:
             timeout_s=_CONNECT_S,
         ) as client:
             publisher = await client.advertise(self._definition(now), timeout_s=_CONNECT_S)
+            fallen = await self._hear_own_words(client)
             await self._tell_everything(publisher)
             await self._set(publisher)
             async with asyncio.TaskGroup() as tasks:
-                hearing = [tasks.create_task(self._hear_all(client))]
+                hearing = [
+                    tasks.create_task(self._hear_all(client)),
+                    tasks.create_task(self._tell_of(fallen)),
+                ]
                 hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
                 hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
                 await self._is_broken.wait()
                 for one in hearing:
                     one.cancel()
+
+    async def _hear_own_words(self, client: Client) -> list[Revoked]:
+        """Hear what this domain said last before it says anything; return what falls here by it.
+
+        A store that was put back from an old copy does not know: its newest list would bring back what it
+        has revoked since.
+        """
+        own, fallen = self._key.principal, list[Revoked]()
+        with suppress(MaiaError):  # not to be had now; it is listened to for as long as there is a link
+            said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
+            await said.state_known(timeout_s=_CONNECT_S)
+            while events := await said.some(_HEARD_MAX, timeout_s=0):
+                for event in events:
+                    fallen.append(await self._taken_back(event.get("statement")))
+            await said.unsubscribe()
+        return [one for one in fallen if one.ids]
+
+    async def _taken_back(self, data: object) -> Revoked:
+        """Go on from a statement of this domain itself; who is to be told hears it later, with the rest."""
+        if not isinstance(data, bytes):
+            return Revoked()
+        signed, own, now = statement_from_bytes(data), self._key.principal, self._service.clock()
+        if signed.statement.by != own:
+            return Revoked()
+        return await self._service.ask(lambda access: access.hear_statement(signed, actor=own, now=now))
+
+    async def _tell_of(self, fallen: list[Revoked]) -> None:
+        """Tell key groups and the network what fell because this domain has heard itself."""
+        if fallen:
+            self._records.note("put back", {"certificates": sum(len(one.ids) for one in fallen)})
+            await self._service.announce(fallen)
 
     async def _tell_everything(self, publisher: Publisher) -> None:
         """Say first what tells a newcomer everything: the broker may have been away, or be another."""

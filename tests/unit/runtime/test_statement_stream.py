@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -26,6 +26,7 @@ from maia.credentials import (
     issue,
 )
 from maia.credentials.arguments import ParameterKind
+from maia.credentials.broken_statements import StatementOld
 from maia.credentials.standing import Standing
 from maia.credentials.statement_encoding import statement_from_bytes
 from maia.domain.access_control import AccessControl
@@ -36,6 +37,7 @@ from maia.runtime.broker_server import run_broker
 from maia.runtime.clock import system_now
 from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
 from maia.runtime.domain_background import pushing
+from maia.runtime.domain_store import sqlite_store
 from maia.runtime.prepared_access import PreparedAccess, StreamOfFacts
 from maia.runtime.statement_stream import StatementStream
 from maia.runtime.subscription import Subscription
@@ -169,6 +171,40 @@ async def test_what_no_broker_could_take_on_is_told_to_the_first_that_comes(tmp_
         async with broker(port), reader(port) as smith:  # type: ignore[attr-defined]
             stream = await smith.subscribe(validity_definition(MET), state=True)
             await heard_that(stream, revoked)
+
+
+def signs_lists(data: Path, how_many: int) -> None:
+    """Let a store of the Met's sign lists while nobody hears them."""
+    store = sqlite_store(data / "domain.sqlite")
+    access = AccessControl(MET, store)
+    for _ in range(how_many):
+        now = system_now()
+        valid = Validity(None, Instant(now - now % 1_000_000 + DAY))
+        given = access.appoint(SMITH.principal, "pass", (), valid, actor=MET.principal, now=now)
+        access.revoke_appointment(given.id, "", actor=MET.principal, now=now)
+    store.close()
+
+
+@in_a_loop
+async def test_a_store_that_was_put_back_says_nothing_that_brings_a_revoked_certificate_back(
+    tmp_path: Path,
+) -> None:
+    """A39, A82: it has signed higher numbers than the network knows, and hears itself before it says them."""
+    (port,) = free_ports(1)
+    (tmp_path / "lost").mkdir()
+    signs_lists(tmp_path, 9)
+    async with broker(port), reader(port) as smith:  # type: ignore[attr-defined]
+        async with domain(tmp_path / "lost", port, carry_s=PATIENCE_S) as running:
+            revoked, is_known = await revoke_something(running)
+            assert is_known
+        stream, verifier = await smith.subscribe(validity_definition(MET), state=True), Standing()
+        async with domain(tmp_path, port, carry_s=PATIENCE_S), asyncio.timeout(PATIENCE_S):
+            while verifier.sequence_of(MET.principal) <= 9:
+                for event in await stream.some(1024):
+                    said = statement_from_bytes(bytes(event["statement"]))  # type: ignore[arg-type]
+                    with suppress(StatementOld):  # a list that was signed before it heard itself
+                        verifier.hear(said, system_now())
+                assert revoked in verifier.revoked_by(MET.principal)
 
 
 ROSTER = sign_definition(
