@@ -15,12 +15,14 @@ from typing import Final
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
 from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, Witness
+from maia.credentials.vouched_once import WhenVouched
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
 from maia.sealing.member import KeyMember
 from maia.sealing.member_settings import MemberSettings
 from maia.sealing.membership import VERSIONS_MAX, Claim, Grounds, Standing, standing
 from maia.wire.effects import Effect, WakeAt
+from maia.wire.one_time_questions import Challenged
 
 __all__ = ["KeyDesk", "without_alarms"]
 
@@ -38,6 +40,7 @@ class KeyDesk:
         "_settings",
         "_tester",
         "_types",
+        "challenges",
         "is_touched",
         "member",
         "refused",
@@ -67,6 +70,8 @@ class KeyDesk:
         self.member = KeyMember(key, told, random=random, kept=kept, cache=cache, standing=standing)
         self.refused: set[bytes] = set()
         """Types whose manager has said no: nothing of them waits for a key."""
+        self.challenges: list[Challenged] = []
+        """What managers want to have vouched for, and nobody has begun to ask for."""
         self.is_touched = False
         """Whether a certificate of this broker counts no more, or again, and the keys do not know yet."""
         self._found: dict[bytes, tuple[Standing, int]] = {}
@@ -89,7 +94,9 @@ class KeyDesk:
             return []
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
         settings = self._settings
-        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester)
+        # What others have to vouch for is asked for when the manager wants it.
+        hoped = WhenVouched(self._tester)
+        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, hoped)
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:

@@ -22,7 +22,7 @@ from maia.broker.shown_rights import open_rights_again
 from maia.broker.state import BrokerState, seconds_after
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.member_notices import KeysChanged, KeysRefused, WriterTold
+from maia.sealing.member_notices import Challenged, KeysChanged, KeysRefused, WriterTold
 from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
@@ -108,6 +108,8 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
             case KeysRefused(type_id=type_id, code=code):
                 state.keys.refused.add(type_id)
                 effects += [*_refused(state, type_id, code, now), *_tried_again(state, type_id, now)]
+            case Challenged():
+                state.keys.challenges.append(notice)
             case WriterTold(type_id=type_id, principal=principal):
                 told = state.keys.member.writer(type_id, principal)
                 state.writers.learn(type_id, principal, told or ())

@@ -52,6 +52,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Bye, Message
+from maia.wire.one_time_questions import Challenged
 
 __all__ = ["Broker"]
 
@@ -164,6 +165,16 @@ class Broker:
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Hear statements that somebody fetched for this broker."""
         return self._finished(hear_fetched(self._state, statements, now), now)
+
+    def take_challenges(self) -> list[Challenged]:
+        """Return what key managers want to have vouched for, of this broker's own certificates."""
+        keys = self._state.keys
+        taken, keys.challenges = keys.challenges, []
+        return taken
+
+    def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        """Bring a key manager the answers to a challenge: as many as there are, or none."""
+        return self._finished(self._state.keys.member.vouch(number, answers), now)
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""

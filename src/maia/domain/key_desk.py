@@ -12,25 +12,29 @@ server says it to the one who asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from maia.credentials import Principal, certificate_from_bytes, certificate_to_bytes
+from maia.credentials.standing import Once
 from maia.domain.hearing import Hearing
 from maia.domain.history import history_reply
-from maia.domain.links import Link, Links
+from maia.domain.key_challenges import KeyChallenges
+from maia.domain.links import Link, Links, Topic
 from maia.domain.managed_types import ManagedTypes
 from maia.domain.refusals import NotAMember
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.delivery import EncryptionKey, check_encryption_key
 from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
 from maia.sealing.group_manager import GroupManager
+from maia.sealing.group_outcomes import NoGroupOpen
 from maia.sealing.groups import GroupId
 from maia.sealing.membership import Claim, requests_for
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import HistoryKeys, JoinGroups, KeysHeld, WhoWrites, Writer
+from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, WhoWrites, Writer
 
-__all__ = ["KeyDesk"]
+__all__ = ["KeyDesk", "refusal_told"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,16 @@ class KeyDesk:
     types: ManagedTypes
     links: Links
     hearing: Hearing
+    challenges: KeyChallenges
     random: Callable[[int], bytes] = field(repr=False)
 
     def answer(self, link: Link, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant) -> list[Effect]:
         """Answer a question, or raise why not."""
         match message:
-            case JoinGroups():
-                return self._join(link, message, now)
+            case JoinGroups() | HistoryKeys():
+                return self._asked_for_keys(link, message, now)
             case WhoWrites():
                 return self._tell_writer(link, message, now)
-            case HistoryKeys():
-                return self._tell_past(link, message, now)
 
     def held(self, link: Link, type_id: bytes) -> KeysHeld:
         """Say which epoch of a type is the newest, to whoever has joined it."""
@@ -59,6 +62,61 @@ class KeyDesk:
         if manager is None or type_id not in link.joined or manager.head is None:
             return KeysHeld(type_id, 0, None)
         return KeysHeld(type_id, manager.number, manager.head.digest)
+
+    # -------------------------------------------------------- keys, when they are vouched for
+
+    def _asked_for_keys(self, link: Link, message: JoinGroups | HistoryKeys, now: Instant) -> list[Effect]:
+        """Answer a question for keys; where somebody has to vouch for that, once they have."""
+        manager, claim = self._claimed(link, message, now)
+        topic = _topic(manager, message)
+        claim = replace(claim, vouched=link.answers(topic, claim.pool, now))
+        asked = self.challenges.ask(link, message, topic, manager, claim, now)
+        return asked or self._granted(link, message, manager, claim, now)
+
+    def go_on(
+        self,
+        link: Link,
+        message: JoinGroups | HistoryKeys,
+        once: frozenset[Once],
+        missing: MaiaError | None,
+        now: Instant,
+    ) -> list[Effect]:
+        """Answer a question that has waited for one-time answers; `missing` says that some did not come."""
+        manager, claim = self._claimed(link, message, now)
+        claim = replace(claim, vouched=self.challenges.serving(once, now))
+        try:
+            granted = self._granted(link, message, manager, claim, now)
+        except NoGroupOpen as problem:
+            raise missing or problem from None
+        link.bring(_topic(manager, message), claim.pool, claim.vouched)
+        return granted
+
+    def stay(self, link: Link, type_id: bytes, once: frozenset[Once], now: Instant) -> list[Effect]:
+        """Let a member stay as far as it was vouched for anew; whoever nobody vouches for is put out."""
+        manager = self.types.get(type_id)
+        claim = None if manager is None else manager.claim_of(link.peer)
+        if manager is None or claim is None:
+            return []
+        vouched, known = self.challenges.serving(once, now), link.brought.get((type_id, False))
+        if vouched is None or known is None:
+            link.brought.pop((type_id, False), None)
+        else:
+            link.brought[type_id, False] = replace(known, vouched=vouched)
+        if vouched is not None:
+            self.challenges.again(link.peer, type_id, vouched)
+        return self.types.told(manager, manager.vouch(link.peer, vouched, now))
+
+    def _granted(
+        self,
+        link: Link,
+        message: JoinGroups | HistoryKeys,
+        manager: GroupManager,
+        claim: Claim,
+        now: Instant,
+    ) -> list[Effect]:
+        if isinstance(message, HistoryKeys):
+            return self._tell_past(link, message, manager, claim, now)
+        return self._join(link, message, manager, claim, now)
 
     def _claimed(
         self, link: Link, message: JoinGroups | HistoryKeys, now: Instant
@@ -73,12 +131,15 @@ class KeyDesk:
         self.hearing.hear_held(link, requests_for(claim), pool, now)
         return manager, claim
 
-    def _join(self, link: Link, message: JoinGroups, now: Instant) -> list[Effect]:
+    def _join(
+        self, link: Link, message: JoinGroups, manager: GroupManager, claim: Claim, now: Instant
+    ) -> list[Effect]:
         """Let a member in, if its certificates open a group."""
-        manager, claim = self._claimed(link, message, now)
         outcomes = manager.join(claim, self._head(message.head), now)
         self.types.joined(manager, claim.versions)
-        link.joined[manager.type_id] = message.key
+        link.joined[manager.type_id], link.refs[manager.type_id] = message.key, message.id
+        if claim.vouched is not None:
+            self.challenges.again(link.peer, manager.type_id, claim.vouched)
         fields = {**link.named(), "type": manager.type_id.hex(), "epoch": manager.number}
         return [
             Note("joined", fields),
@@ -100,9 +161,10 @@ class KeyDesk:
         shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
 
-    def _tell_past(self, link: Link, message: HistoryKeys, now: Instant) -> list[Effect]:
+    def _tell_past(
+        self, link: Link, message: HistoryKeys, manager: GroupManager, claim: Claim, now: Instant
+    ) -> list[Effect]:
         """Tell a reader of the past the keys that it could have had at their time."""
-        manager, claim = self._claimed(link, message, now)
         reply = history_reply(manager, message, claim, by=self.principal, now=now, random=self.random)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
@@ -110,3 +172,16 @@ class KeyDesk:
             Count("maia_history_keys_total"),
             Send(link.id, encode(reply)),
         ]
+
+
+def refusal_told(link: Link, number: int, problem: MaiaError) -> list[Effect]:
+    """Return what is said, noted and counted when a question is refused."""
+    return [
+        Note("refused", {**link.named(), "code": problem.code}),
+        Count("maia_refused_total", labels={"code": problem.code}),
+        Send(link.id, encode(Failed(number, problem.code, problem.message))),
+    ]
+
+
+def _topic(manager: GroupManager, message: JoinGroups | HistoryKeys) -> Topic:
+    return manager.type_id, isinstance(message, HistoryKeys)

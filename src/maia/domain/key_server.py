@@ -23,7 +23,9 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.domain.hearing import Hearing
-from maia.domain.key_desk import KeyDesk
+from maia.domain.key_answers import KeyAnswers
+from maia.domain.key_challenges import KeyChallenges
+from maia.domain.key_desk import KeyDesk, refusal_told
 from maia.domain.links import Link, Links
 from maia.domain.managed_types import Changes, ManagedTypes
 from maia.domain.parting import Parting
@@ -57,7 +59,6 @@ from maia.wire.effects import (
 from maia.wire.messages import (
     Accepted,
     Bye,
-    Failed,
     Hello,
     HistoryKeys,
     JoinGroups,
@@ -67,6 +68,7 @@ from maia.wire.messages import (
     Ping,
     Pong,
     Show,
+    Vouched,
     WhoWrites,
 )
 
@@ -112,9 +114,12 @@ class KeyServer:
             teller=Teller(key.principal, self._links, random),
             changes=self._changes,
         )
-        self._parting = Parting(self._links, self._types)
+        challenges = KeyChallenges(key.principal, settings, self._links, random)
+        self._challenges = challenges
+        self._parting = Parting(self._links, self._types, challenges)
         self._hearing = Hearing(self._vouching, self._types, self._links, self._parting, self._changes)
-        self._desk = KeyDesk(key.principal, self._types, self._links, self._hearing, random)
+        self._desk = KeyDesk(key.principal, self._types, self._links, self._hearing, challenges, random)
+        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links)
 
     # -------------------------------------------------------- life
 
@@ -165,6 +170,7 @@ class KeyServer:
             "members": sum(link.is_ready for link in links),
             **self._types.status(),
             "vouchers": self._vouching.status(now),
+            "one_time": {"waiting": len(self._challenges)},
             "counters": dict(self._counters),
         }
 
@@ -233,6 +239,8 @@ class KeyServer:
                 return self._parting.left(link, type_id)
             case JoinGroups() | WhoWrites() | HistoryKeys():
                 return self._asked(link, message, now)
+            case Vouched():
+                return self._answers.hear(link, message, now)
         raise NotExpected(f"`{type(message).__name__}` is nothing that a key server is told")
 
     def _asked(self, link: Link, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant) -> list[Effect]:
@@ -242,16 +250,12 @@ class KeyServer:
         except ProtocolViolation:
             raise
         except MaiaError as problem:
-            return [
-                Note("refused", {**link.named(), "code": problem.code}),
-                Count("maia_refused_total", labels={"code": problem.code}),
-                Send(link.id, encode(Failed(message.id, problem.code, problem.message))),
-            ]
+            return refusal_told(link, message.id, problem)
 
     # -------------------------------------------------------- time
 
     def _look(self, now: Instant) -> list[Effect]:
-        effects = self._types.look(now)
+        effects = [*self._answers.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
             effects += self._parting.close(link, problem)
@@ -264,7 +268,7 @@ class KeyServer:
         for effect in effects:
             if isinstance(effect, Count):
                 self._counters[effect.name] += effect.amount
-        moments = (self._types.next_look(), self._links.next_look())
+        moments = (self._types.next_look(), self._links.next_look(), self._challenges.next_look())
         wake = min((one for one in moments if one is not None), default=None)
         woken: list[Effect] = [] if wake is None else [WakeAt(Instant(max(wake, now)))]
         return [*kept, *effects, *woken]

@@ -9,10 +9,10 @@ the period of the answer ends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.credentials import (
     Action,
@@ -22,6 +22,7 @@ from maia.credentials import (
     VerificationCache,
     certificate_from_bytes,
 )
+from maia.credentials.vouched_once import VouchedFor
 from maia.domain.refusals import (
     HandshakeOverdue,
     KeyServerFull,
@@ -40,11 +41,23 @@ from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
 from maia.wire.names import network_to_bytes
 
-__all__ = ["Link", "Links"]
+__all__ = ["Brought", "Link", "Links", "Topic"]
 
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
 _PRINCIPALS_MAX: Final = 65_536
+
+
+Topic: TypeAlias = tuple[bytes, bool]
+"""What somebody asks for: keys of a type, and whether of its past."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """One-time answers, and the certificates that were shown with the question they were given for."""
+
+    vouched: VouchedFor
+    shown: frozenset[bytes]
 
 
 @dataclass(slots=True)
@@ -64,12 +77,29 @@ class Link:
     """What the peer has shown, until it is known whether a right could rest on it."""
     joined: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     """The encryption key of this session, by the types that it has joined."""
+    refs: dict[bytes, int] = field(default_factory=dict)
+    """The number of the question with which it has joined each type."""
+    brought: dict[Topic, Brought] = field(default_factory=dict, repr=False)
+    """The one-time answers on which it was given what it asked for."""
 
     def take_statements(self, of: Collection[Principal]) -> list[SignedStatement]:
         """Return the statements of these that the peer has shown, and hold them no more."""
         taken = [one for one in self.statements if one.statement.by in of]
         self.statements = tuple(one for one in self.statements if one.statement.by not in of)
         return taken
+
+    def answers(self, topic: Topic, pool: Iterable[SignedCertificate], now: Instant) -> VouchedFor | None:
+        """Return answers that serve still, if they were brought for the same, from the same certificates."""
+        known = self.brought.get(topic)
+        if known is None or known.shown != frozenset(one.id for one in pool):
+            return None
+        return known.vouched if known.vouched.serves.contains(now) else None
+
+    def bring(self, topic: Topic, pool: Iterable[SignedCertificate], vouched: VouchedFor | None) -> None:
+        """Remember the answers that were brought about a topic, in place of earlier ones."""
+        self.brought.pop(topic, None)
+        if vouched is not None:
+            self.brought[topic] = Brought(vouched, frozenset(one.id for one in pool))
 
     def named(self) -> dict[str, object]:
         """Return how log lines name the link."""
@@ -199,9 +229,9 @@ class Links:
         """Take note that the peer is there."""
         link.heard_at, link.asked_at = now, None
 
-    def spend(self, link: Link, now: Instant) -> None:
-        """Take one request off the principal's quota, or refuse it: each costs a signature check."""
-        price = max(1, _MINUTE // self._settings.limits.joins_per_minute)
+    def spend(self, link: Link, now: Instant, *, requests: int = 1) -> None:
+        """Take requests off the principal's quota, or refuse them: each costs a signature check."""
+        price = requests * max(1, _MINUTE // self._settings.limits.joins_per_minute)
         left, since = self._quota.get(link.peer, (_MINUTE, now))
         left = min(_MINUTE, left + max(0, now - since))
         self._quota[link.peer] = (left - price if left >= price else left, now)

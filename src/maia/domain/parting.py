@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from maia.domain.key_challenges import KeyChallenges
 from maia.domain.links import Link, Links
 from maia.domain.managed_types import ManagedTypes
 from maia.errors import MaiaError
@@ -24,6 +25,7 @@ class Parting:
 
     links: Links
     types: ManagedTypes
+    challenges: KeyChallenges
 
     def close(self, link: Link, problem: MaiaError) -> list[Effect]:
         """End a link, and say why."""
@@ -42,11 +44,14 @@ class Parting:
         return [] if gone is None else self._left_all(gone)
 
     def _left_all(self, link: Link) -> list[Effect]:
+        self.challenges.forget(link)
         return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
 
     def left(self, link: Link, type_id: bytes) -> list[Effect]:
         """Let a member go, unless it is still here by another link."""
         manager = self.types.get(type_id)
+        self.challenges.drop(link, (type_id, False))
+        link.brought.pop((type_id, False), None)
         if link.joined.pop(type_id, None) is None or manager is None:
             return []
         if any(type_id in other.joined for other in self.links.of(link.peer)):

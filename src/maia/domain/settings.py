@@ -8,6 +8,7 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.domain.refusals import BadDomainSettings
 from maia.policy import BoundRule
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.wire.one_time_desk import OneTimeLimits
 
 __all__ = ["DomainLimits", "DomainSettings"]
 
@@ -28,6 +29,8 @@ class DomainLimits:
     """Requests of one principal, over all its links."""
     handshake_s: int = 10
     """How long a connection may take to prove its right to connect."""
+    one_time: OneTimeLimits = field(default_factory=OneTimeLimits)
+    """How many one-time answers are waited for, and how long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from maia.runtime.node_runner import NodeRunner
 from maia.runtime.overhearing import Overheard
 from maia.runtime.recorder import Recorder
 from maia.runtime.records import Records
+from maia.runtime.revalidating import AskingTesters, Revalidator
 from maia.runtime.stores import MemoryStore, Store
 
 __all__ = ["RunningBroker", "run_broker"]
@@ -85,7 +86,19 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid, log=log)
         node = broker if overhear is None else Overheard(broker, overhear)
         runner = NodeRunner(
-            node, key, store=store, limits=limits, records=records, clock=clock, recorder=recorder
+            node,
+            key,
+            store=store,
+            limits=limits,
+            records=records,
+            clock=clock,
+            recorder=recorder,
+            after_inputs=lambda: _take_challenges(broker, revalidator),
+        )
+        # A broker asks about its own certificates alone, where these say: it is its own wallet.
+        revalidator = Revalidator(
+            AskingTesters(key),
+            lambda asked, answers, _problem: runner.perform(broker.vouch(asked.id, answers, clock())),
         )
         async with runner.running():
             runner.perform(broker.start(clock()))
@@ -93,10 +106,16 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             try:
                 yield RunningBroker(bound, broker, runner, clock, recorder)
             finally:
+                await revalidator.stop()
                 if recorder is not None:
                     with suppress(TimeoutError):  # a full disk must not keep a broker from stopping
                         await asyncio.wait_for(recorder.flush(), _FLUSH_S)
                 await runner.drain(broker.drain(clock()))
+
+
+def _take_challenges(broker: Broker, revalidator: Revalidator) -> None:
+    for challenged in broker.take_challenges():
+        revalidator.take(challenged)
 
 
 async def _log_at_start(

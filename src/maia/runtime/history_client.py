@@ -22,10 +22,11 @@ from maia.events import Instant
 from maia.pipeline.keys import HeldKeys, KeySource, PastKeys, SeveralSources
 from maia.runtime.clock import system_now
 from maia.runtime.node_runner import NodeRunner
+from maia.runtime.revalidating import AskingTesters, Revalidator
 from maia.sealing.history_asker import HistoryAsker, ManagerUnreachable
 from maia.sealing.key_ring import DEFAULT_TERMS
 from maia.sealing.member import KeyMember
-from maia.sealing.member_notices import KeysRefused
+from maia.sealing.member_notices import Challenged, KeysRefused
 from maia.sealing.member_settings import MemberSettings
 from maia.types import VerifiedType
 
@@ -102,13 +103,22 @@ async def _asked(  # noqa: PLR0913 - every one is named at the call
     done = asyncio.Event()
 
     def look() -> None:
+        for challenged in asker.take_challenges():
+            revalidator.take(challenged)
         if asker.is_done:
             done.set()
 
     runner = NodeRunner(asker, key, after_inputs=look)
+    revalidator = Revalidator(
+        AskingTesters(key),
+        lambda asked, answers, problem: runner.perform(asker.vouch(asked.id, answers, problem)),
+    )
     async with runner.running():
-        runner.perform(asker.start(system_now()))
-        await _waited(done, timeout_s)
+        try:
+            runner.perform(asker.start(system_now()))
+            await _waited(done, timeout_s)
+        finally:
+            await revalidator.stop()
     if asker.problem is not None:
         raise asker.problem
     return asker
@@ -128,14 +138,23 @@ async def _present(
 
     def look() -> None:
         nonlocal refused
-        refused = refused or any(isinstance(one, KeysRefused) for one in member.take_notices())
+        for notice in member.take_notices():
+            refused = refused or isinstance(notice, KeysRefused)
+            if isinstance(notice, Challenged):
+                revalidator.take(notice)
         if refused or member.groups(type_id):
             done.set()
 
     runner = NodeRunner(member, key, after_inputs=look)
+    revalidator = Revalidator(
+        AskingTesters(key), lambda asked, answers, _problem: runner.perform(member.vouch(asked.id, answers))
+    )
     async with runner.running():
-        runner.perform(member.need(versions, system_now()))
-        await _waited(done, timeout_s)
+        try:
+            runner.perform(member.need(versions, system_now()))
+            await _waited(done, timeout_s)
+        finally:
+            await revalidator.stop()
         ring = member.ring(type_id)
         wanted = frozenset({None, *(uid for version in versions for uid in version.kinds)})
         found = None if refused or ring is None else HeldKeys.of(ring, wanted)

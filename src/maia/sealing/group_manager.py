@@ -14,8 +14,10 @@ share one sequence of epochs, each signed and bound to the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.credentials.vouched_once import VouchedFor
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.epochs import SignedEpoch
 from maia.sealing.group_members import GroupMember, GroupMembers
@@ -26,7 +28,7 @@ from maia.sealing.groups import GroupId
 from maia.sealing.handover import Handed
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.manager_store import KeptGroups, ManagerStore
-from maia.sealing.membership import Claim, Grounds, RightHistory
+from maia.sealing.membership import NOTHING_HELD, Claim, Grounds, Held, RightHistory
 from maia.sealing.refresh import Refresh
 from maia.sealing.type_groups import Due, TypeGroups
 from maia.types import VerifiedType
@@ -80,6 +82,16 @@ class GroupManager:
         member = self._members.get(principal)
         return member is not None and member.is_here and group in member.groups
 
+    def claim_of(self, principal: Principal) -> Claim | None:
+        """Return what a member that is here has shown, and who has vouched for it."""
+        member = self._members.get(principal)
+        return None if member is None or not member.is_here else member.claim
+
+    def held_by(self, principal: Principal) -> Held:
+        """Return what a member that is here was found to have a right to."""
+        member = self._members.get(principal)
+        return NOTHING_HELD if member is None or not member.is_here else member.held
+
     def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates with which a member publishes, or has published; none if it does not."""
         return self._past.writer(principal, self.grounds, now)
@@ -126,7 +138,7 @@ class GroupManager:
         if claim.principal in self._distrusted.evicted:
             raise NoGroupOpen("you were put out of the key groups of this type")
         claim = self._members.merged(claim, now)
-        history = RightHistory(claim, self.grounds, now)
+        history = RightHistory(claim, self.grounds, now, self.held_by(claim.principal))
         if not history.now.groups:
             raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
         member = self._members.arrived(claim)
@@ -137,6 +149,20 @@ class GroupManager:
         shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
         outcomes = self._refreshed(due, now, skip=claim.principal)
         return [*shut, *outcomes, self._delivery(member, history, head)]
+
+    def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
+        """Go on with a member whose certificates were to be vouched for anew, with what came of that."""
+        member = self._members.get(principal)
+        if member is None or not member.is_here:
+            return []
+        member.claim = replace(member.claim, vouched=vouched)
+        history, due = RightHistory(member.claim, self.grounds, now, member.held), Due()
+        lost = self._standing.give(member, history, self.grounds, due)
+        shut = [self._shut_out(member, lost)] if lost else []
+        outcomes = self._refreshed(due, now, skip=principal)
+        # What it holds on to, it may hold for longer.
+        told = [self._delivery(member, history, None)] if member.groups else []
+        return [*shut, *outcomes, *told]
 
     def leave(self, principal: Principal) -> None:
         """Let somebody go. Keys change when its right ends or the timer runs out, whichever is first."""
@@ -180,7 +206,7 @@ class GroupManager:
         for member in self._members.these(self._standing.looks.due(now)):
             if self._standing.is_as_before(member, self.grounds, now):
                 continue
-            before, history = member.groups, RightHistory(member.claim, self.grounds, now)
+            before, history = member.groups, RightHistory(member.claim, self.grounds, now, member.held)
             lost = self._standing.give(member, history, self.grounds, due)
             if lost and member.is_here:
                 shut.append(self._shut_out(member, lost))

@@ -15,7 +15,7 @@ from maia.events import INSTANT_MAX, Instant
 from maia.sealing.group_outcomes import Distrusted, MembersFull
 from maia.sealing.groups import GroupId
 from maia.sealing.manager_store import ManagerStore
-from maia.sealing.membership import VERSIONS_MAX, Claim
+from maia.sealing.membership import VERSIONS_MAX, Claim, Held
 from maia.sealing.type_groups import TypeGroups
 
 __all__ = ["GroupMember", "GroupMembers"]
@@ -36,6 +36,11 @@ class GroupMember:
     is_here: bool = False
     good: frozenset[bytes] = frozenset()
     """Its certificates that nothing spoke against when they were looked at last."""
+
+    @property
+    def held(self) -> Held:
+        """Return what it was found to have a right to."""
+        return Held(self.groups, self.may_write)
 
     def is_about(self, by: Principal, changed: Collection[bytes]) -> bool:
         """Say whether a word of `by` on these certificates may change what the member holds."""
@@ -122,7 +127,10 @@ class GroupMembers:
         }
         versions = {one.id: one for one in (*claim.versions, *(known.claim.versions if known else ()))}
         return Claim(
-            claim.principal, tuple(versions.values())[:VERSIONS_MAX], tuple(pool.values())[:_POOL_MAX]
+            claim.principal,
+            tuple(versions.values())[:VERSIONS_MAX],
+            tuple(pool.values())[:_POOL_MAX],
+            claim.vouched,
         )
 
 

@@ -7,6 +7,7 @@ nothing, and nothing is told that rests on a certificate that was revoked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate
@@ -56,7 +57,7 @@ class GroupPast:
         ]
         page = spans[:PAGE_EPOCHS]
         pool = tuple(one for one in claim.pool if one.id not in distrusted.revoked)
-        good, tested = tested_now(Claim(principal, claim.versions, pool), grounds, now)
+        good, tested = tested_now(replace(claim, pool=pool), grounds, now)
         trusted_since = distrusted.readmitted.get(principal)
         found = past_keys(page, good, tested, self._groups.secret_of, trusted_since=trusted_since)
         return tuple(found), page[-1].number if len(spans) > len(page) else None

@@ -75,7 +75,8 @@ class GroupStanding:
     def is_as_before(self, member: GroupMember, grounds: Grounds, now: Instant) -> bool:
         """Say whether a member is looked at because statements have ended, and newer ones say the same."""
         witness = grounds.witness
-        good = [one for one in member.claim.pool if witness.problem_with(one, now) is None]
+        once = member.claim.once(now)
+        good = [one for one in member.claim.pool if witness.problem_with(one, now, once=once) is None]
         if not Standing.testers(good) or member.until < now or {one.id for one in good} != member.good:
             return False
         fresh = witness.stale_after(good, now)

@@ -7,12 +7,14 @@ no socket and no clock. What it found is in `answer` when `is_done`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Final
 
 from maia.credentials import (
     Principal,
     SignedCertificate,
+    SignedStatement,
     SigningKey,
     VerificationCache,
     Witness,
@@ -24,6 +26,7 @@ from maia.sealing.key_ring import KeyTerms
 from maia.sealing.manager_links import LinkStage, ManagerLink, ManagerLinks
 from maia.sealing.member_past import history_question
 from maia.sealing.member_settings import MemberSettings
+from maia.sealing.member_vouching import MemberVouching
 from maia.types import VerifiedType
 from maia.wire.codec import decode
 from maia.wire.effects import (
@@ -40,6 +43,7 @@ from maia.wire.effects import (
 from maia.wire.messages import (
     Accepted,
     Bye,
+    Challenge,
     Failed,
     Greeting,
     HistoryKeysReply,
@@ -49,6 +53,8 @@ from maia.wire.messages import (
     Show,
     Welcome,
 )
+from maia.wire.one_time_desk import NotVouchedFor
+from maia.wire.one_time_questions import Challenged
 
 __all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
 
@@ -104,6 +110,9 @@ class HistoryAsker:
         self._manager = self._links.of(sealing.manager)
         self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
+        self._vouching = MemberVouching(key.principal, count(1))
+        self._challenges: list[Challenged] = []
+        self._why_not: MaiaError | None = None
         self._found: list[PastEpoch] = []
         self.writers: dict[Principal, tuple[SignedCertificate, ...]] = {}
         """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
@@ -162,10 +171,14 @@ class HistoryAsker:
                 return []
             case LinkStage.READY, Ping(nonce=nonce):
                 return self._links.say(manager, Pong(nonce))
+            case LinkStage.READY, Failed(code=NotVouchedFor.code) if self._why_not is not None:
+                return self._gave_up(self._why_not)  # which we know better than the manager does
             case LinkStage.READY, Failed(code=code, message=said):
                 return self._gave_up(HistoryRefused(f"{said} [{code}]"))
             case LinkStage.READY, HistoryKeysReply():
                 return self._told(manager, message)
+            case LinkStage.READY, Challenge(ref=ref):
+                return [] if ref != self._pages else self._challenged(manager, message)
         raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
     def _asked(self, manager: ManagerLink, *, after: int) -> list[Effect]:
@@ -181,6 +194,30 @@ class HistoryAsker:
             after=after,
         )
         return self._links.say(manager, question)
+
+    def _challenged(self, manager: ManagerLink, message: Challenge) -> list[Effect]:
+        """Have the manager's one-time questions answered, if they are about our certificates."""
+        type_id, own = self._versions[-1].type_id, self._credentials
+        challenged = self._vouching.challenged(
+            manager, message, type_id=type_id, is_past=True, is_standing=False, own=own
+        )
+        self._challenges.append(challenged)
+        return []
+
+    def take_challenges(self) -> list[Challenged]:
+        """Return what has to be vouched for since this was last asked."""
+        taken, self._challenges = self._challenges, []
+        return taken
+
+    def vouch(
+        self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
+    ) -> list[Effect]:
+        """Bring the manager the answers that it waits for; `problem` says why there are not more of them."""
+        if self._vouching.manager_of(number) is None or self.is_done:
+            return []
+        self._why_not = problem
+        message = self._vouching.answer(number, answers, self._manager)
+        return [] if message is None else self._links.say(self._manager, message)
 
     def _told(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
         type_id = self._versions[-1].type_id

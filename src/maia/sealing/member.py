@@ -16,11 +16,18 @@ takes its keys with it, whether the manager can be reached or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, Witness
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    VerificationCache,
+    Witness,
+)
 from maia.events import Instant
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
@@ -32,6 +39,7 @@ from maia.sealing.member_rights import OwnRights
 from maia.sealing.member_settings import MemberSettings
 from maia.sealing.member_talk import ManagerTalk
 from maia.sealing.member_types import NeededType, NeededTypes
+from maia.sealing.member_vouching import MemberVouching
 from maia.sealing.member_writers import MemberWriters
 from maia.types import VerifiedType, strongest
 from maia.wire.codec import encode
@@ -93,6 +101,7 @@ class KeyMember:
             self._rights,
             self._writers,
             self._past,
+            MemberVouching(key.principal, self._numbers),
             self._notices,
             check_s=settings.check_s,
         )
@@ -226,6 +235,10 @@ class KeyMember:
     def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
         """Show managers what was heard of `by`, and leave those that it speaks against."""
         return self._talk.statement_heard(by, now)
+
+    def vouch(self, number: int, answers: Iterable[SignedStatement]) -> list[Effect]:
+        """Bring the answers to a challenge (a notice `Challenged`): as many as there are, or none."""
+        return self._talk.vouch(number, answers)
 
     # -------------------------------------------------------- what happens, and time
 

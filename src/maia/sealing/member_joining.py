@@ -24,7 +24,7 @@ from maia.sealing.member_types import NeededType
 from maia.sealing.type_keys import KeysMissed
 from maia.types import definition_to_bytes
 from maia.wire.effects import Count, Effect, Note
-from maia.wire.messages import Failed, GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Rekey
+from maia.wire.messages import Challenge, Failed, GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Rekey
 
 __all__ = ["Joining"]
 
@@ -110,13 +110,17 @@ class Joining:
         info = parcel_info(known.type_id, manager=manager.principal, member=self._key.principal)
         parcel = unpack(manager.secured.open(message.sealed, info), known.type_id)
         was_asked = known.asked is not None and message.id == known.asked
+        before = known.keys.ring.newest, known.keys.groups
         known.keys.take(message, parcel, was_asked=was_asked)
         if was_asked:
+            known.joined_as = known.asked
             known.asked, known.due, known.failures = None, None, 0
         until = message.until
         known.rights_until = Instant(INSTANT_MAX) if until is None else Instant(until)
+        known.vouched_until = known.rights_until
         manager.failures = 0
-        return self._changed(known, now)
+        is_same = not was_asked and before == (known.keys.ring.newest, known.keys.groups)
+        return [] if is_same else self._changed(known, now)  # the same keys for longer are no news
 
     def _changed(self, known: NeededType, now: Instant) -> list[Effect]:
         known.keys.forget_before(now)
@@ -136,6 +140,11 @@ class Joining:
             self._notices.append(KeysRefused(known.type_id, message.code, message.message))
         fields = {"type": known.type_id.hex(), "groups": len(groups), "code": message.code}
         return [Note("keys-ended", fields)]
+
+    def challenged(self, known: NeededType, message: Challenge, now: Instant) -> None:
+        """Give a manager that waits for one-time answers the time that it waits, and its own."""
+        if known.asked == message.ref:
+            known.due = later(now, int(message.seconds) + self._settings.answer_s)
 
     def refused(self, known: NeededType, message: Failed, now: Instant) -> list[Effect]:
         """Take note that a manager lets us into no group, and when to ask again."""

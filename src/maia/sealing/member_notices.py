@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from maia.credentials import Principal
+from maia.wire.one_time_questions import Challenged
 
-__all__ = ["KeysChanged", "KeysRefused", "Notice", "WriterTold"]
+__all__ = ["Challenged", "KeysChanged", "KeysRefused", "Notice", "WriterTold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +35,4 @@ class WriterTold:
     principal: Principal
 
 
-Notice: TypeAlias = KeysChanged | KeysRefused | WriterTold
+Notice: TypeAlias = Challenged | KeysChanged | KeysRefused | WriterTold

@@ -123,6 +123,11 @@ class MemberPast:
             after=max(0, epoch - 1),
         )
 
+    def asked_under(self, number: int) -> bytes | None:
+        """Return the type that a question is about."""
+        found = self._asked.get(number)
+        return None if found is None else found[0]
+
     def told(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
         """Hold what a manager has answered."""
         type_id, epoch = self._asked.pop(message.id, (b"", 0))

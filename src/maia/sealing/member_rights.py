@@ -6,7 +6,10 @@ are destroyed whether the manager can be reached or not.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from maia.credentials import Principal, SignedCertificate, VerificationCache, Witness
+from maia.credentials.vouched_once import WhenVouched
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.manager_links import later
 from maia.sealing.member_settings import MemberSettings
@@ -40,6 +43,9 @@ class OwnRights:
         grounds = Grounds(
             known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
         )
+        if now <= known.vouched_until:
+            # What others have to vouch for is the manager's to know, and it has said for how long it does.
+            grounds = replace(grounds, standing=WhenVouched(grounds.witness))
         return standing(claim, grounds, now)
 
     def next_chance(self, known: NeededType, now: Instant) -> Instant:

@@ -8,9 +8,10 @@ on the next link.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from maia.credentials import Principal, SigningKey
+from maia.credentials import Principal, SignedStatement, SigningKey
 from maia.credentials import Standing as Statements
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -22,12 +23,14 @@ from maia.sealing.member_notices import Notice, WriterTold
 from maia.sealing.member_past import MemberPast
 from maia.sealing.member_rights import OwnRights
 from maia.sealing.member_types import NeededTypes
+from maia.sealing.member_vouching import MemberVouching
 from maia.sealing.member_writers import MemberWriters
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Count, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import (
     Accepted,
     Bye,
+    Challenge,
     Failed,
     Greeting,
     GroupKeys,
@@ -39,9 +42,11 @@ from maia.wire.messages import (
     Pong,
     Rekey,
     Show,
+    Vouched,
     Welcome,
     Writer,
 )
+from maia.wire.one_time_questions import QuestionNotOurs
 
 __all__ = ["ManagerTalk"]
 
@@ -57,6 +62,7 @@ class ManagerTalk:
     rights: OwnRights
     writers: MemberWriters
     past: MemberPast
+    vouching: MemberVouching
     notices: list[Notice]
     check_s: int
     """How often epochs are compared with a manager's."""
@@ -85,7 +91,8 @@ class ManagerTalk:
         """Go on without a link; keys are kept, and every question is asked anew."""
         self.managers.lost(manager, now)
         for known in self.types.of(manager.principal):
-            known.asked, known.due = None, None
+            known.asked, known.due, known.joined_as = None, None, None
+        self.vouching.forget(manager.principal)
         self.writers.link_lost()
         self.past.link_lost()
 
@@ -161,6 +168,8 @@ class ManagerTalk:
                 return self._told_writer(message)
             case HistoryKeysReply():
                 return self._told_past(manager, message)
+            case Challenge():
+                return self._challenged(manager, message, now)
         raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
 
     def _failed(self, message: Failed, now: Instant) -> list[Effect]:
@@ -179,6 +188,42 @@ class ManagerTalk:
         info = past_info(message.type_id, manager=manager.principal, reader=self.key.principal)
         self.past.told(message, unpack_past(manager.secured.open(message.sealed, info)))
         return []
+
+    # -------------------------------------------------------- what has to be vouched for
+
+    def _challenged(self, manager: ManagerLink, message: Challenge, now: Instant) -> list[Effect]:
+        """Have one-time questions answered about what we have asked for, if they are ours to ask."""
+        known = self.types.asked_under(message.ref) or self.types.joined_under(message.ref)
+        past = None if known is not None else self.past.asked_under(message.ref)
+        if known is None and past is None:
+            return []  # it was dropped meanwhile, or is asked for anew
+        is_standing = known is not None and known.joined_as == message.ref
+        type_id = known.type_id if known is not None else past or b""
+        try:
+            challenged = self.vouching.challenged(
+                manager,
+                message,
+                type_id=type_id,
+                is_past=known is None,
+                is_standing=is_standing,
+                own=self.rights.pool,
+            )
+        except QuestionNotOurs as problem:
+            fields = {"peer": str(manager.principal), "code": problem.code}
+            return [Note("refused", fields), *self.managers.say(manager, Vouched(message.id, []))]
+        if known is not None:
+            self.joining.challenged(known, message, now)
+        self.notices.append(challenged)
+        return []
+
+    def vouch(self, number: int, answers: Iterable[SignedStatement]) -> list[Effect]:
+        """Bring a manager the answers that it waits for, as many as there are."""
+        principal = self.vouching.manager_of(number)
+        if principal is None:
+            return []
+        manager = self.managers.of(principal)
+        message = self.vouching.answer(number, answers, manager)
+        return [] if message is None else self.managers.say(manager, message)
 
     # -------------------------------------------------------- statements, and time
 

@@ -35,10 +35,14 @@ class NeededType:
     keys: TypeKeys
     asked: int | None = None
     """The number of the question that is under way."""
+    joined_as: int | None = None
+    """The number of the question with which we were let in, on the present link."""
     due: Instant | None = None
     """When to ask again, or when an answer is overdue."""
     failures: int = 0
     rights_until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
+    vouched_until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
+    """The last moment at which the manager takes our certificates to be vouched for, where they must be."""
     kept: bytes | None = None
 
     def next_looks(self) -> list[Instant | None]:
@@ -95,6 +99,10 @@ class NeededTypes:
     def asked_under(self, number: int) -> NeededType | None:
         """Return the type that a question is about."""
         return next((one for one in self._types.values() if one.asked == number), None)
+
+    def joined_under(self, number: int) -> NeededType | None:
+        """Return the type whose groups a question has let us into."""
+        return next((one for one in self._types.values() if one.joined_as == number), None)
 
     def begin(self, type_id: bytes, sealing: Sealing, versions: tuple[VerifiedType, ...]) -> NeededType:
         """Need a type from now on, with no key but with the newest epoch that was kept."""

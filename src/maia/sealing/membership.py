@@ -25,6 +25,8 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials import Standing as Statements
+from maia.credentials.standing import Once
+from maia.credentials.vouched_once import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.policy import NO_FACTS, BoundRule, Evidence, Permit, Request, decide, gather_evidence
@@ -33,14 +35,18 @@ from maia.sealing.groups import GroupId
 from maia.types import SealingLevel, VerifiedType
 
 __all__ = [
+    "NOTHING_HELD",
     "VERSIONS_MAX",
     "Claim",
     "Grounds",
+    "Held",
     "RightHistory",
     "Standing",
     "TooManyVersions",
+    "evidence_for",
     "requests_for",
     "standing",
+    "standing_now",
     "tested_now",
     "writing_certificates",
 ]
@@ -66,11 +72,18 @@ class Claim:
     principal: Principal
     versions: tuple[VerifiedType, ...] = field(repr=False)
     pool: tuple[SignedCertificate, ...] = field(repr=False)
+    vouched: VouchedFor | None = field(default=None, repr=False)
+    """Who has vouched, for this very claim, for certificates that demand it, and for how long that serves."""
 
     def __post_init__(self) -> None:
         """Refuse more than a manager looks at."""
         if len(self.versions) > VERSIONS_MAX:
             raise TooManyVersions(f"a member asks for at most {VERSIONS_MAX} versions of a type")
+
+    def once(self, at: Instant) -> frozenset[Once]:
+        """Return the one-time answers that the claim may rest on at a moment."""
+        vouched = self.vouched
+        return vouched.once if vouched is not None and vouched.serves.contains(at) else NO_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,21 @@ class Standing:
     may_write: bool
     since: Instant
     until: Instant
+
+    def is_within(self, other: Standing | Held) -> bool:
+        """Say whether it gives no more than another one."""
+        return self.groups <= other.groups and self.may_write <= other.may_write
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a member holds already."""
+
+    groups: frozenset[GroupId] = frozenset()
+    may_write: bool = False
+
+
+NOTHING_HELD: Final = Held()
 
 
 def requests_for(claim: Claim) -> list[Request]:
@@ -136,16 +164,35 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
     present. A moment that is over is not judged again: what passes its tests
     now speaks for the past too, and what does not speaks for nothing.
     """
-    problem_with = grounds.witness.problem_with
-    pool = tuple(signed for signed in claim.pool if problem_with(signed, now) is None)
+    problem_with, once = grounds.witness.problem_with, claim.once(now)
+    pool = tuple(signed for signed in claim.pool if problem_with(signed, now, once=once) is None)
     return replace(claim, pool=pool), replace(grounds, standing=ASSUMED_GOOD)
+
+
+def standing_now(claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> Standing:
+    """Return what a claim opens at the present moment to somebody who holds this already.
+
+    One-time answers were given for one authorisation. Until the next ones, what rests on them is never
+    more than it was, whatever else begins to count meanwhile, and ends with them.
+    """
+    good, tested = tested_now(claim, grounds, now)
+    found = standing(good, tested, now)
+    vouched = claim.vouched
+    if vouched is None or not any(one_time_tests(signed) for signed in good.pool):
+        return found
+    found = replace(found, until=min(found.until, vouched.until))
+    if vouched.since == now or found.is_within(held):
+        return found
+    without = standing_now(replace(claim, vouched=None), grounds, now)
+    groups = found.groups & (held.groups | without.groups)
+    return replace(found, groups=groups, may_write=found.may_write and (held.may_write or without.may_write))
 
 
 def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:
     """Return the certificates of a claim that let its principal publish, and no others."""
     found: dict[bytes, SignedCertificate] = {}
     for version in claim.versions:
-        evidence = _evidence(
+        evidence = evidence_for(
             Request(claim.principal, Action.PUBLISH, version.name, version), claim, grounds, at
         )
         found |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
@@ -157,12 +204,12 @@ class RightHistory:
 
     __slots__ = ("_claim", "_found", "_grounds", "at", "fresh_until", "good", "now")
 
-    def __init__(self, claim: Claim, grounds: Grounds, now: Instant) -> None:
-        """Begin with what is open at `now`."""
+    def __init__(self, claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> None:
+        """Begin with what is open at `now` to somebody who holds this already."""
         self._claim, self._grounds = tested_now(claim, grounds, now)
         self.at = now
-        self._found = [standing(self._claim, self._grounds, now)]
-        self.now: Standing = self._found[0]
+        self.now: Standing = standing_now(claim, grounds, now, held)
+        self._found = [self.now]
         self.good = frozenset(signed.id for signed in self._claim.pool)
         """Which of the certificates nothing speaks against."""
         fresh = grounds.witness.stale_after(self._claim.pool, now)
@@ -192,7 +239,7 @@ def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
 ) -> tuple[set[GroupId], Validity]:
     request = Request(claim.principal, action, version.name, version)
-    decision = decide(request, _evidence(request, claim, grounds, at), NO_FACTS, at)
+    decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
         return set(), decision.stable
     groups = {GroupId(version.type_id)}
@@ -203,7 +250,9 @@ def _opened(
     return groups, decision.stable
 
 
-def _evidence(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
+def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
+    """Return the chains in a claim that speak for a request, with the answers that serve at the moment."""
+    once = claim.once(at)
     return gather_evidence(
         request,
         claim.pool,
@@ -211,5 +260,5 @@ def _evidence(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> 
         bounds=grounds.bounds,
         cache=grounds.cache,
         constitutions=grounds.constitutions,
-        standing=grounds.standing,
+        standing=Answered(grounds.witness, once) if once else grounds.standing,
     )
