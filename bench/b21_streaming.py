@@ -44,7 +44,7 @@ ALLOWED_MS = 500.0
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield the ratio of both 99th percentiles, and the governed one against what we allow."""
-    length, rounds = (4, 1) if quick else (100, 3)
+    length, rounds = (2, 1) if quick else (100, 3)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="maia-bench-")))
         spark = stack.enter_context(bench_session("bench 21", quick=quick))

@@ -163,7 +163,7 @@ def postgres(message: bytes) -> Iterator[Ask]:
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield one frame at a time, many at once, and events by themselves; then the power cuts."""
-    yield from _power_cuts(100 if quick else 10_000)
+    yield from _power_cuts(20 if quick else 10_000)
     for count, what in ((1, "one frame at a time"), (GROUP, f"{GROUP} frames wait at once")):
         for name, start in PEERS:
             yield from _against(f"{what}, against {name} with the same frames", start, FRAME, count, count)

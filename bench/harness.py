@@ -191,7 +191,7 @@ class Effort:
 
 
 THOROUGH = Effort()
-QUICK = Effort(rounds=3, slice_s=0.002, quick=True)
+QUICK = Effort(rounds=1, slice_s=0.002, quick=True)
 
 
 # ---------------------------------------------------------------- measuring

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
+ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def race(harness, ticking, ratio, *, ours=300, peer=100, **ours_options):
 
 
 def run(harness, case):
-    return harness.run_case(case, bench=7, effort=harness.QUICK)
+    return harness.run_case(case, bench=7, effort=harness.Effort(rounds=ROUNDS, slice_s=0.002))
 
 
 def test_our_time_over_the_peers_time(harness, ticking):
@@ -86,7 +87,7 @@ def test_fresh_inputs_are_made_outside_the_clock(harness, ticking):
         target=harness.at_most(5),
     )
     assert run(harness, case).ratio == pytest.approx(3)
-    assert seen == [0, 1, 2, 3] * harness.QUICK.rounds
+    assert seen == [0, 1, 2, 3] * ROUNDS
 
 
 def test_the_sides_take_turns(harness):
@@ -99,7 +100,7 @@ def test_the_sides_take_turns(harness):
         target=harness.at_most(1e9),
     )
     run(harness, case)
-    assert "".join(order) == "AB" * harness.QUICK.rounds
+    assert "".join(order) == "AB" * ROUNDS
 
 
 def test_the_interval_of_fifteen_rounds_is_the_fourth_and_the_twelfth(harness):

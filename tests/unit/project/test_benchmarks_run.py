@@ -1,36 +1,67 @@
-"""Every benchmark works: a smoke run on small inputs answers each case with a row that programs can read."""
+"""Every benchmark works: a smoke run on small inputs answers each case with a row that programs can read.
+
+Those that need Spark run on the suite's session, because Java takes longer to
+start than all of them take; the others run as `make bench ARGS=--quick` runs them.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
-NUMBERS = sorted(path.name[1:3].lstrip("0") for path in BENCH.glob("b[0-9][0-9]_*.py"))
+FILES = {path.name[1:3].lstrip("0"): path for path in sorted(BENCH.glob("b[0-9][0-9]_*.py"))}
+ON_SPARK = [number for number, path in FILES.items() if "bench_session" in path.read_text(encoding="utf-8")]
+OTHERS = [number for number in FILES if number not in ON_SPARK]
 
 
 @pytest.fixture(scope="module")
 def smoke_run() -> subprocess.CompletedProcess[str]:
-    """Run all of them one after another in one process, as `make bench ARGS=--quick` does."""
-    command = [sys.executable, str(BENCH), "--quick", "--json"]
+    """Run all that need no Spark one after another in one process."""
+    command = [sys.executable, str(BENCH), "--quick", "--json", *OTHERS]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_smoke_run_of_all_benchmarks_ends_well(smoke_run):
-    assert smoke_run.returncode == 0, smoke_run.stderr
-    answered = {json.loads(line)["bench"] for line in smoke_run.stdout.splitlines()}
-    assert answered == {int(number) for number in NUMBERS}
+@pytest.fixture
+def bench(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], int]]:
+    """The command, in this process, with a session of its own on the suite's Java."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    before = set(sys.modules)
+    import bench_spark
+    import open_source
+
+    monkeypatch.setattr(bench_spark, "_shared", spark.newSession)
+    cloudpickle.register_pickle_by_value(open_source)  # workers that run already do not look in that folder
+    try:
+        yield command()
+    finally:
+        cloudpickle.unregister_pickle_by_value(open_source)
+        for name in set(sys.modules) - before:
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCH:
+                del sys.modules[name]
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_benchmark_answers_every_case(smoke_run, number):
-    answers = [json.loads(line) for line in smoke_run.stdout.splitlines()]
-    rows = [row for row in answers if row["bench"] == int(number)]
-    assert rows, smoke_run.stderr
+def command() -> Callable[[list[str]], int]:
+    spec = importlib.util.spec_from_file_location("bench_command", BENCH / "__main__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+def assert_answers(lines: list[str], number: str) -> None:
+    """Every case of a benchmark has its row, and each row says what a reader needs."""
+    rows = [row for row in map(json.loads, lines) if row["bench"] == int(number)]
+    assert rows
     for row in rows:
         if "not_measured" in row:  # a peer that is not installed is named, and has met nothing
             assert row["not_measured"]
@@ -40,6 +71,25 @@ def test_a_benchmark_answers_every_case(smoke_run, number):
         assert low <= row["ratio"] <= high
         assert isinstance(row["met"], bool)
     assert any("ratio" in row for row in rows), "a benchmark measures something whatever is installed"
+
+
+def test_a_smoke_run_of_benchmarks_ends_well(smoke_run):
+    assert smoke_run.returncode == 0, smoke_run.stderr
+    answered = {json.loads(line)["bench"] for line in smoke_run.stdout.splitlines()}
+    assert answered == {int(number) for number in OTHERS}
+
+
+@pytest.mark.parametrize("number", OTHERS)
+def test_a_benchmark_answers_every_case(smoke_run, number):
+    assert_answers(smoke_run.stdout.splitlines(), number)
+
+
+@pytest.mark.parametrize("number", ON_SPARK)
+def test_a_benchmark_on_spark_answers_every_case(bench, number, capsys):
+    assert bench(["--quick", "--json", number]) == 0
+    answered = capsys.readouterr().out.splitlines()
+    assert {json.loads(line)["bench"] for line in answered} == {int(number)}
+    assert_answers(answered, number)
 
 
 def test_an_unknown_benchmark_is_answered_with_a_sentence():
