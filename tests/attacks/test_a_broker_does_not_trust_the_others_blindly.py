@@ -36,6 +36,13 @@ def rogue_broker(net: Net, at: str = "CCS broker") -> Client:
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 
+def offering(net: Net, rogue: Client) -> Client:
+    """Let a rogue broker offer the type by what a camera once asked for: it is believed from then on."""
+    camera = Client(net, net.story.keys["camera at Victoria"], net.story.certificates)
+    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.story.certificates)))
+    return rogue
+
+
 def the_type(net: Net) -> bytes:
     name = net.story.definition.definition.name
     return type_id(name.owner, name.name)
@@ -142,14 +149,14 @@ def test_a_frame_from_a_broker_is_screened_as_every_other(net: Net) -> None:
     billing, detective, rogue = net.client("billing office"), net.client("Detective Smith"), rogue_broker(net)
     billing.subscribe()
     detective.subscribe()
-    rogue.say(carried(net, 1, "LC04 ABC", SUSPECT))
+    offering(net, rogue).say(carried(net, 1, "LC04 ABC", SUSPECT))
     assert [set(event) for event in billing.events()] == [{NUMBERPLATE, "9058"}] * 2
     assert [event[NUMBERPLATE] for event in detective.events()] == [SUSPECT]
 
 
 def test_a_frame_is_not_sent_back_to_where_it_came_from(net: Net) -> None:
     """A65: no reflection, whatever the sender wants."""
-    rogue = rogue_broker(net)
+    rogue = offering(net, rogue_broker(net))
     client = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
     wanted = Wanted(
         b"w" * 16, filter_to_bytes(ALWAYS), client.request(Action.SUBSCRIBE), shown(net.story.certificates)
@@ -161,7 +168,7 @@ def test_a_frame_is_not_sent_back_to_where_it_came_from(net: Net) -> None:
 
 def test_a_frame_comes_once_by_however_many_ways(net: Net) -> None:
     """A65, A66: whole, cut, and whole again."""
-    billing, rogue = net.client("billing office"), rogue_broker(net)
+    billing, rogue = net.client("billing office"), offering(net, rogue_broker(net))
     billing.subscribe()
     whole = carried(net, 1, "A", "B", "C")
     frame = frame_of([sighting("B")], NUMBERPLATE_KINDS)
@@ -181,7 +188,7 @@ def test_rows_that_cannot_be_are_refused(net: Net, kept: list[int]) -> None:
 
 def test_a_value_of_another_kind_ends_the_frame_and_not_the_link(net: Net) -> None:
     """A58: whoever passed it on may not know the type."""
-    billing, rogue = net.client("billing office"), rogue_broker(net)
+    billing, rogue = net.client("billing office"), offering(net, rogue_broker(net))
     billing.subscribe()
     frame = frame_of([{NUMBERPLATE: 5}], {NUMBERPLATE: Kind.INT})
     rogue.say(carried(net, 1, "A", columns=frame_to_columns(frame)))
@@ -242,6 +249,6 @@ def test_a_broken_column_from_a_broker_ends_the_link(net: Net) -> None:
 
 def test_an_empty_frame_of_columns_is_a_frame(net: Net) -> None:
     """A75: rows without columns are rows; nothing divides by their number."""
-    rogue = rogue_broker(net)
+    rogue = offering(net, rogue_broker(net))
     rogue.say(carried(net, 1, "A", columns=frame_to_columns(Frame(1, {}))))
     assert not rogue.closed

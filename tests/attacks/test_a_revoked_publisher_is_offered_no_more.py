@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.events import frame_of
+from maia.scenarios.numberplate import NUMBERPLATE_KINDS
 from maia.types import type_id
-from maia.wire.messages import Interest, Offer
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import Carried, Interest, Offer
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.revoking import Issuer, grant_demanding, of_story, seeing
 
@@ -62,10 +65,19 @@ class Town:
         self.net, self.issuer = net, Issuer(net)
         self.issuer.vouch(3600)
         self.right = vouched_right(net, net.story.keys[CAMERA])
-        billing, self.edge = net.client("billing office"), dishonest_edge(net)
-        billing.subscribe()
+        self.billing, self.edge = net.client("billing office"), dishonest_edge(net)
+        self.billing.subscribe()
         self.edge.heard.clear()
         self.edge.say(offer(net, self.right))
+
+    def believes(self, sequence: int) -> bool:
+        """Let the edge send a frame as the camera would, and say whether the office got it."""
+        before, publisher = len(self.billing.events()), self.net.story.principal(CAMERA).key
+        columns = frame_to_columns(frame_of([sighting()], NUMBERPLATE_KINDS))
+        self.edge.say(
+            Carried(the_type(self.net), publisher, b"s" * 16, sequence, int(self.net.now), 1, [], columns)
+        )
+        return len(self.billing.events()) > before
 
     def refusals(self) -> list[str]:
         noted = self.net.brokers["CCS broker"].noted("refused")
@@ -83,6 +95,28 @@ def test_an_offer_falls_with_the_certificate_of_its_publisher(net: Net) -> None:
     town.edge.say(offer(net, town.right))
     assert wanted_there(town.edge) == 0
     assert len(town.refusals()) == 2
+
+
+@pytest.mark.parametrize("taken_back", ["never", "before", "after"])
+def test_what_a_revoked_publisher_would_say_is_believed_for_two_seconds_and_no_longer(
+    net: Net, taken_back: str
+) -> None:
+    """A35, A67: the edge goes on sending frames; to take the offer back in time wins it nothing."""
+    town = Town(net)
+    assert town.believes(1)
+    back = Offer(the_type(net), False, None, [])
+    if taken_back == "before":
+        town.edge.say(back)
+    town.issuer.revoke(town.right)
+    net.advance(1.9)
+    assert town.believes(2), "an honest edge may have sent it before it heard"
+    if taken_back == "after":
+        town.edge.say(back)
+    net.advance(0.2)
+    assert not town.believes(3)
+    net.advance(30)
+    assert not town.believes(4)
+    assert net.brokers["CCS broker"].counts["maia_frames_refused_total"] == 2
 
 
 def test_an_offer_stands_while_its_publisher_may_publish(net: Net) -> None:

@@ -22,7 +22,8 @@ from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
 from maia.broker.renewing import price_of_renewal, renew_all
 from maia.broker.replicating import hear_replica, hear_sealed_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
-from maia.broker.sealed_interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
+from maia.broker.sealed_interests import hear_sealed_interest
+from maia.broker.sealed_offers import hear_doubted, hear_sealed_offer
 from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sessions import Link, Role
 from maia.broker.showing import hear_held, price_of_showing, show

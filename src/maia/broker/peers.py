@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from maia.broker.routes import Neighbour
+from maia.broker.senders import tree_moved
 from maia.broker.sessions import Link
 from maia.broker.shown_rights import show_rights
 from maia.broker.state import BrokerState
@@ -171,7 +172,9 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let every type find its way again."""
     routes = state.routes
     routes.stir(now)
-    return told(state, routes.book.parents_changed())
+    tells = routes.book.parents_changed()
+    tree_moved(state, routes.book.take_moved(), now)
+    return told(state, tells)
 
 
 def _taken_over(state: BrokerState, gone: NodeId, now: Instant) -> list[Effect]:

@@ -17,6 +17,7 @@ __all__ = [
     "CursorOfAnotherType",
     "CursorTaken",
     "FrameTooLarge",
+    "FrameUnasked",
     "HandshakeTooSlow",
     "KeysAwaited",
     "LeaseEnded",
@@ -197,6 +198,12 @@ class PeerSilent(Unavailable):
     """Nothing was heard from the peer for a whole lease."""
 
     code = "UNAVAILABLE-PEER-SILENT"
+
+
+class FrameUnasked(Refusal):
+    """A broker sent a frame of a type that it neither offers nor leads to."""
+
+    code = "REFUSED-FRAME-UNASKED"
 
 
 class PlainOfSealed(Refusal):

@@ -61,6 +61,9 @@ class Neighbour:
     """Up to when it is given time to show that."""
     refused_on: set[bytes] = field(default_factory=set)
     """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
+    parting: dict[bytes, Instant] = field(default_factory=dict)
+    """Up to when frames are believed of types that it offers no more; see `senders.py`."""
+    unasked_noted_at: Instant | None = None
 
     def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:
         """Take note that an entry was narrowed here, or refused."""
@@ -100,6 +103,8 @@ class Routes:
     """Where the holders in replicas were said to listen; the oldest word goes first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)
+    moving: dict[bytes, Instant] = field(default_factory=dict)
+    """Types whose way to the rendezvous has changed, and up to when others may not know it."""
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something sealed is to be looked at again."""

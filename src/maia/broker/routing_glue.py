@@ -17,7 +17,10 @@ from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.resealing import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.routes import Neighbour
-from maia.broker.sealed_state import HeardSealed
+from maia.broker.sealed_interests import doubts
+from maia.broker.sealed_offers import look_at_sealed_offer_again
+from maia.broker.sealed_state import HeardOffer, HeardSealed
+from maia.broker.senders import PARTING_S, offer_ended
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
@@ -186,6 +189,8 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
                 proof = _resting_on(state, link, proof, prove_offer(state, message.type_id, proof, now))
         except MaiaError as problem:
             return _offer_refused(state, link, neighbour, message.type_id, proof, problem, now)
+    elif state.routes.book.offers(neighbour.node, message.type_id):
+        _let_arrive(neighbour, message.type_id, now)
     # Under the name of its proof: an offer that stands for another reason than before is passed on again.
     tells = state.routes.book.heard_offer(
         neighbour.node,
@@ -196,6 +201,13 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
         advertisement=(proof.request, proof.credentials),
     )
     return told(state, tells)
+
+
+def _let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
+    """Believe frames that are on the way; what is doubted is not believed for longer by being taken back."""
+    until, doubted_until = seconds_after(now, PARTING_S), neighbour.doubt_ends
+    is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful
+    offer_ended(neighbour, type_id, doubted_until if is_doubted and doubted_until else until)
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
@@ -214,6 +226,7 @@ def _offer_refused(
 ) -> list[Effect]:
     """Let no offer of a neighbour stand, whatever it was believed for before."""
     gone = state.routes.book.heard_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
+    neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
     neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
     _remember_refusal(state, neighbour, proof)
@@ -290,21 +303,26 @@ def look_at_told_again(
     # One offer stands for all publishers behind a neighbour. It must hear of what demands a test, and then
     # offers on behalf of another; of what demands none it may not have heard.
     tested = state.statements.certificates.keys() & set(certificates)
+    soon = seconds_after(now, _DOUBT_S)
+    neighbour.parting = {kind: min(until, soon) for kind, until in neighbour.parting.items()}
+    effects: list[Effect] = []
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
             if isinstance(baggage, Proof | HeardSealed) and not baggage.watched.isdisjoint(certificates):
                 neighbour.doubtful[key, entry.id] = None
         offer = book.offer(node, key)
-        if isinstance(offer, Proof) and not offer.watched.isdisjoint(tested):
+        if isinstance(offer, Proof | HeardOffer) and not offer.watched.isdisjoint(tested):
             neighbour.doubtful[key, _OFFER] = None
+            if isinstance(offer, HeardOffer):  # it may not be able to know
+                effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
     if neighbour.doubtful and neighbour.doubt_ends is None:
         ends = neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
         state.deadlines.ask(ends, Due(STATEMENTS, None, ends))
     if neighbour.refused_on.isdisjoint(certificates):
-        return []
+        return effects
     neighbour.refused_on.clear()  # what was refused may count again
-    return [Send(link.id, encode(Resync()))]
+    return [*effects, Send(link.id, encode(Resync()))]
 
 
 def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
@@ -333,6 +351,8 @@ def _offer_looked_at_again(
 ) -> list[Effect]:
     """Let an offer stand only by a proof that holds: somebody else behind the neighbour may publish too."""
     proof, link = state.routes.book.offer(neighbour.node, type_id), state.links[neighbour.link]
+    if isinstance(proof, HeardOffer):
+        return look_at_sealed_offer_again(state, link, proof, now)
     if not isinstance(proof, Proof):
         return []
     try:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import Proved, is_to_be_verified, prove_offer, proved_filter
+from maia.broker.proofs import Proved, is_to_be_verified, proved_filter
 from maia.broker.refusals import SealOutdated, SealTooNew
 from maia.broker.routes import Neighbour
-from maia.broker.sealed_state import HeardOffer, HeardSealed
-from maia.broker.sealed_tells import offer_from_wire, wanted_from_wire
+from maia.broker.sealed_state import HeardSealed
+from maia.broker.sealed_tells import wanted_from_wire
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.telling import told
@@ -25,7 +25,7 @@ from maia.broker.tells import Proof
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
-from maia.routing.digests import mark_of_interest, mark_of_offer
+from maia.routing.digests import mark_of_interest
 from maia.routing.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
 from maia.sealing.filter_proofs import OpenedProof, check_made_by_a_member, open_proof
 from maia.sealing.filters import open_filter
@@ -33,14 +33,14 @@ from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
-from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer, SealedWanted
+from maia.wire.messages import SealedDoubted, SealedInterest, SealedWanted
 
 __all__ = [
+    "check_epoch",
     "doubts",
-    "hear_doubted",
     "ends_of_patience",
+    "hear_doubted_interests",
     "hear_sealed_interest",
-    "hear_sealed_offer",
     "refuse_entry",
     "understood",
     "understood_in_replica",
@@ -50,8 +50,6 @@ EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
 
 DOUBTED_MAX: Final = 65_536
-
-_OFFER: Final = b"offer"
 
 
 # ------------------------------------------------------------ what neighbours say
@@ -101,31 +99,10 @@ def _rests_otherwise(
     return isinstance(before, HeardSealed) and before.watched != watched
 
 
-def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
-    """Take note of whether a neighbour's side publishes a type, sealed."""
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
-    state.routes.stir(now)
-    neighbour.forget_change(key, _OFFER)
-    heard, book = offer_from_wire(message), state.routes.book
-    if heard is None:
-        return told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
-    try:
-        _check_offer(state, heard, now)
-    except MaiaError as problem:
-        gone = told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
-        neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
-        return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer")]
-    tells = book.heard_offer(
-        neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
-    )
-    return told(state, tells)
-
-
-def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, _now: Instant) -> list[Effect]:
-    """Let interests stand for no others that somebody refused who could read more of them; say so further.
-
-    Whoever says so without reason has more told to it, and nothing taken away.
-    """
+def hear_doubted_interests(
+    state: BrokerState, _link: Link, message: SealedDoubted, _now: Instant
+) -> list[Effect]:
+    """Let interests stand for no others that somebody refused who could read more of them; say so further."""
     key = book_key_of_sealed(message.type_id)
     effects: list[Effect] = []
     for told_as in message.ids:
@@ -182,7 +159,7 @@ def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Ins
     if ring is None:
         return _by_type_alone(entry_id, heard)
     is_checked = check_made_by_a_member(sealed, heard.proof, ring)
-    _check_epoch(state, ring, sealed.epoch, now)
+    check_epoch(state, ring, sealed.epoch, now)
     if not is_checked:
         return _by_type_alone(entry_id, heard)
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
@@ -207,20 +184,7 @@ def _proved(
     return proved_filter(state, type_id, Proof(proof.request, proof.certificates), wanted, now)
 
 
-def _check_offer(state: BrokerState, heard: HeardOffer, now: Instant) -> None:
-    ring = state.sealed.ring_of(heard.offer.type_id)
-    if ring is None:
-        return
-    is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
-    _check_epoch(state, ring, heard.offer.epoch, now)
-    if not is_checked:
-        return
-    proof = open_proof(heard.offer, heard.proof, ring)
-    if proof is not None and is_to_be_verified(state):
-        prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
-
-
-def _check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:
+def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:
     """Refuse an epoch that is over, or far ahead; one whose key may be on its way is given time."""
     newest = ring.newest
     if newest is None or ring.key(GroupId(ring.type_id), newest) is None:

@@ -47,6 +47,8 @@ class HeardOffer:
 
     offer: SealedOffer
     proof: SealedProof
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
+    """The certificates that it was found to rest on here, if its proof was opened and verified here."""
 
 
 @dataclass(frozen=True, slots=True)

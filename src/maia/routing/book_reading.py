@@ -41,6 +41,14 @@ class ReadableBook:
         targets = self._targets.get(type_id)
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
+    def may_come_from(self, hop: Hop, type_id: TypeId) -> bool:
+        """Say whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
+
+        Interests are told to nobody else.
+        """
+        book = self._types.get(type_id)
+        return book is not None and (book.parent == hop or book.offers_from(hop))
+
     def asked_about(self, type_id: TypeId) -> frozenset[AttributeUid]:
         """Return the attributes of a sealed type about which a neighbour's filter asks."""
         targets = self._targets.get(type_id)

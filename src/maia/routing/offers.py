@@ -26,6 +26,8 @@ class _Offer:
 
     advertisements: dict[Hashable, object] = field(default_factory=dict)
     is_stale: bool = False
+    set_aside: Hashable = None
+    """An advertisement that stands for others only if there is no other to do it."""
 
 
 class Offers:
@@ -84,12 +86,24 @@ class Offers:
         del self._by_hop[hop]
 
     def source_besides(self, hop: Hop, *, current: Source | None) -> Source | None:
-        """Return an advertisement of another hop: the current one while it stands, else the oldest hop's."""
-        if current is not None and self._stands(current):
+        """Return an advertisement of another hop: the current one while it stands, else the oldest hop's.
+
+        One that was set aside comes last.
+        """
+        if current is not None and self._stands(current) and not self._is_aside(current):
             return current
-        for source, offer in self._by_hop.items():
-            if source != hop:
-                return source, next(iter(offer.advertisements))
+        sources = [
+            (one, next(iter(offer.advertisements))) for one, offer in self._by_hop.items() if one != hop
+        ]
+        aside = sources[0] if sources else None
+        return next((source for source in sources if not self._is_aside(source)), aside)
+
+    def set_aside(self, advertisement: Hashable) -> Hop | None:
+        """Let an advertisement stand for others only if no other can; return its hop, unless it was done."""
+        for hop, offer in self._by_hop.items():
+            if advertisement in offer.advertisements and offer.set_aside != advertisement:
+                offer.set_aside = advertisement
+                return hop
         return None
 
     def baggage_from(self, hop: Hop) -> object:
@@ -101,6 +115,10 @@ class Offers:
         """Return what travels with an advertisement."""
         hop, advertisement = source
         return self._by_hop[hop].advertisements[advertisement]
+
+    def _is_aside(self, source: Source) -> bool:
+        hop, advertisement = source
+        return self._by_hop[hop].set_aside == advertisement
 
     def _stands(self, source: Source) -> bool:
         hop, advertisement = source

@@ -60,6 +60,8 @@ class RoutingBook(ReadableBook):
         self._links = self._neighbours.links
         self._local_entries = 0
         self._numbers: Final = count(1)
+        self._moved: list[TypeId] = []
+        self._lapsed: list[tuple[Hop, TypeId]] = []
 
     # ------------------------------------------------------------ this broker's clients
 
@@ -123,6 +125,7 @@ class RoutingBook(ReadableBook):
         if book is None or book.parent == parent:
             return []
         book.parent = parent
+        self._moved.append(type_id)
         return book.bring_up_to_date(self._links)
 
     def parents_changed(self) -> list[Tell]:
@@ -132,6 +135,11 @@ class RoutingBook(ReadableBook):
             for type_id in list(self._types)
             for tell in self.set_parent(type_id, self._parent_of(type_id))
         ]
+
+    def take_moved(self) -> list[TypeId]:
+        """Return the types whose parent has changed since this was asked last."""
+        moved, self._moved = self._moved, []
+        return moved
 
     # ------------------------------------------------------------ what neighbours say
 
@@ -177,6 +185,11 @@ class RoutingBook(ReadableBook):
             tells = book.hear_no_offer(hop, None, self._links)
         self._neighbours.begin_lease(hop, now)
         return self._settled(type_id, tells)
+
+    def set_offer_aside(self, type_id: TypeId, advertisement: Hashable) -> tuple[Hop | None, list[Tell]]:
+        """Tell of another offer in place of one that somebody doubts; return whose it was, the first time."""
+        book = self._types.get(type_id)
+        return (None, []) if book is None else book.set_offer_aside(advertisement, self._links)
 
     def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
         """Hear that all stands; if a neighbour and we disagree on what that is, ask it to tell all again."""
@@ -229,8 +242,18 @@ class RoutingBook(ReadableBook):
         """Forget all that neighbours told who have not renewed it within the lease."""
         tells: list[Tell] = []
         for hop in self._neighbours.expired(now):
+            self._lapsed += [(hop, type_id) for type_id in self._types if self.offers(hop, type_id)]
             tells += self._forget_heard(hop)
         return tells
+
+    def take_lapsed(self) -> list[tuple[Hop, TypeId]]:
+        """Return the offers that have expired since this was asked last."""
+        lapsed, self._lapsed = self._lapsed, []
+        return lapsed
+
+    def renewal(self, hop: Hop, now: Instant) -> Tell:
+        """Tell a neighbour, before it is due, what stands of all that it was told."""
+        return self._neighbours.renewal(hop, now)
 
     def forgive(self, until: Instant) -> None:
         """Forget nothing before `until`: this broker slept, and did not hear who renewed."""

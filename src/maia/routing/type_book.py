@@ -168,6 +168,11 @@ class TypeBook:
             self._withdraw_offer(hop, links)
         return self.bring_up_to_date(links)
 
+    def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[Tell]]:
+        """Let another advertisement stand for one that somebody doubts, if there is another."""
+        hop = self._offers.set_aside(advertisement)
+        return hop, [] if hop is None else self.bring_up_to_date(links)
+
     def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
         """Forget all that a hop told; what it was told stays."""
         self._versions.pop(hop, None)

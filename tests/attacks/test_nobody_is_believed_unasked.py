@@ -1,0 +1,210 @@
+"""Whoever may connect may act as a broker; frames that it was not asked for go nowhere."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from maia.broker.refusals import FrameUnasked
+from maia.credentials import Action, SigningKey
+from maia.events import frame_of
+from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type
+from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.types import type_id
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import AskState, Carried, Interest, Offer, Ping, Renew
+from support.broker import Client, Net, connect_right, shown, sighting
+
+CAMERA = "camera at Victoria"
+LEASE_S = 60
+
+
+class Town:
+    """One broker, an office that wants everything, and brokers that a test makes up."""
+
+    def __init__(self) -> None:
+        self.net = Net(verify_in_transit=1.0)
+        self.broker = self.net.broker()
+        self.office = self.net.client("billing office")
+        assert self.office.was_accepted(self.office.subscribe())
+        name = self.net.story.definition.definition.name
+        self.type_id = type_id(name.owner, name.name)
+        self.frames = 0
+
+    @property
+    def far(self) -> int:
+        """How far the broker is from the rendezvous."""
+        return self.distance(self.broker.key)
+
+    def distance(self, key: SigningKey) -> int:
+        point: NodeId = node_id_of_type(self.type_id)
+        return closeness(node_id_of_key(key.principal.key), point)[0]
+
+    def nearer(self, some: int) -> list[SigningKey]:
+        """Return keys of brokers that are nearer to the rendezvous than the broker, the nearest first."""
+        keys = (SigningKey.from_seed(number.to_bytes(32)) for number in count(1))
+        found: list[SigningKey] = []
+        while len(found) < some:
+            key = next(keys)
+            found += [key] if self.distance(key) < self.far else []
+        return sorted(found, key=self.distance)
+
+    def neighbour(self, key: SigningKey | None = None) -> Client:
+        """Connect somebody who says that it is a broker; by default, further from the rendezvous."""
+        key = key or next(
+            one
+            for number in count(1)
+            if self.distance(one := SigningKey.from_seed(number.to_bytes(32))) > self.far
+        )
+        right = (connect_right(self.net.story, key.principal),)
+        address = f"{key.principal.key.hex()[:8]}:1"
+        return self.net.client(address, key=key, credentials=right, address=address)
+
+    def offer(self, neighbour: Client, *, stands: bool = True) -> None:
+        """Let a neighbour offer the type, by what a camera asked for, or take that back."""
+        camera = Client(self.net, self.net.story.keys[CAMERA], self.net.story.certificates)
+        proof = camera.request(Action.PUBLISH) if stands else None
+        certificates = shown(self.net.story.certificates) if stands else []
+        neighbour.say(Offer(self.type_id, stands, proof, certificates))
+
+    def frame(self, plate: str, sequence: int, stream: bytes = b"s" * 16) -> Carried:
+        frame = frame_of([sighting(plate)], NUMBERPLATE_KINDS)
+        publisher = self.net.story.principal(CAMERA).key
+        columns = frame_to_columns(frame)
+        return Carried(self.type_id, publisher, stream, sequence, int(self.net.now), 1, [], columns)
+
+    def believes(self, neighbour: Client) -> bool:
+        """Let a neighbour send one more frame, and say whether the office got it."""
+        self.frames += 1
+        plate = f"plate {self.frames}"
+        neighbour.say(self.frame(plate, self.frames))
+        assert not neighbour.closed
+        return plate in [event[NUMBERPLATE] for event in self.office.events()]
+
+    def refusals(self) -> list[str]:
+        noted = self.broker.noted("refused")
+        return [str(one["code"]) for one in noted if one.get("asked") == "Carried"]
+
+    def live(self, seconds: int, *awake: Client) -> None:
+        """Let time pass, in which some are heard and the office renews."""
+        for _ in range(0, seconds, 10):
+            self.net.advance(10)
+            self.office.subscribe(ref=1)
+            for one in awake:
+                one.say(Ping(1))
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+def test_a_frame_that_nobody_asked_for_reaches_nobody(town: Town) -> None:
+    """A14, A67: by a broker that neither offers the type nor leads to it, under a camera's name."""
+    rogue = town.neighbour()
+    assert not town.believes(rogue)
+    assert not town.believes(rogue)
+    assert town.broker.counts["maia_frames_refused_total"] == 2
+
+
+def test_it_is_said_once_in_a_lease_and_the_neighbour_hears_what_it_was_asked_for(town: Town) -> None:
+    """A38: an engineer finds it by its code, and nobody fills the log; a mistaken neighbour finds out."""
+    rogue = town.neighbour()
+    rogue.heard.clear()
+    for _ in range(5):
+        town.believes(rogue)
+    assert town.refusals() == [FrameUnasked.code]
+    assert [one.entries for one in rogue.all_heard(Renew)] == [0]
+    town.live(LEASE_S, rogue)
+    town.believes(rogue)
+    assert town.refusals() == [FrameUnasked.code] * 2
+
+
+def test_an_unasked_frame_uses_up_no_number_and_is_nobody_s_last_word(town: Town) -> None:
+    """A66, A37: the camera's own frame with this number comes later, and is delivered."""
+    camera, rogue = town.net.client(CAMERA), town.neighbour()
+    rogue.say(town.frame("forged", 0, camera.stream))
+    town.office.say(AskState(99, 1))
+    assert town.office.events() == []
+    camera.publish(camera.advertise(), sighting("true"), sequence=0)
+    assert [event[NUMBERPLATE] for event in town.office.events()] == ["true"]
+
+
+def test_who_offers_a_type_is_believed_for_as_long_as_it_offers(town: Town) -> None:
+    """A67: and for two seconds more, in which frames may be on the way."""
+    edge = town.neighbour()
+    town.offer(edge)
+    assert town.believes(edge)
+    town.offer(edge, stands=False)
+    assert town.believes(edge)
+    town.net.advance(1.9)
+    assert town.believes(edge)
+    town.net.advance(0.2)
+    assert not town.believes(edge)
+    assert edge.last(Interest).remove
+
+
+def test_an_offer_that_is_refused_makes_nobody_believed(town: Town) -> None:
+    """A67: nor does it leave any of the two seconds."""
+    edge = town.neighbour()
+    edge.say(Offer(town.type_id, True, None, []))
+    assert not town.believes(edge)
+    town.offer(edge)
+    town.offer(edge, stands=False)
+    edge.say(Offer(town.type_id, True, None, []))
+    assert not town.believes(edge)
+
+
+def test_to_take_back_what_was_not_offered_wins_nothing(town: Town) -> None:
+    """A67: two seconds are for those who offered."""
+    rogue = town.neighbour()
+    town.offer(rogue, stands=False)
+    assert not town.believes(rogue)
+
+
+def test_who_slept_is_believed_when_it_wakes_up(town: Town) -> None:
+    """Its lease has ended, and it does not know that yet; for one lease more."""
+    edge = town.neighbour()
+    town.offer(edge)
+    town.live(LEASE_S + 10, edge)
+    assert edge.last(Interest).remove, "it did not renew its offer, and nothing is wanted there any more"
+    assert town.believes(edge)
+    town.live(LEASE_S + 10, edge)
+    assert not town.believes(edge)
+
+
+def test_who_leads_to_the_rendezvous_is_believed_and_whoever_would_follow_it(town: Town) -> None:
+    """A replica may have told the second one what is wanted here; the third was told nothing."""
+    leads, follows, third = map(town.neighbour, town.nearer(3))
+    town.live(LEASE_S + 10, leads, follows, third)  # by now everybody knows who leads
+    assert town.believes(leads)
+    assert town.believes(follows)
+    assert not town.believes(third)
+
+
+def test_while_the_way_to_the_rendezvous_changes_nobody_is_shut_out(town: Town) -> None:
+    """For a lease after who led there is gone: who took over may be somebody else than we think."""
+    leads, follows, third = map(town.neighbour, town.nearer(3))
+    rogue = town.neighbour()
+    town.live(LEASE_S + 10, leads, follows, third, rogue)
+    assert not town.believes(rogue)
+    leads.hang_up()
+    assert town.believes(rogue)
+    assert town.believes(third)
+    town.live(LEASE_S + 10, follows, third, rogue)
+    assert town.believes(third), "it is the one that follows now"
+    assert not town.believes(rogue)
+
+
+def test_while_who_leads_is_silent_others_on_the_way_are_believed(town: Town) -> None:
+    """It may have lost its power, and others may have found out first; nobody behind us is one of them."""
+    leads, follows, third = map(town.neighbour, town.nearer(3))
+    rogue = town.neighbour()
+    town.live(LEASE_S + 10, leads, follows, third, rogue)
+    assert not town.believes(third)
+    town.live(40, follows, third, rogue)  # two rounds; in the third it would be asked, and answer
+    assert town.believes(third)
+    assert not town.believes(rogue)
+    leads.say(Ping(1))
+    assert not town.believes(third)
