@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
 
 import typer
 
+from maia.cli.domain_hints import HINTS
 from maia.cli.inputs import read_certificates, read_principal
 from maia.cli.key import open_key
-from maia.errors import BadInput
+from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.runtime.domain_api.bodies import ApiArgument
@@ -96,7 +97,7 @@ class BadArgumentWord(BadInput):
 def calling(
     *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
 ) -> Iterator[DomainClient]:
-    """Talk to a domain while the body runs."""
+    """Talk to a domain while the body runs; what it refuses comes with a hint, where there is one."""
     from maia.runtime.domain_client import DomainClient
 
     with DomainClient(
@@ -105,7 +106,12 @@ def calling(
         key=open_key(key),
         credentials=read_certificates(credentials or ()),
     ) as client:
-        yield client
+        try:
+            yield client
+        except MaiaError as problem:
+            if problem.code in HINTS:
+                problem.add_note(HINTS[problem.code])
+            raise
 
 
 def every_item(
@@ -126,7 +132,7 @@ def every_item(
 def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
     """Read arguments as they are typed.
 
-    `ed25519:…` and `.pub` files are principals, `time:…` moments, digits
+    `ed25519:…` and `.pub` files, which must be there, are principals, `time:…` moments, digits
     numbers, true and false truth values, everything else text; quotes make text of anything.
     """
     return [_argument(word) for word in words]
@@ -157,8 +163,8 @@ def _argument(word: str) -> ApiArgument:
 
     if word.startswith("ed25519:"):
         return TypedArgument(principal=str(read_principal(word)))
-    if word.endswith(".pub") and Path(word).is_file():
-        return TypedArgument(principal=str(read_principal(word)))
+    if word.endswith(".pub"):
+        return TypedArgument(principal=str(read_principal(_key_file(word))))
     if word.startswith("time:"):
         return TypedArgument(timestamp=word.removeprefix("time:"))
     if word in ("true", "false"):
@@ -168,6 +174,13 @@ def _argument(word: str) -> ApiArgument:
     if _FLOAT.fullmatch(word):
         return float(word)
     return _quoted(word) if word.startswith('"') else word
+
+
+def _key_file(word: str) -> str:
+    """Return a word that names a key's file; a slip in it would otherwise say something of nobody."""
+    if not Path(word).is_file():
+        raise BadArgumentWord(f'there is no file `{word[:64]}`: write `"{word[:64]}"` if it is meant as text')
+    return word
 
 
 def _quoted(word: str) -> str:

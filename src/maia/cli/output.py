@@ -38,11 +38,13 @@ def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool)
 
 
 def fail(problem: MaiaError, *, as_json: bool) -> int:
-    """Report an error on standard error and return the exit status of its family."""
+    """Report an error on standard error, with the hint that it carries; return the status of its family."""
+    hint = "; ".join(getattr(problem, "__notes__", ()))
     if as_json:
-        sys.stderr.write(json.dumps({"error": problem.as_record()}, ensure_ascii=False, default=str) + "\n")
+        record = {**problem.as_record(), **({"hint": hint} if hint else {})}
+        sys.stderr.write(json.dumps({"error": record}, ensure_ascii=False, default=str) + "\n")
     else:
-        sys.stderr.write(f"maia: {problem.message} [{problem.code}]\n")
+        sys.stderr.write(f"maia: {problem.message} [{problem.code}]{f' ({hint})' if hint else ''}\n")
     return exit_status(problem)
 
 

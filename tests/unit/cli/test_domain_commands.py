@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
+from maia.credentials import certificate_to_text
+from maia.events import Instant
+from maia.runtime.clock import system_now
 from maia.runtime.domain_api.bodies import TypedArgument
 from maia.runtime.key_files import create_key_file
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
@@ -31,8 +34,6 @@ end
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DomainAtWork, Path]]:
     folder = tmp_path_factory.mktemp("cli")
-    from maia.credentials import certificate_to_text
-
     with domain_at_work(tmp_path_factory.mktemp("data")) as found:
         for who in ("met", "admin", "smith"):
             create_key_file(folder / f"{who}.key", key_of(who))
@@ -111,6 +112,61 @@ def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAt
         assert "Traceback" not in answer.stderr
 
 
+def test_ten_slips_of_an_administrator_get_one_line_a_code_and_a_hint(met: tuple[DomainAtWork, Path]) -> None:
+    domain, folder = met
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    day_before = Instant(system_now() - 2 * 86_400 * 1_000_000)
+    old, gone = (
+        admin_certificate(domain.key, key_of("smith").principal, now=at) for at in (day_before, None)
+    )
+    for name, certificate in (("old", old), ("gone", gone)):
+        (folder / f"{name}.cert").write_text(certificate_to_text(certificate))
+    by = {"actor": domain.key.principal, "now": system_now()}
+    domain.ask(lambda access: (access.hold([gone], **by), access.revoke([gone.id], "left", **by)))
+    (folder / "slip.policy").write_text(POLICY.replace("while detective", "while detectiv"))
+    smith, show = ("-k", "smith.key"), ("domain", "policy", "show", "--credentials")
+    away = ("--server", "127.0.0.1:1", "--domain", "met.pub", *smith)
+    other = ("--server", domain.address, "--domain", "smith.pub", *smith)
+    for answer, code, hint in (
+        (run(met, "domain", "policy", "load", "met.polcy"), "INPUT-FILE", "there is no file `met.polcy`"),
+        (run(met, "domain", "would", "oficer"), "INPUT-UNKNOWN-ROLE", "did you mean `officer`?"),
+        (
+            run(met, "domain", "policy", "load", "slip.policy"),
+            "INPUT-ROLE-POLICY",
+            "did you mean `detective`?",
+        ),
+        (run(met, "domain", "fact", "assert", "detective", "smit.pub"), "INPUT-ARGUMENT-WORD", "`smit.pub`"),
+        (maia("domain", "types", *away, cwd=folder), "UNAVAILABLE-DOMAIN", "is `maia domain serve` running"),
+        (
+            maia("domain", "types", *other, cwd=folder),
+            "CREDENTIAL-ANOTHER-DOMAIN",
+            "`--domain` names another",
+        ),
+        (run(met, *show, "old.cert", who="smith"), "POLICY-EXPIRED", "a new one"),
+        (run(met, *show, "gone.cert", who="smith"), "POLICY-REVOKED", "audit show"),
+        (run(met, "domain", "revoke", "00" * 32), "INPUT-UNKNOWN-CERTIFICATE", "`maia domain register`"),
+        (
+            run(met, "domain", "who-can", "subscribe", "X", "--at", "1 May"),
+            "INPUT-INSTANT",
+            "such as `2026-11-15T08",
+        ),
+    ):
+        told = answer.stderr.splitlines()
+        assert answer.returncode != 0
+        assert f"[{code}]" in told[-1], told
+        assert hint in told[-1], told
+        assert len(told) <= 2, "a policy has a line for each slip below the first"
+    shown = json.loads(maia("domain", "types", *away, "--json", cwd=folder).stderr)["error"]
+    assert shown["hint"].startswith("is `maia domain serve` running")
+
+
+def test_who_asks_for_the_same_twice_is_told_so(met: tuple[DomainAtWork, Path]) -> None:
+    words = ("domain", "appoint", "smith.pub", "licence", "van", "--days", 1, "-o", "twice.appointment")
+    assert run(met, *words).returncode == 0
+    again = run(met, *words)
+    assert (again.returncode, "`--force` replaces it [INPUT-FILE]" in again.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("words", [("revoke", "zz"), ("revoke", "zz", "--appointment"), ("deactivate", "zz")])
 def test_a_word_that_is_no_id_is_told_what_an_id_looks_like(
     met: tuple[DomainAtWork, Path], words: tuple[str, ...]
@@ -126,5 +182,7 @@ def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
     found = arguments_from_words(words)
     assert [type(one) for one in found] == [str, int, float, bool, str, TypedArgument, TypedArgument, int]
     assert shown_call("f", found) == f'f(case 7, 42, 1.5, true, "42", {smith}, time:2026-11-15T08:30:00Z, -3)'
-    with pytest.raises(BadArgumentWord):
-        arguments_from_words(['"open'])
+    for word in ('"open', str(tmp_path / "nobody.pub")):
+        with pytest.raises(BadArgumentWord):
+            arguments_from_words([word])
+    assert arguments_from_words(['"nobody.pub"']) == ["nobody.pub"]

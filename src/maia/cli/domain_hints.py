@@ -1,0 +1,32 @@
+"""What can somebody do who has just been refused by a domain?
+
+The sentence of an error says what is wrong. For codes that have one usual
+cause, a hint beside it says where to look; it names commands and options, so
+only the command line gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["HINTS"]
+
+_RESTS_ON: Final = "appointments are shown with `--show`, and facts said with `maia domain fact assert`"
+_CLOCKS: Final = "compare the clock of this machine with that of the domain's server"
+
+HINTS: Final[Mapping[str, str]] = {
+    "UNAVAILABLE-DOMAIN": "is `maia domain serve` running, and is this what it says after `answering at`?",
+    "CREDENTIAL-ANOTHER-DOMAIN": "`--server` leads to one domain and `--domain` names another",
+    "POLICY-NO-CHAIN": "`--credentials` shows certificates, and they must have been issued to your `--key`",
+    "POLICY-EXPIRED": "ask whoever issued it for a new one, and show that with `--credentials`",
+    "POLICY-REVOKED": "`maia domain audit show` tells another administrator when, by whom and why",
+    "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids",
+    "INPUT-UNKNOWN-MEMBERSHIP": "its id is in the answer of `maia domain activate`",
+    "INPUT-UNKNOWN-ROLE": "`maia domain policy show` shows the roles and their parameters",
+    "REFUSED-ACTIVATION": _RESTS_ON,
+    "REFUSED-LOGIN": _RESTS_ON,
+    "REQUEST-TOO-LATE": _CLOCKS,
+    "REQUEST-TOO-EARLY": _CLOCKS,
+}
+"""By the code of an error: what to try next."""
