@@ -211,14 +211,15 @@ def leases(running) -> dict[int, Instant]:
 
 @in_a_loop
 async def test_leases_are_renewed_for_as_long_as_somebody_is_there():
-    async with city(CAMERA, BILLING, lease_s=3) as (running, camera, billing):
+    async with city(CAMERA, BILLING, lease_s=8) as (running, camera, billing):
         bills = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)
         asked, first = running.status()["requests_remembered"], leases(running)
         # One message renews all that stands on a link, so the leases move and no request is made anew.
+        assert len(first) == 2
         await until(
-            lambda: all(ends >= first[link] + 3 * SECOND for link, ends in leases(running).items()),
-            "two renewals of each",
+            lambda: all(leases(running).get(link, 0) >= ends + 3 * SECOND for link, ends in first.items()),
+            "a renewal of each",
         )
         assert leases(running).keys() == first.keys()
         assert running.status()["requests_remembered"] == asked
