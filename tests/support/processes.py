@@ -16,7 +16,7 @@ from maia.cli import main
 
 __all__ = ["Answer", "maia", "running_maia", "until"]
 
-DEADLINE_S = 300.0
+DEADLINE_S = 180.0
 
 
 @dataclass(frozen=True)
