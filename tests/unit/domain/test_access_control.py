@@ -196,6 +196,29 @@ def test_what_the_domain_cannot_pass_on_is_withheld(courts):
     assert poor.rights_of(SMITH.principal).rows == ()
 
 
+@pytest.mark.parametrize("order_", [(False, True), (True, False)])
+def test_a_certificate_that_cannot_be_passed_on_stands_in_the_way_of_none_that_can(courts, order_):
+    station = Station(MET)
+    station.register_type(NUMBERPLATE.signed)
+    station.hold([granted(PITO, MET, "subscribe", may_delegate=one) for one in order_])
+    station.load_policy(POLICY)
+    station.assert_fact("detective", [SMITH.principal])
+    station.assert_fact("case_assignment", [SMITH.principal, "42"])
+    told(station, courts)
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    assert (len(wallet.issued), wallet.withheld) == (2, ())
+
+
+def test_of_two_actions_the_one_that_the_domain_can_pass_on_is_worth_issuing(courts):
+    """A right to publish and subscribe, of a domain that may only subscribe, lets its holder subscribe."""
+    station = met(policy=POLICY.replace("may subscribe to", "may publish and subscribe to", 1))
+    told(station, courts)
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    assert (len(wallet.issued), wallet.withheld) == (2, ())
+    decision = verdict(SMITH.principal, wallet.chains, broker(station.now, station), station.now)
+    assert isinstance(decision, Permit)
+
+
 def test_an_appointment_of_the_domain_itself_need_not_be_shown():
     text = """policy "Own"
 appointment officer(rank: int) by here
