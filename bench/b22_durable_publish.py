@@ -35,7 +35,7 @@ TESTS = str(Path(__file__).resolve().parents[1] / "tests")
 ROWS = 256
 EVENT_BYTES = 80
 GROUP = 32
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 EVENT = os.urandom(EVENT_BYTES)
 FRAME = encode(
     Carried(b"t" * 32, b"p" * 32, b"s" * 16, 1, 0, ROWS, [], [Column("1", 1, os.urandom(ROWS * EVENT_BYTES))])

@@ -28,7 +28,7 @@ from protected_job import PASSING, PUBLISHER, RIGHTS
 from sealed_network import sealed_network
 
 WORKER = Path(__file__).with_name("protected_job.py")
-READY_S = 60
+READY_S = 180
 SETTLING_ROUNDS = 30
 PEER = "nats-server and nats-py that encrypt, sign and filter"
 OPEN_PEER = "nats-server and nats-py that only filter"

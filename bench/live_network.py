@@ -78,7 +78,7 @@ from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 FRAME_ROWS = 256
 WINDOW_EVENTS = 32 * FRAME_ROWS
 """How many events may be under way: enough to keep a server busy, and no server has to drop any."""
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 READ_BYTES = 256 << 10
 
 ATTRIBUTES = (
@@ -213,7 +213,7 @@ def broker_process(world: World, name: str = "broker", **settings: object) -> It
             yield BrokerProcess(str(json.loads(line)["listening"]), process.pid)
         finally:
             process.terminate()
-            process.wait(timeout=5 * PATIENCE_S)
+            process.wait(timeout=2 * PATIENCE_S)
             assert process.stdout is not None
             process.stdout.close()
 

@@ -9,6 +9,7 @@ client library slows a peer down.
 
 from __future__ import annotations
 
+import random
 import shutil
 import socket
 import ssl
@@ -16,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from maia.credentials import SigningKey
 from maia.runtime.tls import dialling_context, leaf_of, null_authority
 
 SUBJECT = "sightings"
-START_S = 10.0
+START_S = 120.0
 SERVER_PLACES = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -299,9 +300,13 @@ def _program(name: str, package: str) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """Return a port below those that the system gives to whoever dials, until the peer listens there."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(10_000, 15_000)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
@@ -313,7 +318,7 @@ def _running(command: Sequence[str], port: int) -> Iterator[PeerProcess]:
         yield PeerProcess(port, process.pid)
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=START_S)
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:

@@ -22,7 +22,7 @@ from maia.runtime.clock import system_now
 from maia.runtime.key_files import create_key_file
 from maia.types import Sealing, SealingLevel, definition_to_bytes, sign_definition, verify_definition
 
-STOP_S = 20
+STOP_S = 180
 
 
 @dataclass(frozen=True, slots=True)
