@@ -11,7 +11,7 @@ from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import AskState, Carried, Offer, Show, StateFrame, StateQuery
+from maia.wire.messages import AskState, Carried, Offer, Show, StateDone, StateFrame, StateQuery, StateTold
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, without
 from support.sealed_net import state_of
@@ -98,6 +98,27 @@ def test_an_older_word_is_not_told_after_a_newer_one(net: Net) -> None:
     for plate, sequence in (("new", 9), ("old", 8)):
         rogue.say(StateFrame(question, said(net, plate, sequence=sequence)))
     assert [event[NUMBERPLATE] for event in billing.events()] == ["new"]
+
+
+def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_question_of_who_asked(
+    net: Net,
+) -> None:
+    """A68: a liar that asks us our own question takes it from nobody."""
+    rogue, billing, question = asked_rogue(net)
+    rogue.say(StateQuery(question, the_type(net)))
+    assert rogue.last(StateDone).question == question
+    rogue.say(StateDone(question, is_whole=True))
+    net.advance(5)
+    assert [one.id for one in billing.all_heard(StateTold)] == [99]
+
+
+@pytest.mark.parametrize("at", [CCS, MET])
+def test_a_question_is_not_asked_back(net: Net, at: str) -> None:
+    """A74: whoever asks a neighbour is not asked by it, though it offers what the question is about."""
+    net.client(CAMERA, at).advertise()
+    asking(net, at)
+    asked = [message.question for _, _, message in net.carried if isinstance(message, StateQuery)]
+    assert len(asked) == len(set(asked))
 
 
 # ------------------------------------------------------------ statements

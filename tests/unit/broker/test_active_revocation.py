@@ -394,7 +394,9 @@ def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     assert office.was_accepted(ref)
     assert stream.hex() in met.status(net.now)["rendezvous"]
     office.hang_up()
-    net.advance(400)
+    net.advance(90)
+    assert met.status(net.now)["statements"]["vouchers"], "somebody may come back"
+    net.advance(310)
     assert not met.status(net.now)["statements"]["vouchers"]
     told = [one for sender, _, one in net.carried if sender == "Met broker" and isinstance(one, Interest)]
     assert any(one.type_id == stream and one.remove for one in told)
