@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maia.broker.current_state import ask_for_own
 from maia.broker.statement_desk import KEPT_STATEMENTS
 from maia.credentials import Action, SigningKey, Standing, StatementOld, TestKind, statement_to_bytes
 from maia.events import frame_of
@@ -110,6 +111,45 @@ def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_questi
     rogue.say(StateDone(question, is_whole=True))
     net.advance(5)
     assert [one.id for one in billing.all_heard(StateTold)] == [99]
+
+
+def test_who_never_answers_keeps_nobody_waiting_and_the_answer_says_that_it_may_not_be_everything(
+    net: Net,
+) -> None:
+    """A68: a neighbour that carries an offer and then keeps quiet."""
+    _, billing, _ = asked_rogue(net)
+    net.advance(5)
+    assert [one.is_whole for one in billing.all_heard(StateTold)] == [False]
+    assert not state_of(net.brokers[CCS]).questions
+
+
+def test_a_question_is_forgotten_with_who_asked(net: Net) -> None:
+    """A74: clients that ask and hang up leave nothing behind."""
+    rogue, billing, question = asked_rogue(net)
+    billing.hang_up()
+    assert not state_of(net.brokers[CCS]).questions
+    rogue.say(StateFrame(question, said(net, "late", sequence=9)))
+    assert not rogue.closed
+
+
+def test_only_who_was_asked_says_that_it_has_answered(net: Net) -> None:
+    """A68: another neighbour knows the question, and would have it that something is missing."""
+    rogue, billing, question = asked_rogue(net)
+    key = SigningKey.from_seed(b"\x0e" * 32)
+    right = connect_right(net.story, key.principal)
+    other = net.client("another rogue", CCS, key=key, credentials=(right,), address="other:1")
+    other.say(StateDone(question, is_whole=False))
+    rogue.say(StateDone(question, is_whole=True))
+    assert [one.is_whole for one in billing.all_heard(StateTold)] == [True]
+
+
+def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
+    """A74: however many rights wait for one word, others are asked for it once."""
+    asked_rogue(net)
+    state, wanted = state_of(net.brokers[CCS]), the_type(net)
+    first, second = (ask_for_own(state, wanted, net.now) for _ in range(2))
+    assert first
+    assert not second
 
 
 @pytest.mark.parametrize("at", [CCS, MET])
