@@ -9,7 +9,7 @@ from maia.events import frame_of
 from maia.scenarios.numberplate import NUMBERPLATE_KINDS
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import Carried, Interest, Offer
+from maia.wire.messages import Carried, Interest, Offer, Ping
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.revoking import Issuer, grant_demanding, of_story, seeing
 
@@ -117,6 +117,23 @@ def test_what_a_revoked_publisher_would_say_is_believed_for_two_seconds_and_no_l
     net.advance(30)
     assert not town.believes(4)
     assert net.brokers["CCS broker"].counts["maia_frames_refused_total"] == 2
+
+
+def test_to_let_the_lease_of_an_offer_end_wins_a_revoked_publisher_nothing(net: Net) -> None:
+    """A35, A67: who sleeps is believed for a lease when it wakes up, and not on behalf of the revoked."""
+    town = Town(net)
+    for _ in range(7):
+        net.advance(10)
+        town.billing.subscribe(ref=1)
+        town.edge.say(Ping(1))
+    assert wanted_there(town.edge) == 0, "it was not renewed"
+    assert town.believes(1)
+    running, revoked = net.brokers["CCS broker"], town.issuer.says.revoke(town.right)
+    net._perform(running, running.broker.hear([revoked], net.now))  # as when it was fetched
+    net.settle().advance(1.9)
+    assert town.believes(2)
+    net.advance(0.2)
+    assert not town.believes(3)
 
 
 def test_an_offer_stands_while_its_publisher_may_publish(net: Net) -> None:

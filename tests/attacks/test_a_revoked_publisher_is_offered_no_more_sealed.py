@@ -9,7 +9,7 @@ import pytest
 from maia.credentials import Action, SignedCertificate, SigningKey
 from maia.routing.ids import is_closer, node_id_of_key, node_id_of_type
 from maia.types import SealingLevel, type_id, validity_type_name
-from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer
+from maia.wire.messages import Resync, SealedDoubted, SealedInterest, SealedOffer
 from support.broker import Client, Running, connect_right
 from support.revoking import Issuer, grant_demanding, of_story, seeing
 from support.sealed_net import EVERYTHING, SealedNet, state_of
@@ -95,6 +95,20 @@ def test_a_sealed_offer_falls_with_the_certificate_of_its_publisher(level: Seali
     assert wanted_from(edge) == 0
     codes = [one["code"] for one in town.reader.noted("refused") if one.get("asked") == "SealedOffer"]
     assert len(codes) == 2
+
+
+def test_a_sealed_offer_is_asked_for_again_when_its_publisher_may_publish_again() -> None:
+    """A41: the list was a mistake, and the next one does not name the camera."""
+    town = Town()
+    edge = town.edge(0, town.reader)
+    town.issuer.revoke(town.rights[0])
+    town.net.advance(3)
+    assert edge.all_heard(Resync) == []
+    town.issuer.says.revoked.clear()
+    town.issuer.state(town.issuer.says.list_now())
+    assert len(edge.all_heard(Resync)) == 1
+    edge.say(town.offers[0])
+    assert wanted_from(edge) == 1
 
 
 def test_a_sealed_offer_stands_while_its_publisher_may_publish() -> None:

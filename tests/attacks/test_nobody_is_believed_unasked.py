@@ -124,6 +124,7 @@ def test_it_is_said_once_in_a_lease_and_the_neighbour_hears_what_it_was_asked_fo
 def test_an_unasked_frame_uses_up_no_number_and_is_nobody_s_last_word(town: Town) -> None:
     """A66, A37: the camera's own frame with this number comes later, and is delivered."""
     camera, rogue = town.net.client(CAMERA), town.neighbour()
+    town.office.say(AskState(98, 1))  # from now on, the broker answers from what has passed by
     rogue.say(town.frame("forged", 0, camera.stream))
     town.office.say(AskState(99, 1))
     assert town.office.events() == []
@@ -181,6 +182,17 @@ def test_who_leads_to_the_rendezvous_is_believed_and_whoever_would_follow_it(tow
     assert town.believes(leads)
     assert town.believes(follows)
     assert not town.believes(third)
+
+
+def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) -> None:
+    """The office has left, and frames for it are on the way: they go nowhere, and nobody is accused."""
+    leads = town.neighbour(town.nearer(1)[0])
+    assert leads.last(Interest).add
+    town.office.unsubscribe(1)
+    assert leads.last(Interest).remove
+    town.net.advance(LEASE_S + 10)
+    assert not town.believes(leads)
+    assert town.refusals() == []
 
 
 def test_while_the_way_to_the_rendezvous_changes_nobody_is_shut_out(town: Town) -> None:
