@@ -118,6 +118,8 @@ def test_offices_come_and_go_and_those_who_stay_hear_everything(seed):
     for office in city.offices[:6]:
         published = sorted(city.events)[begun:]
         assert set(city.expected(office, published)) <= set(office.seen)
+    refused = [city.network.host(name).counts["maia_frames_refused_total"] for name in city.brokers]
+    assert refused == [0] * 5, "honest brokers send nothing unasked"
 
 
 @with_seeds(5)
