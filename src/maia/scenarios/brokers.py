@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Final
 
 from maia.credentials import (
@@ -19,15 +18,13 @@ from maia.credentials import (
     Authority,
     LocalName,
     NameCertificate,
-    NetworkPattern,
     SignedCertificate,
     SigningKey,
     Subject,
     Validity,
-    exact_name,
     issue,
 )
-from maia.scenarios.numberplate import NumberplateStory
+from maia.scenarios.numberplate import NumberplateStory, key_of
 
 __all__ = ["BROKERS", "MET_BROKERS", "NumberplateBrokers", "add_brokers"]
 
@@ -48,7 +45,7 @@ class NumberplateBrokers:
 
 def add_brokers(story: NumberplateStory, seed: bytes) -> NumberplateBrokers:
     """Give each domain of the story a broker, with keys that grow from `seed`."""
-    keys = {who: SigningKey.from_seed(sha256(seed + who.encode()).digest()) for who in BROKERS}
+    keys = {who: key_of(who, seed) for who in BROKERS}
     met, name = story.keys["Met"], keys["Met broker"].principal
     validity = story.certificates[0].certificate.validity
     member = issue(
@@ -83,12 +80,11 @@ def _domain_right(story: NumberplateStory, domain: str) -> SignedCertificate:
 
 
 def _connect(story: NumberplateStory, issuer: str, subject: Subject, validity: Validity) -> SignedCertificate:
-    pattern = NetworkPattern(story.network.owner, exact_name(story.network.name))
     certificate = AuthorisationCertificate(
         issuer=story.principal(issuer),
         subject=subject,
         may_delegate=False,
-        authority=Authority(pattern, frozenset({Action.CONNECT})),
+        authority=Authority(story.network_pattern, frozenset({Action.CONNECT})),
         validity=validity,
         comment=f"{issuer} to its broker",
     )

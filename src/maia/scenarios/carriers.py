@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from itertools import count
 from typing import Final
 
@@ -23,18 +22,16 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     LocalName,
-    NetworkPattern,
     ResourcePattern,
     SignedCertificate,
     SigningKey,
     Subject,
     TypePattern,
-    exact_name,
     issue,
 )
 from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
 from maia.scenarios.brokers import BROKERS, MET_BROKERS, NumberplateBrokers, add_brokers
-from maia.scenarios.numberplate import LOCATION, TIMESTAMP, NumberplateStory
+from maia.scenarios.numberplate import LOCATION, TIMESTAMP, NumberplateStory, key_of
 from maia.types import Sealing, SealingLevel, sign_definition, type_id
 
 __all__ = ["CARRIER", "KEY_SERVER", "SealedCast", "add_carrier", "sealed_story"]
@@ -61,15 +58,22 @@ class SealedCast:
 
 def add_carrier(story: NumberplateStory, seed: bytes) -> SealedCast:
     """Give the three domains brokers with keys, and put a third domain's broker between them."""
-    brokers, highways = add_brokers(story, seed), _key(seed, "Highways")
+    brokers, highways = add_brokers(story, seed), key_of("Highways", seed)
     carrier = _nearest(story, seed, brokers.keys.values())
-    keys = {**brokers.keys, CARRIER: carrier, KEY_SERVER: _key(seed, KEY_SERVER)}
+    keys = {**brokers.keys, CARRIER: carrier, KEY_SERVER: key_of(KEY_SERVER, seed)}
     connects = (
-        _granted(story, "PITO", highways.principal, _network(story), (Action.CONNECT,), may_delegate=True),
-        _granted(story, highways, carrier.principal, _network(story), (Action.CONNECT,)),
+        _granted(
+            story, "PITO", highways.principal, story.network_pattern, (Action.CONNECT,), may_delegate=True
+        ),
+        _granted(story, highways, carrier.principal, story.network_pattern, (Action.CONNECT,)),
     )
     server = _granted(
-        story, "PITO", keys[KEY_SERVER].principal, _network(story), (Action.CONNECT,), may_delegate=False
+        story,
+        "PITO",
+        keys[KEY_SERVER].principal,
+        story.network_pattern,
+        (Action.CONNECT,),
+        may_delegate=False,
     )
     credentials = {**_with_type_rights(story, brokers), CARRIER: connects, KEY_SERVER: (server,)}
     return SealedCast(keys, credentials)
@@ -86,7 +90,7 @@ def _with_type_rights(
     story: NumberplateStory, brokers: NumberplateBrokers
 ) -> dict[str, tuple[SignedCertificate, ...]]:
     """Let each domain pass what it was given on to its broker, whose readers need it."""
-    pattern, members = _type(story), LocalName(story.principal("Met"), (MET_BROKERS,))
+    pattern, members = story.type_pattern, LocalName(story.principal("Met"), (MET_BROKERS,))
     ccs, pito = (brokers.keys[who].principal for who in ("CCS broker", "PITO broker"))
     of_place = frozenset({LOCATION, TIMESTAMP})
     rights = {
@@ -109,7 +113,7 @@ def _nearest(story: NumberplateStory, seed: bytes, others: Iterable[SigningKey])
     point = node_id_of_type(type_id(name.owner, name.name))
     nearest = min(closeness(node_id_of_key(one.principal.key), point) for one in others)
     for number in count():
-        key = _key(seed, f"{CARRIER} {number}")
+        key = key_of(f"{CARRIER} {number}", seed)
         if closeness(node_id_of_key(key.principal.key), point) < nearest:
             return key
     raise AssertionError("keys do not run out")
@@ -147,16 +151,3 @@ def _granted(
         validity=story.certificates[0].certificate.validity,
     )
     return issue(certificate, key)
-
-
-def _network(story: NumberplateStory) -> NetworkPattern:
-    return NetworkPattern(story.network.owner, exact_name(story.network.name))
-
-
-def _type(story: NumberplateStory) -> TypePattern:
-    name = story.definition.definition.name
-    return TypePattern(name.owner, exact_name(name.name), None)
-
-
-def _key(seed: bytes, who: str) -> SigningKey:
-    return SigningKey.from_seed(sha256(seed + who.encode()).digest())

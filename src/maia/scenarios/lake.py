@@ -2,11 +2,11 @@
 
 The demonstration asks, of the files that Spark wrote. Rows are compared with
 live deliveries, and so are the bill and the counts, which are made once more
-here from what was delivered. The detective, whose right was revoked, must be
-refused: the past is not a way around a revocation. Then the files and plans of the billing office
-are searched for every place that exists in the log. The same search of the
-statistics office, which may know places, must find all of them, or it would
-prove nothing.
+from what was delivered (`lake_recount.py`). The detective, whose right was
+revoked, must be refused: the past is not a way around a revocation. Then the
+files and plans of the billing office are searched for every place that exists
+in the log. The same search of the statistics office, which may know places,
+must find all of them, or it would prove nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maia.events import Instant, Value
-from maia.pipeline.applications import BILLING, STATISTICS
 from maia.policy import GrantRevoked
 from maia.scenarios.acts import LivePlay
 from maia.scenarios.lake_jobs import RESULT, TABLE, Work
+from maia.scenarios.lake_recount import charged_once_a_day, counted_by_window, seen_on_charged_days
 from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.scenarios.performance import OFFICES, Received
 from maia.scenarios.recording import Recording
@@ -38,15 +37,11 @@ __all__ = [
     "MostSeen",
     "PlaceSearch",
     "Traffic",
-    "charged_once_a_day",
     "compared_with_live",
-    "counted_by_window",
 ]
 
 BILLING_OFFICE, STATISTICS_OFFICE, DETECTIVE = OFFICES
 _NAMES: Final = tuple(one.name for one in NUMBERPLATE_ATTRIBUTES)
-_SATURDAY: Final = 5
-_MINUTE: Final = 60_000_000
 
 Row = tuple[Value, ...]
 
@@ -244,28 +239,7 @@ def _values(column: Any) -> list[Any]:
     return list((column.cast(pa.int64()) if is_moment else column).to_pylist())
 
 
-# ------------------------------------------------------------ the bill and the counts, once more
-
-
-def charged_once_a_day(events: Iterable[Mapping[str, Value]]) -> set[tuple[str, date]]:
-    """Return which vehicle owes the charge for which day."""
-    owed = set()
-    for event in events:
-        plate, moment = event["numberplate"], event["timestamp"]
-        if isinstance(plate, str) and isinstance(moment, Instant) and _is_charged(moment):
-            owed.add((plate, _local_day(moment)))
-    return owed
-
-
-def _is_charged(moment: Instant) -> bool:
-    terms, local = BILLING.terms, moment.to_datetime().astimezone(ZoneInfo(BILLING.terms.zone))
-    if local.weekday() >= _SATURDAY:
-        return bool(terms.weekend_first_hour <= local.hour < terms.weekend_last_hour)
-    return bool(terms.first_hour <= local.hour < terms.last_hour)
-
-
-def _local_day(moment: Instant) -> date:
-    return moment.to_datetime().astimezone(ZoneInfo(BILLING.terms.zone)).date()
+# ------------------------------------------------------------ the bill and the counts
 
 
 def _charges_in(result: Path) -> tuple[Counter[tuple[str, date]], int]:
@@ -281,23 +255,9 @@ def _bill(charges: Counter[tuple[str, date]], *, pence: int, same: bool) -> Bill
 
 
 def _most_seen(events: Iterable[Mapping[str, Value]], charges: Counter[tuple[str, date]]) -> MostSeen:
-    seen: Counter[tuple[str, date]] = Counter()
-    for event in events:
-        plate, moment = event["numberplate"], event["timestamp"]
-        if isinstance(plate, str) and isinstance(moment, Instant) and _is_charged(moment):
-            seen[plate, _local_day(moment)] += 1
+    seen = seen_on_charged_days(events)
     (plate, day), sightings = max(seen.items(), key=lambda one: (one[1], one[0]))
     return MostSeen(plate, str(day), sightings, charges[plate, day])
-
-
-def counted_by_window(events: Iterable[Mapping[str, Value]]) -> Counter[tuple[str, int]]:
-    """Return how many sightings each camera had in each window, by the moment at which it begins."""
-    length = STATISTICS.terms.window_minutes * _MINUTE
-    return Counter(
-        (place, int(moment) // length * length)
-        for event in events
-        if isinstance(place := event["location"], str) and isinstance(moment := event["timestamp"], Instant)
-    )
 
 
 def _counts_in(result: Path) -> Counter[tuple[str, int]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +33,7 @@ from maia.credentials.statement_encoding import statement_from_bytes, statement_
 from maia.credentials.statements import SignedStatement
 from maia.events import Instant
 from maia.scenarios.carriers import SealedCast
-from maia.scenarios.numberplate import SUSPECT, NumberplateStory
+from maia.scenarios.numberplate import SUSPECT, NumberplateStory, key_of
 
 if TYPE_CHECKING:
     from maia.runtime.domain_client import DomainClient
@@ -91,7 +90,7 @@ def add_met_domain(
     story: NumberplateStory, cast: SealedCast, seed: bytes
 ) -> tuple[NumberplateStory, SealedCast]:
     """Let the Met's policy decide about the detective: no certificate of the story does it any more."""
-    court = SigningKey.from_seed(sha256(seed + b"court").digest())
+    court = key_of(_COURT, seed)
     keys = {**cast.keys, MET_DOMAIN: story.keys["Met"]}
     shown = (*_from_pito(story, NetworkPattern), _may_install(story))
     credentials = {**cast.credentials, MET_DOMAIN: shown}
@@ -149,8 +148,9 @@ def _authority(signed: SignedCertificate) -> Authority:
 
 def _may_install(story: NumberplateStory) -> SignedCertificate:
     """Let the Met put a stream of its own on the network: the one on which it says what is revoked."""
-    pattern = NetworkPattern(story.network.owner, exact_name(story.network.name))
-    return _granted(story, "PITO", story.keys["Met"], Authority(pattern, frozenset({Action.INSTALL})))
+    return _granted(
+        story, "PITO", story.keys["Met"], Authority(story.network_pattern, frozenset({Action.INSTALL}))
+    )
 
 
 def _granted(

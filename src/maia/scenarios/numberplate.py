@@ -28,6 +28,7 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     Validity,
+    exact_name,
     issue,
     parse_name_pattern,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "SUSPECT",
     "TIMESTAMP",
     "NumberplateStory",
+    "key_of",
     "tell_numberplate_story",
 ]
 
@@ -87,10 +89,26 @@ class NumberplateStory:
         """Return the public key of a member of the cast."""
         return self.keys[who].principal
 
+    @property
+    def network_pattern(self) -> NetworkPattern:
+        """Return the story's network, as certificates name it."""
+        return NetworkPattern(self.network.owner, exact_name(self.network.name))
+
+    @property
+    def type_pattern(self) -> TypePattern:
+        """Return the story's type in all of its versions, as certificates name it."""
+        name = self.definition.definition.name
+        return TypePattern(name.owner, exact_name(name.name), None)
+
+
+def key_of(who: str, seed: bytes) -> SigningKey:
+    """Return the key that somebody has in a story that grows from `seed`."""
+    return SigningKey.from_seed(sha256(seed + who.encode()).digest())
+
 
 def tell_numberplate_story(seed: bytes, *, now: Instant, lifetime_days: int = 30) -> NumberplateStory:
     """Issue every certificate of the story, valid from a day before `now` for some days."""
-    keys = {who: SigningKey.from_seed(sha256(seed + who.encode()).digest()) for who in _CAST}
+    keys = {who: key_of(who, seed) for who in _CAST}
     network = NetworkName(keys["PITO"].principal, _NETWORK)
     name = TypeName(keys["PITO"].principal, _TYPE, "0")
     definition = sign_definition(TypeDefinition(name, None, NUMBERPLATE_ATTRIBUTES), keys["PITO"])

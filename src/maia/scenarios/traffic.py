@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import sha256
 from typing import Final
 
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
     Authority,
-    NetworkPattern,
     ResourcePattern,
     SignedCertificate,
     SigningKey,
-    TypePattern,
-    exact_name,
     issue,
 )
 from maia.events import Instant, Value
-from maia.scenarios.numberplate import SUSPECT, NumberplateStory
+from maia.scenarios.numberplate import SUSPECT, NumberplateStory, key_of
 
 __all__ = ["CONTROL_ROOM", "Sighting", "add_control_room", "city_traffic", "close_up", "trial_sighting"]
 
@@ -80,11 +76,10 @@ def trial_sighting(number: int) -> Sighting:
 
 def add_control_room(story: NumberplateStory, seed: bytes) -> NumberplateStory:
     """Let CCS have a control room, which may publish sightings of any place."""
-    key = SigningKey.from_seed(sha256(seed + CONTROL_ROOM.encode()).digest())
-    name, network = story.definition.definition.name, story.network
+    key = key_of(CONTROL_ROOM, seed)
     granted = (
-        _granted(story, key, NetworkPattern(network.owner, exact_name(network.name)), Action.CONNECT),
-        _granted(story, key, TypePattern(name.owner, exact_name(name.name), None), Action.PUBLISH),
+        _granted(story, key, story.network_pattern, Action.CONNECT),
+        _granted(story, key, story.type_pattern, Action.PUBLISH),
     )
     keys = {**story.keys, CONTROL_ROOM: key}
     return replace(story, keys=keys, certificates=(*story.certificates, *granted))

@@ -12,8 +12,9 @@ import pytest
 from maia.events import Instant
 from maia.scenarios import tell_numberplate_story
 from maia.scenarios.acts import LivePlay
-from maia.scenarios.lake import LakeResult, charged_once_a_day, compared_with_live, counted_by_window
+from maia.scenarios.lake import LakeResult, compared_with_live
 from maia.scenarios.lake_jobs import PLAN, RESULT, TABLE, Work
+from maia.scenarios.lake_recount import charged_once_a_day, counted_by_window
 from maia.scenarios.performance import OFFICES, play
 from maia.scenarios.recording import Recording
 from maia.scenarios.revocation import Revocation
