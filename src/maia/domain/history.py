@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maia.credentials import Principal
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.delivery import seal_to
 from maia.sealing.group_manager import GroupManager
@@ -30,12 +31,18 @@ def history_reply(
     by: Principal,
     now: Instant,
     random: Callable[[int], bytes],
+    missing: MaiaError | None = None,
 ) -> HistoryKeysReply:
-    """Decide which keys a reader may have, and seal them to the key that it has shown."""
+    """Decide which keys a reader may have, and seal them to the key that it has shown.
+
+    If there is nothing to tell, and one-time answers are `missing`, that is why.
+    """
     since, until = Instant(message.since), Instant(message.until)
     epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
     # Who publishes is told to whoever may read anything of the type, as it is to members.
     reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
+    if missing is not None and not reads:
+        raise missing
     writers = manager.past_writers(now) if reads and not message.after else {}
     info = past_info(manager.type_id, manager=by, reader=claim.principal)
     sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, random)

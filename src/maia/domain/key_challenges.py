@@ -104,9 +104,11 @@ class KeyChallenges:
     ) -> list[Effect]:
         """Ask a member to have its certificates vouched for, if its question needs that; else nothing."""
         self.drop(link, topic)
-        held = None if claim.vouched is None else manager.held_by(link.peer)
+        is_past, vouched = topic[1], claim.vouched
+        held = None if vouched is None or is_past else manager.held_by(link.peer)
         wanted = self._demanded(claim, manager, now, held)
-        if not wanted:
+        # What was over then is over now: for another page of the past, the same answers do.
+        if not wanted or (is_past and vouched is not None and wanted <= vouched.once):
             return []
         # Each answer costs a signature check: the quota pays for them before they are asked for.
         self._links.spend(link, now, requests=len(wanted))

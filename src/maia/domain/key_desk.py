@@ -84,10 +84,7 @@ class KeyDesk:
         """Answer a question that has waited for one-time answers; `missing` says that some did not come."""
         manager, claim = self._claimed(link, message, now)
         claim = replace(claim, vouched=self.challenges.serving(once, now))
-        try:
-            granted = self._granted(link, message, manager, claim, now)
-        except NoGroupOpen as problem:
-            raise missing or problem from None
+        granted = self._granted(link, message, manager, claim, now, missing)
         link.bring(_topic(manager, message), claim.pool, claim.vouched)
         return granted
 
@@ -113,10 +110,15 @@ class KeyDesk:
         manager: GroupManager,
         claim: Claim,
         now: Instant,
+        missing: MaiaError | None = None,
     ) -> list[Effect]:
+        """Give what a claim opens; if that is nothing, and answers are missing, raise that they are."""
         if isinstance(message, HistoryKeys):
-            return self._tell_past(link, message, manager, claim, now)
-        return self._join(link, message, manager, claim, now)
+            return self._tell_past(link, message, manager, claim, now, missing)
+        try:
+            return self._join(link, message, manager, claim, now)
+        except NoGroupOpen as problem:
+            raise missing or problem from None
 
     def _claimed(
         self, link: Link, message: JoinGroups | HistoryKeys, now: Instant
@@ -162,10 +164,18 @@ class KeyDesk:
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
 
     def _tell_past(
-        self, link: Link, message: HistoryKeys, manager: GroupManager, claim: Claim, now: Instant
+        self,
+        link: Link,
+        message: HistoryKeys,
+        manager: GroupManager,
+        claim: Claim,
+        now: Instant,
+        missing: MaiaError | None,
     ) -> list[Effect]:
         """Tell a reader of the past the keys that it could have had at their time."""
-        reply = history_reply(manager, message, claim, by=self.principal, now=now, random=self.random)
+        reply = history_reply(
+            manager, message, claim, by=self.principal, now=now, random=self.random, missing=missing
+        )
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
             Note("history-told", fields),

@@ -29,8 +29,23 @@ class DomainLimits:
     """Requests of one principal, over all its links."""
     handshake_s: int = 10
     """How long a connection may take to prove its right to connect."""
-    one_time: OneTimeLimits = field(default_factory=OneTimeLimits)
-    """How many one-time answers are waited for, and how long."""
+    one_time_s: int = 20
+    """How long an answer to a one-time question is waited for."""
+    one_time_questions: int = 4096
+    """One-time questions that are open at one time."""
+    one_time_questions_per_request: int = 8
+    one_time_requests_per_principal: int = 256
+    """Questions for keys, and memberships, of one principal that wait for one-time answers."""
+
+    @property
+    def one_time(self) -> OneTimeLimits:
+        """Return how much is waited for at the desk for one-time questions."""
+        return OneTimeLimits(
+            self.one_time_s,
+            self.one_time_questions,
+            self.one_time_questions_per_request,
+            self.one_time_requests_per_principal,
+        )
 
 
 @dataclass(frozen=True, slots=True)

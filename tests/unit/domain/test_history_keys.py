@@ -6,6 +6,7 @@ from collections import deque
 
 import pytest
 
+from maia.credentials.one_time import answer_question
 from maia.pipeline.keys import PastKeys
 from maia.sealing.delivery import BadDelivery
 from maia.sealing.history import BadPast, unpack_past
@@ -32,12 +33,16 @@ from support.key_groups import (
     key_of,
     random_from,
 )
+from support.one_time_keys import TESTER, asked_each_time, revoked
 
 LINK = LinkId(5000)
 
 
-def ask(net, name, *pool, since=None, until=None, change=lambda data: data, peer=None):
-    """Let somebody ask the server for the past; messages to it may be changed on the way."""
+def ask(net, name, *pool, since=None, until=None, change=lambda data: data, peer=None, by=TESTER):
+    """Let somebody ask the server for the past; messages to it may be changed on the way.
+
+    What has to be vouched for is vouched for by the holder of the key `by`.
+    """
     key = key_of(name)
     settings = MemberSettings(NETWORK, (connects(key),))
     asker = HistoryAsker(
@@ -59,6 +64,10 @@ def ask(net, name, *pool, since=None, until=None, change=lambda data: data, peer
                 answer(asker, queue, served, net, change)
             case Send(data=data):
                 answer(asker, queue, net.server.handle(Received(LINK, data), net.now), net, change)
+        for challenged in asker.take_challenges():
+            answers = [answer_question(one, by) for one, _ in challenged.questions if by is not None]
+            why_not = None if by else BadPast("the tester says no")
+            queue.extend(asker.vouch(challenged.id, answers, why_not))
     net.server.handle(LinkClosed(LINK), net.now)
     return asker
 
@@ -263,3 +272,38 @@ def test_event_level_types_have_one_key():
     whole.member("broker", grant(key_of("broker")))
     whole.run_to(at(1500))
     assert got(ask(whole, "reader", grant(key_of("reader"), [PLATE]))) == {1: {None}}
+
+
+# ------------------------------------------------------------ rights that are vouched for each time
+
+
+def test_keys_of_the_past_are_vouched_for_when_they_are_asked_for(net):
+    """A30: whoever reads the past with such a right is asked about, once for all pages."""
+    net.run_to(at(3500))
+    asker = ask(net, "reader", asked_each_time(grant(key_of("reader"), [PLATE])))
+    assert got(asker) == {number: {None, PLATE} for number in (1, 2, 3)}
+
+
+def test_every_page_of_the_past_rests_on_one_answer(net, monkeypatch):
+    monkeypatch.setattr("maia.sealing.group_past.PAGE_EPOCHS", 1)
+    net.run_to(at(3500))
+    asked = net.server.status(net.now)["counters"].get("maia_challenges_total", 0)
+    asker = ask(net, "reader", asked_each_time(grant(key_of("reader"), [PLATE])))
+    assert set(got(asker)) == {1, 2, 3}
+    assert net.server.status(net.now)["counters"]["maia_challenges_total"] == asked + 1
+
+
+def test_nobody_reads_the_past_whom_the_tester_does_not_vouch_for(net):
+    """A30: the reader is told the tester's own reason."""
+    net.run_to(at(3500))
+    asker = ask(net, "reader", asked_each_time(grant(key_of("reader"))), by=None)
+    assert asker.answer == ()
+    assert isinstance(asker.problem, BadPast)
+
+
+def test_a_revoked_right_is_not_even_asked_about(net):
+    right = asked_each_time(grant(key_of("reader")))
+    net.run_to(at(3500))
+    net.serve(net.server.hear(revoked(1, right), net.now))
+    assert got(ask(net, "reader", right)) == {}
+    assert "maia_challenges_total" not in net.server.status(net.now)["counters"]

@@ -8,7 +8,6 @@ from maia.domain import DomainLimits
 from maia.sealing.member_notices import KeysChanged, KeysRefused
 from maia.wire.codec import encode
 from maia.wire.messages import LeaveGroups, Vouched
-from maia.wire.one_time_desk import OneTimeLimits
 from support.key_groups import PLATE, TIME, WRITE, Member, grant, key_of
 from support.one_time_keys import (
     LEASE_S,
@@ -221,7 +220,7 @@ def test_a_link_that_is_gone_waits_for_nothing() -> None:
 
 
 def test_no_more_questions_are_open_than_may_be() -> None:
-    net = OneTimeNet(limits=DomainLimits(one_time=OneTimeLimits(questions=1)))
+    net = OneTimeNet(limits=DomainLimits(one_time_questions=1))
     net.holds_back = True
     first, second = (
         net.member("first", reading("first", PLATE)),
@@ -234,7 +233,7 @@ def test_no_more_questions_are_open_than_may_be() -> None:
 
 
 def test_a_member_for_whom_there_is_no_room_half_way_is_asked_a_moment_later() -> None:
-    net = OneTimeNet(limits=DomainLimits(one_time=OneTimeLimits(questions=1)))
+    net = OneTimeNet(limits=DomainLimits(one_time_questions=1))
     stays = net.member("stays", reading("stays", PLATE))
     net.run(LEASE_S / 2 - 1)
     net.holds_back = True
