@@ -7,12 +7,15 @@ from itertools import count
 import pytest
 
 from maia.broker.refusals import FrameUnasked
+from maia.broker.routes import Neighbour
+from maia.broker.senders import PARTING_MAX, offer_ended
 from maia.credentials import Action, SigningKey
 from maia.events import frame_of
 from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type
 from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
+from maia.wire.effects import LinkId
 from maia.wire.messages import AskState, Carried, Interest, Offer, Ping, Renew
 from support.broker import Client, Net, connect_right, shown, sighting
 
@@ -220,3 +223,14 @@ def test_while_who_leads_is_silent_others_on_the_way_are_believed(town: Town) ->
     assert not town.believes(rogue)
     leads.say(Ping(1))
     assert not town.believes(third)
+
+
+def test_a_neighbour_that_offers_and_takes_back_without_end_is_remembered_for_a_few_types(town: Town) -> None:
+    """A74: the oldest are forgotten first, and are no longer believed."""
+    neighbour = Neighbour(NodeId(1), LinkId(1))
+    types = [number.to_bytes(32) for number in range(PARTING_MAX + 2)]
+    for one in types:
+        offer_ended(neighbour, one, town.net.now)
+    assert list(neighbour.parting) == types[2:]
+    offer_ended(neighbour, types[2], town.net.now)
+    assert list(neighbour.parting) == [*types[3:], types[2]]

@@ -37,11 +37,20 @@ from maia.routing.hops import Hop
 from maia.routing.ids import NodeId, is_closer, node_id_of_type
 from maia.wire.effects import Count, Effect
 
-__all__ = ["PARTING_S", "is_believed", "offer_ended", "offers_lapsed", "refuse_unasked", "tree_moved"]
+__all__ = [
+    "PARTING_MAX",
+    "PARTING_S",
+    "is_believed",
+    "offer_ended",
+    "offers_lapsed",
+    "refuse_unasked",
+    "tree_moved",
+]
 
 PARTING_S: Final = 2.0
 """How long frames may be on the way from a neighbour that has taken its offer back."""
-_PARTING_MAX: Final = 4096
+PARTING_MAX: Final = 4096
+"""Of how many types of one neighbour that is remembered; the oldest go first."""
 _ROUNDS_QUIET: Final = 2
 """A peer that is alive may be silent for two rounds of a third of a lease; then it is asked."""
 
@@ -96,7 +105,7 @@ def offer_ended(neighbour: Neighbour, type_id: bytes, until: Instant) -> None:
     """Let frames that are on the way arrive from a neighbour whose offer does not stand any more."""
     parting = neighbour.parting
     parting.pop(type_id, None)
-    if len(parting) >= _PARTING_MAX:
+    if len(parting) >= PARTING_MAX:
         del parting[next(iter(parting))]
     parting[type_id] = until
 
