@@ -104,6 +104,8 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
+        # Java and Python of one job find each other within seconds, unless the machine is very busy.
+        "spark.python.authenticate.socketTimeout": "120s",
         # Otherwise every column remembers the line that made it, at eight round trips to Java each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.ansi.enabled": "true",
