@@ -158,3 +158,15 @@ def test_a_renewal_is_one_message_after_a_showing(played):
 def _certificate(comment: str):
     to = STORY.principal("billing office")
     return grant_demanding(STORY, "CCS", to, seeing(STORY), Action.SUBSCRIBE, now=NOW, comment=comment)
+
+
+def test_what_was_on_its_way_when_the_link_ended_counts_as_shown_once(played):
+    """The next requests show it again, whichever broker hears them."""
+    played.is_welcomed()
+    number, effects = played.session.show([], [])
+    played.effects += effects
+    for _ in range(2):
+        played.link_closes()
+        played.time_passes(5)
+        played.is_welcomed()
+    assert [notice for notice in played.notices() if isinstance(notice, Shown)] == [Shown(number)]
