@@ -11,7 +11,7 @@ from maia.runtime.status_endpoint import Door, NoStatus
 
 __all__ = ["fetch_status"]
 
-_TIMEOUT_S: Final = 5.0
+_TIMEOUT_S: Final = 30.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
 
 

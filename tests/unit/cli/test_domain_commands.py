@@ -91,6 +91,7 @@ def test_a_day_at_the_desk(met: tuple[DomainAtWork, Path]) -> None:
 
 def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAtWork, Path]) -> None:
     _, folder = met
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
     away = ("--server", "127.0.0.1:1", "--domain", "met.pub", "-k", "smith.key")
     (folder / "wrong.policy").write_text("policy x\nrul a\n")
     for answer, status, code in (
