@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,13 +45,15 @@ def sessions(lanes: int) -> int:
     return max(1, lanes // 2)
 
 
-def in_order(units: list[str]) -> list[int]:
+def in_order(units: Sequence[str], functions: Sequence[str]) -> list[int]:
     """Return the order in which lanes take up tests of these units, with what takes longest first.
 
     What needs a Spark session takes longest. Files with few tests start
     processes and take long; files with many are quick, and even out the end.
+    A function that is asked about many things is one test here: what it asks
+    about may have been made at once, which took long.
     """
-    sizes = Counter(units)
+    sizes = Counter(unit for unit, _ in set(zip(units, functions, strict=True)))
     return sorted(range(len(units)), key=lambda at: (not needs_spark(units[at]), sizes[units[at]], units[at]))
 
 
@@ -73,7 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         Path(lane[HANDED_IN], lane["workerid"]).write_text(
             json.dumps({item.nodeid: unit for item, unit in zip(items, units, strict=True)}), encoding="utf-8"
         )
-        items[:] = [items[at] for at in in_order(units)]
+        functions = [item.nodeid.partition("[")[0] for item in items]
+        items[:] = [items[at] for at in in_order(units, functions)]
 
 
 # ---------------------------------------------------------------- where tests are handed out

@@ -50,9 +50,15 @@ def test_law(number):
 
 def test_what_needs_a_session_comes_first_and_files_with_many_tests_last():
     units = ["many", "few", "many", "spark many", "few", "many", "spark few", "spark many"]
-    in_turn = [units[at] for at in in_order(units)]
+    places = in_order(units, functions=[str(at) for at in range(len(units))])
+    in_turn = [units[at] for at in places]
     assert in_turn == ["spark few", "spark many", "spark many", "few", "few", "many", "many", "many"]
-    assert in_order(units)[1:3] == [3, 7], "within a unit the order stays"
+    assert places[1:3] == [3, 7], "within a unit the order stays"
+
+
+def test_a_file_that_asks_about_many_things_in_one_function_is_a_file_with_few_tests():
+    units = ["two tests", "two tests", *["one test"] * 9]
+    assert in_order(units, functions=["a", "b", *["c"] * 9]) == [*range(2, 11), 0, 1]
 
 
 def test_half_of_the_lanes_take_what_needs_a_session_and_the_others_never_do():
