@@ -91,11 +91,13 @@ def _node(left: bytes, right: bytes) -> bytes:
 class SignatureChecks:
     """Signatures that were found good, so that frames signed together cost one check."""
 
-    __slots__ = ("_good",)
+    __slots__ = ("_earlier", "_good")
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._good: dict[tuple[object, ...], None] = {}
+        self._good: set[tuple[object, ...]] = set()
+        self._earlier: set[tuple[object, ...]] = set()
+        """What was found before `_good` was begun: when that is full, the earlier ones go all at once."""
 
     def check(self, frame: Sealed, root: bytes) -> Principal:
         """Return the signer of a frame with this root; refuse any signature but its own."""
@@ -105,26 +107,31 @@ class SignatureChecks:
         node = root
         for level, other in enumerate(path):
             # From such a node the same way led to a good signature before: the rest is known.
-            known = (*by, node, place, *path[level:])
-            if known in self._good:
-                break
-            passed.append(known)
+            # A frame itself is not asked about again.
+            if level:
+                known = (*by, node, place, *path[level:])
+                if self._is_good(known):
+                    break
+                passed.append(known)
             node = _node(other, node) if place & 1 else _node(node, other)
             place >>= 1
         else:
             if place:
                 raise BadFrameProof("a frame's place does not fit the path to what was signed")
             passed.append((*by, node, 0))
-            if passed[-1] not in self._good:
+            if not self._is_good(passed[-1]):
                 _verify(signer, node, frame.signature)
-        self._remember(passed[1:] if path else passed)
+        self._remember(passed)
         return signer
 
+    def _is_good(self, known: tuple[object, ...]) -> bool:
+        return known in self._good or known in self._earlier
+
     def _remember(self, good: Iterable[tuple[object, ...]]) -> None:
-        """Take note of what leads to a good signature; a single frame itself is not asked about again."""
-        self._good.update(dict.fromkeys(good))
-        while len(self._good) > SIGNATURES_REMEMBERED:
-            del self._good[next(iter(self._good))]
+        """Take note of what leads to a good signature."""
+        self._good.update(good)
+        if len(self._good) >= SIGNATURES_REMEMBERED // 2:
+            self._good, self._earlier = set(), self._good
 
 
 def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:

@@ -17,6 +17,7 @@ from maia.sealing import (
     SignatureChecks,
     closed_frame,
     cut_frame,
+    frame_proof,
     open_frame,
     verify_frame,
 )
@@ -216,9 +217,26 @@ def test_instances_that_somebody_makes_up_fill_no_memory():
 
 def test_good_signatures_are_remembered_up_to_a_number():
     checks, publishing = SignatureChecks(), Publishing()
-    checks._good.update({(b"", b"", b"%d" % number): None for number in range(SIGNATURES_REMEMBERED)})
+    for number in range(2 * SIGNATURES_REMEMBERED):
+        checks._remember([(b"", b"", b"%d" % number)])
     verify_frame(closed_frame(publishing.seal(plates(1))), None, checks)
-    assert len(checks._good) == SIGNATURES_REMEMBERED
+    assert SIGNATURES_REMEMBERED // 2 <= len(checks._good | checks._earlier) <= SIGNATURES_REMEMBERED
+
+
+@pytest.mark.parametrize("others", [0, SIGNATURES_REMEMBERED // 2 - 1])
+def test_a_signature_over_two_frames_is_verified_once_also_when_many_others_come_between(others, monkeypatch):
+    checks, publishing, asked = SignatureChecks(), Publishing(), []
+    monkeypatch.setattr(frame_proof, "_verify", lambda *what: asked.append(what))
+    drafts = [
+        publishing.by.draft([], publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE)
+        for _ in range(2)
+    ]
+    one, other = publishing.by.sign(drafts)
+    verify_frame(closed_frame(one), None, checks)
+    for number in range(others):
+        checks._remember([(b"", b"", b"%d" % number)])
+    verify_frame(closed_frame(other), None, checks)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("count", [0, BATCH_MAX + 1])
