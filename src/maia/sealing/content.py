@@ -8,9 +8,10 @@ what is signed. Sealed as a whole, an event's columns stand in one list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ __all__ = [
     "BadContent",
     "OpenColumn",
     "OpenPart",
+    "column_starts",
     "column_to_seal",
     "content_of",
     "is_uid",
@@ -43,8 +45,10 @@ __all__ = [
     "leaves_of_parts",
     "parts_of",
     "plaintext_of",
+    "plaintexts_of",
     "read_content",
     "read_plaintext",
+    "read_whole_column",
 ]
 
 LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
@@ -54,6 +58,8 @@ PADDED_TO: Final = 64
 """Content is padded to a multiple of this; from a kilobyte on, to a multiple of about a sixteenth."""
 
 _LENGTH_BYTES: Final = 4
+_LENGTH: Final = Struct(">I")
+_LENGTH_AND_KIND: Final = Struct(">IB")
 _FIRST_LARGE: Final = 1024
 _KIND_BYTES: Final = [bytes((number,)) for number in range(16)]
 _KINDS: Final = frozenset(range(1, 7))
@@ -101,7 +107,7 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, divided: Divi
     return OpenColumn(column, lengths)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # a long column has kilobytes of it
 def _padding(length: int) -> bytes:
     whole = length + _LENGTH_BYTES
     step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
@@ -127,21 +133,62 @@ def plaintext_of(part: OpenPart) -> bytes:
         content = content_of(part)
         length = len(content)
         return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), content, _padding(length)))
-    (one,) = part.columns
-    kind, lengths, data = _KIND_BYTES[one.column.kind], pack_lengths(one.lengths), one.column.data
-    length = 1 + len(lengths) + len(data)
-    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), kind, lengths, data, _padding(length)))
+    one = part.columns[0]
+    column, lengths = one.column, pack_lengths(one.lengths)
+    length = 1 + len(lengths) + len(column.data)
+    head = _LENGTH_AND_KIND.pack(length, column.kind)
+    return b"".join((head, lengths, column.data, _padding(length)))
+
+
+def plaintexts_of(parts: Sequence[OpenPart]) -> list[bytes]:
+    """Return the same for all parts of a frame."""
+    if parts and (not parts[0].uid or parts[0].columns[0].lengths):
+        return [plaintext_of(part) for part in parts]
+    # Most frames are one block. Their columns are written without a call for each.
+    return [
+        b"".join((_LENGTH_AND_KIND.pack(length, one.kind), one.data, _padding(length)))
+        for part in parts
+        for one in (part.columns[0].column,)
+        for length in (1 + len(one.data),)
+    ]
 
 
 def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
     """Read what was sealed as one; `blocks` are those here, 0 if the frame was signed as one block."""
-    length = int.from_bytes(plaintext[:_LENGTH_BYTES], "big")
-    end = _LENGTH_BYTES + length
-    if end > len(plaintext) or plaintext[end:] != _padding(length):
-        raise BadContent("what was sealed is not padded in its one form")
+    end = _end_of_content(plaintext)
     if uid:
         return OpenPart(uid, [_read_column(uid, plaintext, _LENGTH_BYTES, end, blocks=blocks, rows=rows)])
     return read_content(uid, plaintext[_LENGTH_BYTES:end], blocks=blocks, rows=rows)
+
+
+def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], start_bytes: int) -> OpenPart:
+    """Read the same for a column of a frame that was signed as one block, as most are.
+
+    `starts` are those of `column_starts`, each of so many bytes.
+    """
+    end = _end_of_content(plaintext)
+    kind = starts.get(plaintext[_LENGTH_BYTES : _LENGTH_BYTES + start_bytes])
+    if kind is None:
+        raise BadContent("what was sealed is no column of its frame")
+    return OpenPart(uid, [OpenColumn(Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end]))])
+
+
+@lru_cache(maxsize=4096)
+def column_starts(rows: int) -> tuple[Mapping[bytes, int], int]:
+    """Return how a column of so many rows may begin, with the kind that it has then, and how long that is."""
+    header = array_header(rows)
+    return {_KIND_BYTES[kind] + header: kind for kind in _KINDS}, 1 + len(header)
+
+
+def _end_of_content(plaintext: bytes) -> int:
+    """Return where the padding begins; refuse any but the one that there is."""
+    if len(plaintext) < _LENGTH_BYTES:
+        raise BadContent("what was sealed is not padded in its one form")
+    length: int = _LENGTH.unpack_from(plaintext)[0]
+    end = _LENGTH_BYTES + length
+    if end > len(plaintext) or plaintext[end:] != _padding(length):
+        raise BadContent("what was sealed is not padded in its one form")
+    return end
 
 
 def content_of(part: OpenPart) -> bytes:
@@ -230,11 +277,10 @@ def leaves_of_parts(
             for part, cipher in zip(parts, ciphers, strict=True)
         ]
     # Most frames are one block. Their columns are hashed without a call for each.
-    numbered = _BLOCK_NUMBERS[0]
-    columns = [part.columns[0].column for part in parts]
     return [
-        [sha256(b"".join((by.salt, counter, _head(one.uid, one.kind), numbered, one.data[start:]))).digest()]
-        for one, by in zip(columns, ciphers, strict=True)
+        [sha256(b"".join((by.salt, counter, _whole_head(one.uid, one.kind), one.data[start:]))).digest()]
+        for part, by in zip(parts, ciphers, strict=True)
+        for one in (part.columns[0].column,)
     ]
 
 
@@ -254,6 +300,11 @@ def _leaves_of_several(
             message.append(column.data[begin : begin + length])
         leaves.append(sha256(b"".join(message)).digest())
     return leaves
+
+
+@lru_cache(maxsize=8192)
+def _whole_head(uid: str, kind: int) -> bytes:
+    return _head(uid, kind) + _BLOCK_NUMBERS[0]
 
 
 @lru_cache(maxsize=8192)

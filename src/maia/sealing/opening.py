@@ -27,7 +27,15 @@ from maia.sealing.associated import description, frame_binding, nonce
 from maia.sealing.block_tree import Known, commitment_of, known_tree, top_of
 from maia.sealing.blocks import Division, array_header, division, is_division
 from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import LEVEL_NUMBERS, OpenPart, is_uid, leaves_of_parts, read_plaintext
+from maia.sealing.content import (
+    LEVEL_NUMBERS,
+    OpenPart,
+    column_starts,
+    is_uid,
+    leaves_of_parts,
+    read_plaintext,
+    read_whole_column,
+)
 from maia.sealing.frame_proof import (
     BadFrameProof,
     SignatureChecks,
@@ -52,6 +60,7 @@ __all__ = [
 
 _SEAL: Final = object()
 _EVENT: Final = LEVEL_NUMBERS[SealingLevel.EVENT]
+_NO_LEAVES: Final[Mapping[str, Sequence[bytes]]] = MappingProxyType({})
 
 
 class BrokenSeal(BrokenCredential):
@@ -78,7 +87,7 @@ class OpenedFrame(msgspec.Struct, frozen=True):
     parts: Mapping[str, OpenPart]
     committed: frozenset[str] = frozenset()
     """Parts that were compared with what the signer said of them already."""
-    leaves: Mapping[str, Sequence[bytes]] = MappingProxyType({})
+    leaves: Mapping[str, Sequence[bytes]] = _NO_LEAVES
     """What was said of the blocks of a part, where that is known already."""
 
     @property
@@ -149,8 +158,9 @@ def drafted_frame(draft: Draft) -> OpenedFrame:
     """Return a frame that was drafted here, and is to be signed, as what it is to its sealer: open."""
     frame = draft.frame
     parts = {part.uid: part for part in draft.parts}
-    leaves = dict(zip(parts, draft.leaves, strict=True))
     divided = division(frame.rows, frame.block_rows)
+    # Who cuts a frame asks for the leaves of its blocks; one block is never cut.
+    leaves = dict(zip(parts, draft.leaves, strict=True)) if divided.numbers else _NO_LEAVES
     return OpenedFrame(frame, draft.described, divided, frame.rows, parts, frozenset(parts), leaves)
 
 
@@ -169,20 +179,23 @@ def open_further(
     if keys.type_id != frame.type_id or keys.epoch != frame.epoch:
         raise BrokenSeal("a frame cannot be opened with the keys of another type or epoch")
     binding, number = frame_binding(opened.described, frame.sealed_by, frame.blocks), nonce(frame.sealed_by)
-    blocks, rows = len(opened.blocks), opened.rows
+    blocks, rows, known = len(opened.blocks), opened.rows, opened.parts
+    starts, start_bytes = column_starts(rows)
     uids = tuple([column.uid for column in frame.columns])
     parts: dict[str, OpenPart] = {}
     for column, cipher in zip(frame.columns, keys.ciphers(uids, frame.sealed_by.instance), strict=True):
         uid = column.uid
-        known = opened.parts.get(uid)
-        if known is not None:
-            parts[uid] = known
+        if uid in known:
+            parts[uid] = known[uid]
         elif cipher is not None and (only is None or not uid or uid in only):
             try:
                 plaintext = cipher.decrypt(number, column.sealed, binding + uid.encode())
             except InvalidTag:
                 raise BrokenSeal(f"the seal of attribute `{uid or '*'}` is broken") from None
-            parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
+            if blocks or not uid:
+                parts[uid] = read_plaintext(uid, plaintext, blocks=blocks, rows=rows)
+            else:
+                parts[uid] = read_whole_column(uid, plaintext, starts, start_bytes)
     return replace(opened, parts=parts)
 
 
@@ -201,13 +214,12 @@ def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureC
 
 
 def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:
-    unproved = [
-        column
-        for column in opened.frame.columns
-        if column.uid in opened.parts and column.uid not in opened.committed
-    ]
+    parts, committed = opened.parts, opened.committed
+    unproved: Sequence[SealedColumn] = opened.frame.columns
+    if committed or len(parts) < len(unproved):
+        unproved = [one for one in unproved if one.uid in parts and one.uid not in committed]
     if unproved:
-        SaidBySigner(opened, keys).check(unproved, [opened.parts[column.uid] for column in unproved])
+        SaidBySigner(opened, keys).check(unproved, [parts[column.uid] for column in unproved])
 
 
 class SaidBySigner:
@@ -221,11 +233,13 @@ class SaidBySigner:
 
     def check(self, columns: Sequence[SealedColumn], parts: Sequence[OpenPart]) -> None:
         """Refuse content of which the signer said something else."""
-        is_cut = bool(self._opened.frame.blocks)
-        for column, leaves in zip(columns, self.leaves(parts), strict=True):
-            if is_cut:
+        if self._opened.frame.blocks:
+            for column, leaves in zip(columns, self.leaves(parts), strict=True):
                 self.tree(column, leaves)
-            elif column.commitment != (leaves[0] if len(leaves) == 1 else commitment_of(leaves)):
+            return
+        said = [leaves[0] if len(leaves) == 1 else commitment_of(leaves) for leaves in self.leaves(parts)]
+        for column, commitment in zip(columns, said, strict=True):
+            if column.commitment != commitment:
                 raise _not_what_was_signed(column)
 
     def leaves(self, parts: Sequence[OpenPart]) -> list[list[bytes]]:

@@ -35,7 +35,7 @@ from maia.sealing.content import (
     column_to_seal,
     leaves_of_parts,
     parts_of,
-    plaintext_of,
+    plaintexts_of,
 )
 from maia.sealing.frame_proof import BATCH_MAX, batch_of, frame_root
 from maia.types import SealingLevel
@@ -193,15 +193,16 @@ class Sealer:
         binding, number = frame_binding(described, mark, []), nonce(mark)
         ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
         said = self._said(parts, ciphers, mark, divided)
+        sealed = [
+            cipher.encrypt(number, plaintext, binding + part.uid.encode())
+            for part, cipher, plaintext in zip(parts, ciphers, plaintexts_of(parts), strict=True)
+        ]
         frame.columns.extend(
             [
                 SealedColumn(
-                    part.uid,
-                    cipher.encrypt(number, plaintext_of(part), binding + part.uid.encode()),
-                    leaves[0] if len(leaves) == 1 else commitment_of(leaves),
-                    b"",
+                    part.uid, ciphertext, leaves[0] if len(leaves) == 1 else commitment_of(leaves), b""
                 )
-                for part, cipher, leaves in zip(parts, ciphers, said, strict=True)
+                for part, ciphertext, leaves in zip(parts, sealed, said, strict=True)
             ]
         )
         return Draft(frame, described, frame_root(described, frame.columns), parts, said)
@@ -252,7 +253,7 @@ def _opened(
     columns: Sequence[WireColumn], divided: Division, values: Mapping[AttributeUid, Column] | None
 ) -> list[OpenColumn]:
     if not divided.numbers:
-        return [OpenColumn(one) for one in columns]
+        return list(map(OpenColumn, columns))
     return [column_to_seal(one, _values(values, one.uid), divided) for one in columns]
 
 

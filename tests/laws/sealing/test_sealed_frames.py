@@ -12,10 +12,20 @@ from maia.events import Frame
 from maia.sealing import cut_frame, open_frame
 from maia.sealing.block_tree import commitment_of, known_tree, path_to, top_of
 from maia.sealing.blocks import BLOCKS_MAX, division, fine_block_rows, is_division, row_lengths
+from maia.sealing.content import (
+    BadContent,
+    OpenColumn,
+    OpenPart,
+    column_starts,
+    plaintext_of,
+    plaintexts_of,
+    read_plaintext,
+    read_whole_column,
+)
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, kind_from_number
-from maia.wire.messages import Sealed
+from maia.wire.messages import Column, Sealed
 from support.sealing import ANOTHER_BROKER, LEVELS, Publishing, content, frames, keys, plates, read, sealer
 
 pytestmark = pytest.mark.laws
@@ -164,3 +174,37 @@ def test_a_frame_that_may_be_cut_has_blocks_as_small_as_their_number_allows(rows
     size = fine_block_rows(rows)
     assert is_division(rows, size)
     assert size == 1 or size <= 16 or -(-rows // size) > BLOCKS_MAX // 2
+
+
+def _read(plaintext: bytes, rows: int) -> OpenPart | str:
+    try:
+        return read_plaintext("a", plaintext, blocks=0, rows=rows)
+    except BadContent as problem:
+        return problem.message
+
+
+def _read_whole(plaintext: bytes, rows: int) -> OpenPart | str:
+    try:
+        return read_whole_column("a", plaintext, *column_starts(rows))
+    except BadContent as problem:
+        return problem.message
+
+
+@given(
+    st.integers(1, 300), st.integers(0, 7), st.binary(max_size=80), st.integers(0, 90), st.binary(max_size=3)
+)
+@example(1, 1, b"\x91\xa1x", 0, b"")
+@example(256, 2, b"\xdc\x01", 0, b"")
+@example(300, 3, b"", 4, b"\x00\x00\x00\x00")
+def test_a_column_of_one_block_is_read_alike_by_whoever_reads_it(rows, kind, data, at, other):
+    # Also what somebody who holds the key sealed in place of a column: both refuse it, for the same reason.
+    written = plaintext_of(OpenPart("a", [OpenColumn(Column("a", kind, data))]))
+    for plaintext in (written, written[:at] + other + written[at + len(other) :], written[:at]):
+        assert _read_whole(plaintext, rows) == _read(plaintext, rows)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.binary(max_size=1200)), max_size=4), st.booleans())
+def test_columns_are_written_together_as_each_alone(columns, is_divided):
+    lengths = (1, 2) if is_divided else ()
+    parts = [OpenPart("a", [OpenColumn(Column("a", kind, data), lengths)]) for kind, data in columns]
+    assert plaintexts_of(parts) == [plaintext_of(part) for part in parts]
