@@ -118,9 +118,11 @@ def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:
 
 
 def _shared(state: BrokerState, transit: SealedTransit, link: LinkId, now: Instant) -> frozenset[str]:
+    if not state.settings.share_plaintext:
+        return frozenset()
     frame, at_hand = transit.opened.frame, transit.opened.parts.keys() | transit.along.keys()
     sealing = state.types.sealing(frame.type_id)
-    if sealing is None or not at_hand or not state.settings.share_plaintext:
+    if sealing is None or not at_hand:
         return frozenset()
     if sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX:
         return frozenset()

@@ -45,6 +45,8 @@ class Transit:
 
     def columns(self, only: Collection[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""
+        if only is None and tuple(self.written) == tuple(self.frame.columns):
+            return list(self.written.values())
         wanted = [uid for uid in self.frame.columns if only is None or uid in only]
         return [self._column(uid) for uid in wanted]
 
