@@ -150,3 +150,13 @@ def test_series_are_bounded_whatever_is_said_and_come_back_after_a_restart(monke
     assert len(standing.exported()) == 3 * len(FEW)
     again = Standing.reloaded(reversed(standing.exported()))
     assert set(again.exported()) == set(standing.exported())
+
+
+def test_a_verifier_that_has_less_room_than_it_had_does_not_start_with_a_part(monkeypatch):
+    """A39: to leave out an issuer would be to forget what it has revoked."""
+    standing = Standing()
+    for insider in FEW:
+        standing.hear(everything_said_by(insider)[0], moment(0))
+    monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) - 1)
+    with pytest.raises(StandingFull):
+        Standing.reloaded(standing.exported())

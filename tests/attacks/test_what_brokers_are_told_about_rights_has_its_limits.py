@@ -12,7 +12,17 @@ from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import AskState, Carried, Offer, Show, StateDone, StateFrame, StateQuery, StateTold
+from maia.wire.messages import (
+    AskState,
+    Carried,
+    Offer,
+    Show,
+    StateDone,
+    StateFrame,
+    StateGone,
+    StateQuery,
+    StateTold,
+)
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, without
 from support.sealed_net import state_of
@@ -62,6 +72,32 @@ def test_other_brokers_forget_the_last_word_of_a_publisher_that_has_left_and_is_
     issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
     for at in (MET, CCS):
         assert asking(net, at).events() == [], at
+
+
+def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: Net) -> None:
+    """A37, A68: a neighbour through which it never came would have it forgotten."""
+    camera = net.client(CAMERA)
+    camera.publish(camera.advertise(), sighting("last word"))
+    asking(net, CCS)
+    (held,) = state_of(net.brokers[CCS]).last_said.of_type(the_type(net))
+    right = connect_right(net.story, ROGUE.principal)
+    rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(right,), address="rogue:1")
+    rogue.say(StateGone(the_type(net), held[0], held[1]))
+    assert len(asking(net, CCS).events()) == 1
+
+
+def test_that_a_last_word_is_gone_is_not_told_to_who_told_it(net: Net) -> None:
+    """A37, A74: two brokers that both want the type do not tell each other for ever."""
+    issuer = Issuer(net)
+    issuer.vouch(600)
+    camera = net.client(CAMERA)
+    offer = camera.advertise()
+    for at in (CCS, MET):
+        asking(net, at)
+    camera.publish(offer, sighting("last word"))
+    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    net.advance(1)
+    assert [sender for sender, _, message in net.carried if isinstance(message, StateGone)] == [CCS]
 
 
 def asked_rogue(net: Net) -> tuple[Client, Client, bytes]:

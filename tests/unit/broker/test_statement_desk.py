@@ -56,6 +56,17 @@ def test_who_had_to_make_room_is_not_asked_for_any_more():
     assert [one.by for one in desk.evicted] == [SEVERAL[0].principal]
 
 
+def test_whoever_was_heard_makes_room_for_nobody():
+    """A39: its word must end in time, and so somebody has to look after it."""
+    heard, other = certificate(TestKind.TIMED_CRL), certificate(TestKind.TIMED_CRL, by=SEVERAL[0])
+    desk = desk_that_met(heard, vouchers_max=1)
+    desk.hear(crl(1, since=0), moment(0))
+    refreshed(desk, 0)
+    desk.met([other], frozenset({other.id}))
+    assert set(desk.vouchers) == {TESTER.principal}
+    assert not desk.evicted
+
+
 def test_whoever_was_heard_is_listened_to_however_many_strangers_are_named(monkeypatch):
     """A74: room for streams is made of those to whom there was never a reason to listen."""
     monkeypatch.setattr(statement_desk, "_STREAMS_MAX", 4)
