@@ -58,4 +58,10 @@ BENCH = Benchmark(
     peer_lacks="the peer is our own path in the clear; both run in one process and without TLS, which would "
     "add the same to either",
     plot=True,
+    floor="AES-GCM takes 5.5 µs for a column of 256 texts of 30 at either end, SHA-256 6.1 µs, a signature 41"
+    " µs to make and 130 µs to check. With nothing else to do, frames of 256 would reach 0.98 (1 "
+    "attribute) and 0.94 (10 and 25), and 0.92, 0.88 and 0.87 signed eight together. With 1 attribute "
+    "the target leaves 49 µs a frame for all that is not a cipher, and 14 µs where it is signed: two "
+    "dozen calls of Python. Code that runs once a frame runs cold and takes twice what it takes in a "
+    "loop. The ciphers allow 0.9 with 1 attribute; 200 µs a frame of Python around them do not",
 )

@@ -48,4 +48,8 @@ BENCH = Benchmark(
     stood="46 % with 1 attribute and 11.7 % with 10, attribute level (dissertation, section 7.7.1)",
     peer_lacks="the peer is our own path in the clear, in one process and without TLS on either side",
     plot=True,
+    floor="AES-GCM takes 1.2 µs for a single value at either end, SHA-256 1 µs, a signature 41 µs to make and"
+    " 130 µs to check. With nothing else to do, events that share a signature would reach 0.79 with 10 "
+    "attributes; one with a signature to itself 0.395 with 1 attribute, below the target, 0.44 with 5, "
+    "0.48 with 10 and 0.55 with 25",
 )

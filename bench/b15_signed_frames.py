@@ -46,4 +46,8 @@ BENCH = Benchmark(
     cases=cases,
     stood="1.7 ms for each event (EventGuard, 2005)",
     peer_lacks="the unsigned side proves nothing: any reader could have made its frames",
+    floor="a signature takes 41 µs to make and 130 µs to check, and SHA-256 at either end 3.4 µs for a column"
+    " of 256 texts of 14, 6.1 µs for texts of 30. With nothing else to do, a frame of 256 with a "
+    "signature to itself would reach 0.89 of either length, below the target; eight signed together "
+    "0.96 and 0.94, four of 1024 0.95, single events 0.94",
 )

@@ -120,6 +120,8 @@ class Benchmark:
     """Called with True for a smoke run, which may use smaller inputs. Yield cases; each runs as it comes."""
     stood: str = ""
     peer_lacks: str = ""
+    floor: str = ""
+    """What no program could go below on the machine of the kept result, where that is near a target."""
     plot: bool = False
 
 

@@ -91,6 +91,7 @@ def keep(benchmark: Benchmark, results: Sequence[Answer], machine: Machine) -> P
         "about": benchmark.about,
         "stood": benchmark.stood,
         "peer_lacks": benchmark.peer_lacks,
+        "floor": benchmark.floor,
         "machine": {name: getattr(machine, name) for name in Machine.__slots__},
         "rows": [result.as_row() for result in results],
     }
@@ -160,6 +161,7 @@ def _section(record: dict[str, object]) -> list[str]:
     lines = [f"## #{record['bench']} {record['name']}", "", f"{record['about']}", ""]
     lines += [f"Where it stood: {record['stood']}.", ""] if record["stood"] else []
     lines += [f"What the peer does not do: {record['peer_lacks']}.", ""] if record["peer_lacks"] else []
+    lines += [f"What cannot be less: {record['floor']}.", ""] if record.get("floor") else []
     lines += [
         "| case | ratio | interval | target | met | ours µs | peer µs |",
         "| --- | ---: | ---: | ---: | --- | ---: | ---: |",
