@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from maia.credentials import (
@@ -28,7 +29,7 @@ from maia.credentials.one_time import OneTimeQuestion, answer_question, question
 from maia.events import AttributeUid
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Tick
-from maia.wire.messages import Challenge, Vouched
+from maia.wire.messages import Challenge, JoinGroups, Vouched
 from support.key_groups import OWNER, PLATE, TIME, TYPE_NAME, Member, at, grant, key_of
 from support.one_time_keys import LEASE_S, TESTER, WAIT_S, OneTimeNet, asked_each_time, reading, silent
 
@@ -220,3 +221,24 @@ def test_nobody_is_asked_about_what_is_not_the_members_own(is_own: bool) -> None
     assert len(net.challenged) == before
     said = [decode(data) for _, way, data in net.trace if way == "to server"]
     assert Vouched(77, []) in said
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_question_that_breaks_the_rules_ends_its_own_link_alone_when_its_turn_comes(
+    is_answered: bool,
+) -> None:
+    """A74: what waited for answers was not read to its end before; it takes nobody along."""
+    net = OneTimeNet()
+    thief, stays = with_two(net)
+    joins = [decode(data) for name, _, data in net.trace if name == "thief" and is_question(data)]
+    net.say_to_server(thief, encode(msgspec.structs.replace(joins[0], id=99, head=b"no epoch")))
+    challenge = net.challenges()[-1]
+    if is_answered:
+        bring(net, thief, challenge, *(answer_question(one, TESTER) for one in asked_in(challenge)))
+    net.run(WAIT_S + 1)
+    assert not net.holds(thief, PLATE)
+    assert net.holds(stays, PLATE)
+
+
+def is_question(data: bytes) -> bool:
+    return isinstance(decode(data), JoinGroups)

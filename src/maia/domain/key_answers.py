@@ -16,6 +16,7 @@ from maia.domain.key_challenges import Held, HeldMember, HeldQuestion, KeyChalle
 from maia.domain.key_desk import KeyDesk, refusal_told
 from maia.domain.links import Link, Links
 from maia.domain.managed_types import ManagedTypes
+from maia.domain.parting import Parting
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.wire.effects import Count, Effect
@@ -33,6 +34,7 @@ class KeyAnswers:
     desk: KeyDesk
     types: ManagedTypes
     links: Links
+    parting: Parting
 
     def hear(self, link: Link, message: Vouched, now: Instant) -> list[Effect]:
         """Go on with what waited for these answers; what waits no longer is passed over."""
@@ -53,11 +55,20 @@ class KeyAnswers:
         for challenged in self.challenges.overdue(now):
             link = self.links.get(challenged.asked.link)
             if link is not None:
-                effects += self._gone_on(link, challenged, NO_ANSWERS, late, now)
+                effects += self._blamed(link, challenged, late, now)
         for principal, type_id in self.challenges.due(now):
             manager = self.types.get(type_id)
             effects += [] if manager is None else self.challenges.ask_again(principal, manager, now)
         return effects
+
+    def _blamed(
+        self, link: Link, challenged: Challenged[Held], late: MaiaError, now: Instant
+    ) -> list[Effect]:
+        """Go on without answers; what breaks the rules in a question that waited ends its own link alone."""
+        try:
+            return self._gone_on(link, challenged, NO_ANSWERS, late, now)
+        except MaiaError as problem:
+            return self.parting.close(link, problem)
 
     def _gone_on(
         self,

@@ -119,7 +119,7 @@ class KeyServer:
         self._parting = Parting(self._links, self._types, challenges)
         self._hearing = Hearing(self._vouching, self._types, self._links, self._parting, self._changes)
         self._desk = KeyDesk(key.principal, self._types, self._links, self._hearing, challenges, random)
-        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links)
+        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links, self._parting)
 
     # -------------------------------------------------------- life
 
