@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from maia.broker.refusals import FrameUnasked
-from maia.broker.routes import Neighbour
+from maia.broker.routes import REPLICAS, Neighbour
 from maia.broker.senders import PARTING_MAX, offer_ended
 from maia.credentials import Action, SigningKey
 from maia.events import frame_of
@@ -179,12 +179,11 @@ def test_who_slept_is_believed_when_it_wakes_up(town: Town) -> None:
 
 
 def test_who_leads_to_the_rendezvous_is_believed_and_whoever_would_follow_it(town: Town) -> None:
-    """A replica may have told the second one what is wanted here; the third was told nothing."""
-    leads, follows, third = map(town.neighbour, town.nearer(3))
-    town.live(LEASE_S + 10, leads, follows, third)  # by now everybody knows who leads
-    assert town.believes(leads)
-    assert town.believes(follows)
-    assert not town.believes(third)
+    """A replica may have told the next two what is wanted here; others were told nothing."""
+    leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
+    town.live(LEASE_S + 10, leads, *follow, other)  # by now everybody knows who leads
+    assert all(town.believes(one) for one in (leads, *follow))
+    assert not town.believes(other)
 
 
 def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) -> None:
@@ -200,29 +199,29 @@ def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) 
 
 def test_while_the_way_to_the_rendezvous_changes_nobody_is_shut_out(town: Town) -> None:
     """For a lease after who led there is gone: who took over may be somebody else than we think."""
-    leads, follows, third = map(town.neighbour, town.nearer(3))
+    leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
     rogue = town.neighbour()
-    town.live(LEASE_S + 10, leads, follows, third, rogue)
+    town.live(LEASE_S + 10, leads, *follow, other, rogue)
     assert not town.believes(rogue)
     leads.hang_up()
     assert town.believes(rogue)
-    assert town.believes(third)
-    town.live(LEASE_S + 10, follows, third, rogue)
-    assert town.believes(third), "it is the one that follows now"
+    assert town.believes(other)
+    town.live(LEASE_S + 10, *follow, other, rogue)
+    assert town.believes(other), "it is one of those that follow now"
     assert not town.believes(rogue)
 
 
 def test_while_who_leads_is_silent_others_on_the_way_are_believed(town: Town) -> None:
     """It may have lost its power, and others may have found out first; nobody behind us is one of them."""
-    leads, follows, third = map(town.neighbour, town.nearer(3))
+    leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
     rogue = town.neighbour()
-    town.live(LEASE_S + 10, leads, follows, third, rogue)
-    assert not town.believes(third)
-    town.live(40, follows, third, rogue)  # two rounds; in the third it would be asked, and answer
-    assert town.believes(third)
+    town.live(LEASE_S + 10, leads, *follow, other, rogue)
+    assert not town.believes(other)
+    town.live(40, *follow, other, rogue)  # two rounds; in the third it would be asked, and answer
+    assert town.believes(other)
     assert not town.believes(rogue)
     leads.say(Ping(1))
-    assert not town.believes(third)
+    assert not town.believes(other)
 
 
 def test_a_neighbour_that_offers_and_takes_back_without_end_is_remembered_for_a_few_types(town: Town) -> None:

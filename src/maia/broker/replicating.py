@@ -11,7 +11,7 @@ from typing import Final
 
 from maia.broker.peers import performed
 from maia.broker.resealing import look_at_sealed
-from maia.broker.routes import Routes
+from maia.broker.routes import REPLICAS, Routes
 from maia.broker.sealed_interests import understood_in_replica
 from maia.broker.senders import offers_lapsed
 from maia.broker.sessions import Link
@@ -30,7 +30,6 @@ from maia.wire.messages import NodeRecord, Replica, SealedReplica
 
 __all__ = ["hear_replica", "hear_sealed_replica", "look_at_routing"]
 
-_REPLICAS: Final = 2
 _CONTACTS_MAX: Final = 4096
 
 
@@ -94,7 +93,7 @@ def _replicated(state: BrokerState, now: Instant) -> list[Effect]:
 def _closest_neighbours(routes: Routes) -> list[NodeId]:
     own = routes.membership.own.node
     linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
-    return sorted(linked, key=lambda node: (distance(node, own), node))[:_REPLICAS]
+    return sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
 
 
 def _given(state: BrokerState, tell: TellReplica) -> list[Effect]:

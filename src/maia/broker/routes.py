@@ -31,6 +31,7 @@ from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.wire.effects import LinkId
 
 __all__ = [
+    "REPLICAS",
     "Neighbour",
     "Routes",
     "has_unseen_rows",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 REFUSED_ON_MAX: Final = 65_536
+REPLICAS: Final = 2
+"""To how many others a rendezvous gives its book: those that would follow it."""
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
 

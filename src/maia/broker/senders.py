@@ -14,9 +14,9 @@ Nothing of that is lost:
 - a neighbour that takes its offer back is believed for two seconds more, and
   one whose lease has ended for a lease, for it may not have heard yet that
   nothing is wanted there any more;
-- the broker that would follow the next one is always believed, and while the
-  next one is silent everybody who is nearer to the rendezvous: they may have
-  found out first that it is gone, and have taken over.
+- the two brokers that would follow the next one are always believed, and
+  while the next one is silent everybody who is nearer to the rendezvous: they
+  may have found out first that it is gone, and have taken over.
 
 An offer that is refused, or falls with a certificate, leaves no such time.
 """
@@ -28,7 +28,7 @@ from typing import Final
 
 from maia.broker.edge import refusal_effects
 from maia.broker.refusals import FrameUnasked
-from maia.broker.routes import Neighbour
+from maia.broker.routes import REPLICAS, Neighbour
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.telling import told
@@ -71,7 +71,7 @@ def is_believed(state: BrokerState, link: Link, type_id: bytes, now: Instant) ->
 def _may_lead(state: BrokerState, node: NodeId, rendezvous: NodeId) -> bool:
     """Say whether a neighbour leads to a rendezvous, or would if the one that does were gone."""
     routes, own = state.routes, state.routes.membership.own.node
-    nearest = routes.overlay.closest(rendezvous, 2)
+    nearest = routes.overlay.closest(rendezvous, 1 + REPLICAS)
     if own in nearest:
         return node in nearest[: nearest.index(own)]
     return node in nearest or (_is_quiet(state, nearest[0]) and is_closer(node, than=own, target=rendezvous))
