@@ -41,9 +41,11 @@ from maia.wire.effects import Effect, LinkId, Send
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Deliver
 
-__all__ = ["Audience", "ViewClass", "class_key", "routed_filter"]
+__all__ = ["CLASS_KEY_BYTES", "Audience", "ViewClass", "class_key", "routed_filter"]
 
 
+CLASS_KEY_BYTES: Final = 16
+"""A class is known to other brokers by its key, and their ids of what is wanted have as many bytes."""
 READ_ONE_BY_ONE: Final = 8
 """Up to this many classes, reading each one's filter costs less than asking the index."""
 
@@ -73,10 +75,11 @@ class ViewClass:
     is_quickly_read: bool
     shown: frozenset[AttributeUid] | None = field(repr=False)
     """The visible columns, if matching alone decides which rows are seen."""
-    member: tuple[LinkId, int] | None = None
+    link: LinkId | None = None
+    ref: int = 0
     """Link and reference of the one subscriber; most classes have no other."""
     others: dict[LinkId, list[int]] | None = field(default=None, repr=False)
-    """The references of each link, once there are several; in place of `member` then."""
+    """The references of each link, once there are several; in place of `link` and `ref` then."""
     see: See | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
     is_kept: bool = False
@@ -100,19 +103,19 @@ class ViewClass:
         """Return the references of each link; not to be changed by the caller."""
         if self.others is not None:
             return self.others
-        return {} if self.member is None else {self.member[0]: [self.member[1]]}
+        return {} if self.link is None else {self.link: [self.ref]}
 
     def join(self, member: tuple[LinkId, int]) -> None:
         """Add a reference behind those that are here."""
         if self.others is None:
-            self.others, self.member = dict(self.members), None
+            self.others, self.link = dict(self.members), None
         link, ref = member
         self.others.setdefault(link, []).append(ref)
 
     def leave(self, member: tuple[LinkId, int]) -> None:
         """Take a reference out."""
         if self.others is None:
-            self.member = None
+            self.link = None
             return
         link, ref = member
         self.others[link].remove(ref)
@@ -174,7 +177,8 @@ class Audience:
             routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
             is_quick = is_quickly_read(routed)
             known = self.classes[key] = ViewClass(key, view, event_type, routed, is_quick, shown)
-            known.member, known.is_kept = member, is_kept
+            known.link, known.ref = member
+            known.is_kept = is_kept
             if not is_kept:
                 self.matches.add(key, known.routed)
             return True
@@ -185,7 +189,7 @@ class Audience:
         """Say whether others were told of a class on behalf of this reference: the first one is shown."""
         known = self.classes[key]
         if known.others is None:
-            return known.member == member
+            return (known.link, known.ref) == member
         link, refs = next(iter(known.others.items()))
         return (link, refs[0]) == member
 
@@ -193,7 +197,7 @@ class Audience:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]
         known.leave(member)
-        if known.member is not None or known.others:
+        if known.link is not None or known.others:
             return False
         del self.classes[key]
         if not known.is_kept:
@@ -234,7 +238,7 @@ def class_key(view: View, event_type: VerifiedType) -> bytes:
         for window in view.windows
     )
     whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows)
-    return sha256(write_canonical(whole)).digest()
+    return sha256(write_canonical(whole)).digest()[:CLASS_KEY_BYTES]
 
 
 def routed_filter(view: View) -> Predicate:

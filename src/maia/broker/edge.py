@@ -329,7 +329,8 @@ class Edge:
 
     def holds(self, right: Right, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
-        return right.epoch == self.epoch and right.stable.contains(now)
+        grounds = right.grounds
+        return grounds.epoch == self.epoch and grounds.stable.contains(now)
 
     def still(self, right: Right, now: Instant) -> Right:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
@@ -337,11 +338,16 @@ class Edge:
 
     def decide_again(self, right: Right, now: Instant) -> Right:
         """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
+        refusal = self.refusal_of_all(right, now)
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+        return self.left_of(right, right.pool, now)
+
+    def refusal_of_all(self, right: Right, now: Instant) -> PolicyRefusal | None:
+        """Return why every right on the same grounds is refused, if that is known without a decision."""
         found = self._found.get((right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS))
         is_known = found is not None and right.vouched is None and found.steady.contains(now)
-        if found is not None and is_known and found.refusal is not None:
-            raise found.refusal.with_traceback(None)
-        return self.left_of(right, right.pool, now)
+        return found.refusal if found is not None and is_known else None
 
     def left_of(self, right: Right, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
         """Return what certificates make of a right now, or raise the kernel's refusal.
@@ -352,7 +358,7 @@ class Edge:
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
                 left = self.decide(right.request, right.used, now, right.known, right.vouched)
-                return replace(left, pool=pool)
+                return replace(left, grounds=replace(left.grounds, pool=pool))
         return self.decide(right.request, pool, now, right.known)
 
 

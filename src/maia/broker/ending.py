@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from maia.broker.cursors import Cursor, kept
 from maia.broker.routing_glue import classes_gone, standing_changed
 from maia.broker.sessions import Link, Subscription
 from maia.broker.state import BrokerState, Rest
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.codec import encode
+from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Ended
 
@@ -44,7 +46,7 @@ def let_subscriptions_fall(
     """Take subscriptions of one link back for one reason, and tell their holder; others hear of it next."""
     left = _taken_out(state, link, entries)
     state.rest.append(Rest(link.id, lambda: _told_elsewhere(state, left, now)))
-    return [effect for entry in entries for effect in told_of_end(link, entry.ref, problem)]
+    return told_of_ends(link, [entry.ref for entry in entries], problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,17 @@ def let_go(state: BrokerState, cursor: Cursor) -> None:
 
 def told_of_end(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
     """Tell the holder of a reference why it ended, unless it asked for that."""
-    if problem is None:
+    return [] if problem is None else told_of_ends(link, [ref], problem)
+
+
+def told_of_ends(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
+    """Tell the holder of references why they ended, all for one reason."""
+    if not refs:
         return []
-    return [
-        Send(link.id, encode(Ended(ref, problem.code, problem.message))),
-        Count("maia_ended_total", labels={"code": problem.code}),
-    ]
+    # What is said of the first is checked, and then said of the others: somebody waits for the last of them.
+    first = encode(Ended(refs[0], problem.code, problem.message))
+    said = decode(first)
+    assert isinstance(said, Ended)  # noqa: S101 - made a line above
+    others = [encode_known(replace(said, ref=ref)) for ref in refs[1:]]
+    told = [Send(link.id, data) for data in (first, *others)]
+    return [*told, Count("maia_ended_total", len(refs), labels={"code": problem.code})]

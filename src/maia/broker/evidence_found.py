@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maia.broker.rates import RATE_FACTS
-from maia.broker.sessions import NOTHING_KNOWN, Known, Right
+from maia.broker.sessions import NOTHING_KNOWN, Grounds, Known, Right
 from maia.credentials import SignedCertificate, Validity
 from maia.credentials.standing import Once
 from maia.credentials.vouched_once import NO_ANSWERS, VouchedFor
@@ -41,7 +41,7 @@ class Found:
     once: frozenset[Once]
     """Who would have to vouch, for one request, for certificates that do not count now."""
     view: View | None = None
-    stable: Validity | None = None
+    grounds: Grounds | None = None
     refusal: PolicyRefusal | None = None
     """Why everything is refused, if there is no chain."""
 
@@ -60,17 +60,27 @@ class Found:
     ) -> Right:
         """Return what was decided as a right, made of parts of the ones before."""
         view = self.view = _sharing(decision.view, self.view)
-        stable = self.stable = self.stable if self.stable == decision.stable else decision.stable
-        return Right(
+        grounds = self.grounds
+        if grounds is None or not (
+            grounds.asked_type is request.event_type
+            and grounds.stable == decision.stable
+            and (grounds.epoch, grounds.known) == (epoch, known)
+            and grounds.vouched is vouched
+        ):
+            grounds = self.grounds = self._grounds(request, decision, epoch, known, vouched)
+        return Right(grounds, request.filter, view)
+
+    def _grounds(
+        self, request: Request, decision: Permit, epoch: int, known: Known, vouched: VouchedFor | None
+    ) -> Grounds:
+        return Grounds(
             request.principal,
             request.action,
             request.resource,
             request.event_type,
-            request.filter,
             self.pool,
             self.used,
-            view,
-            stable,
+            decision.stable,
             epoch,
             self.watched,
             known,

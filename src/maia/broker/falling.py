@@ -21,7 +21,7 @@ from maia.broker.placing import end_advertisement
 from maia.broker.recording import OWN_LINK
 from maia.broker.routing_glue import look_at_told_again
 from maia.broker.sessions import Advertisement, Entry, Link, Right, Role, Stage, Subscription
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, Rest
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -69,12 +69,19 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
     """Let fall what is refused now, all of it together; the others stand on what is left."""
     standing: list[tuple[Entry, Right]] = []
     fallen: dict[MaiaError, list[Entry]] = {}
+    refused: dict[int, MaiaError] = {}  # by the identity of grounds, which the entries keep alive
     for entry in entries:
+        grounds = id(entry.right.grounds)
+        if grounds in refused:
+            fallen[refused[grounds]].append(entry)
+            continue
         try:
             standing.append((entry, state.edge.decide_again(entry.right, now)))
         except PolicyRefusal as problem:
             why = why_lost(state, entry, entry.right.pool, problem, now)
             fallen.setdefault(why, []).append(entry)
+            if why is state.edge.refusal_of_all(entry.right, now):
+                refused[grounds] = why
     effects: list[Effect] = []
     for reason, some in fallen.items():
         effects += _fall(state, link, some, reason, now)
@@ -91,8 +98,13 @@ def _fall(
     for entry in entries:
         if isinstance(entry, Advertisement):
             effects += end_advertisement(state, link, entry, now, problem)
-        effects += refusal_effects(problem, link.peer, ref=entry.ref)
+    # Nobody waits for what is written down of it, and somebody does for what is sent.
+    state.rest.append(Rest(link.id, lambda: _written_down(link, entries, problem)))
     return effects
+
+
+def _written_down(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
+    return [effect for entry in entries for effect in refusal_effects(problem, link.peer, ref=entry.ref)]
 
 
 def _look_at_own(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:

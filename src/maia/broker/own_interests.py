@@ -8,8 +8,9 @@ type for which it has no right is recorded as far as its frames pass by.
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import sha256
 
-from maia.broker.audience import class_key
+from maia.broker.audience import CLASS_KEY_BYTES, class_key
 from maia.broker.log_state import Recording
 from maia.broker.recording import OWN_LINK, is_recorded
 from maia.broker.routing_glue import class_gone, class_joined
@@ -21,6 +22,7 @@ from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, Note
+from maia.wire.kept_requests import framed_request
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 __all__ = ["kept_class", "look_at_own_interests", "look_at_own_interests_again", "want_to_record"]
@@ -28,7 +30,7 @@ __all__ = ["kept_class", "look_at_own_interests", "look_at_own_interests_again",
 
 def kept_class(view_class: bytes) -> bytes:
     """Return the key of a class whose members are served from the log, beside the one served at once."""
-    return view_class + b"/log"
+    return sha256(b"maia/1/kept-class\x00" + view_class).digest()[:CLASS_KEY_BYTES]
 
 
 def look_at_own_interests(state: BrokerState, now: Instant) -> list[Effect]:
@@ -93,7 +95,7 @@ def _placed(
         state.random(16),
     )
     proof = request_to_bytes(sign_request(asked, state.key))
-    entry = Subscription(ref, OWN_LINK, right, key, Instant(INSTANT_MAX), b"", proof)
+    entry = Subscription(ref, OWN_LINK, right, key, Instant(INSTANT_MAX), *framed_request(proof))
     log.link.subscriptions[ref] = entry
     if before is not None and before.view_class == key:
         return []

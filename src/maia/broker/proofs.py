@@ -10,6 +10,7 @@ Certificates that are known here not to count any more are no proof.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from maia.broker.refusals import NotProved
@@ -24,6 +25,7 @@ from maia.wire.requests import request_from_bytes, verify_proof
 
 __all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter"]
 
+_CHAINS_SHARED: Final = 4096
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
 """A proof says that somebody asked. That they still do is what leases are for, so its age hardly counts."""
 
@@ -64,7 +66,13 @@ def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> 
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:
-    return frozenset(signed.id for chain in chains for signed in chain.certificates)
+    return _kept_once(frozenset([signed.id for chain in chains for signed in chain.certificates]))
+
+
+@lru_cache(maxsize=_CHAINS_SHARED)
+def _kept_once(certificates: frozenset[bytes]) -> frozenset[bytes]:
+    """Return the same object for equal sets: a client wants many things by the same certificates."""
+    return certificates
 
 
 def _asked(

@@ -90,6 +90,8 @@ class ReplayJournal:
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None
         if last is None or last.is_whole or len(last.records) >= _VOLUME_MAX:
+            if last is not None:
+                last.records = []  # it is not written again, and the memory has them all
             return self._new_volume(at)
         return last
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 
 from maia.broker.audience import ViewClass
 from maia.broker.edge import refusal_effects
@@ -24,7 +25,7 @@ from maia.broker.senders import PARTING_S, offer_ended
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
-from maia.broker.tells import NO_PROOF, Proof, entry_of
+from maia.broker.tells import NO_PROOF, Proof, entry_of, new_proof
 from maia.broker.transit import Transit
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -52,7 +53,6 @@ __all__ = [
     "unadvertised",
 ]
 
-_ID_BYTES = 16
 _OFFER = b"offer"
 _DOUBT_S = 2.0
 """How long a neighbour is given to prove otherwise what it told by a certificate that counts no more."""
@@ -66,8 +66,8 @@ def class_joined(state: BrokerState, type_id: bytes, view_class: ViewClass, now:
     state.routes.stir(now)
     if state.types.sealing(type_id) is not None:
         return place_sealed(state, type_id, view_class)
-    entry_id, wanted = view_class.key[:_ID_BYTES], _tellable(view_class.routed)
-    return told(state, state.routes.book.local_subscribe(type_id, entry_id, wanted, view_class))
+    wanted = _tellable(view_class.routed)
+    return told(state, state.routes.book.local_subscribe(type_id, view_class.key, wanted, view_class))
 
 
 def _tellable(wanted: Predicate) -> Predicate:
@@ -88,7 +88,7 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     """Tell others that nobody here wants these any more: what takes their place, and what goes, at once."""
     state.routes.stir(now)
     state.last_said.incomplete(type_id)
-    gone = state.routes.book.local_unsubscribe(type_id, *[key[:_ID_BYTES] for key in keys])
+    gone = state.routes.book.local_unsubscribe(type_id, *keys)
     effects = told(state, gone)
     for key in keys:
         effects += take_back_sealed(state, type_id, key)
@@ -99,7 +99,7 @@ def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instan
     """Tell others on whose behalf the same is wanted now: they may have believed it for another's sake."""
     state.routes.stir(now)
     book, placed = state.routes.book, state.sealed.placed.get((type_id, key))
-    tells = book.tell_one_again(LOCAL, type_id, key[:_ID_BYTES])
+    tells = book.tell_one_again(LOCAL, type_id, key)
     if placed is not None:
         tells += book.tell_one_again(LOCAL, book_key_of_sealed(type_id), placed.entry_id)
     return told(state, tells)
@@ -181,7 +181,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
     neighbour = _neighbour(state, link)
     state.routes.stir(now)
     neighbour.forget_change(message.type_id, _OFFER)
-    proof = Proof(message.proof, tuple(message.credentials))
+    proof = new_proof(message.proof, message.credentials)
     if message.stands:
         try:
             _check_plain(state, message.type_id)
@@ -212,7 +212,7 @@ def _let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
     state.statements.reliance.note(link.id, watched)
-    return Proof(proof.request, proof.credentials, watched)
+    return replace(proof, watched=watched)
 
 
 def _offer_refused(
@@ -270,7 +270,7 @@ def _checked(
         _remember_refusal(state, neighbour, proof)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
     state.statements.reliance.note(link.id, proved.watched)
-    resting = Entry(entry.id, proved.filter, Proof(proof.request, proof.credentials, proved.watched))
+    resting = Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
     if proved.filter is entry.predicate:
         return resting, []
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
@@ -384,7 +384,7 @@ def _looked_at_again(
     if after != before:
         neighbour.remember_change(type_id, entry.id, before=before, after=after)
     state.statements.reliance.note(link.id, proved.watched)
-    narrowed = Entry(entry.id, proved.filter, Proof(proof.request, proof.credentials, proved.watched))
+    narrowed = Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
     return told(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
 
 

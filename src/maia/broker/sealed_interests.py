@@ -21,7 +21,7 @@ from maia.broker.sealed_tells import wanted_from_wire
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.telling import told
-from maia.broker.tells import Proof
+from maia.broker.tells import new_proof
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
@@ -181,7 +181,7 @@ def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
 def _proved(
     state: BrokerState, type_id: bytes, proof: OpenedProof, wanted: Predicate, now: Instant
 ) -> Proved:
-    return proved_filter(state, type_id, Proof(proof.request, proof.certificates), wanted, now)
+    return proved_filter(state, type_id, new_proof(proof.request, proof.certificates), wanted, now)
 
 
 def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:

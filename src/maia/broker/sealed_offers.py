@@ -22,7 +22,7 @@ from maia.broker.sealed_tells import offer_from_wire
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
-from maia.broker.tells import Proof
+from maia.broker.tells import new_proof
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.routing.digests import mark_of_offer
@@ -91,7 +91,7 @@ def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) ->
     proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
     if proof is None or not is_to_be_verified(state):
         return heard
-    watched = prove_offer(state, heard.offer.type_id, Proof(proof.request, proof.certificates), now)
+    watched = prove_offer(state, heard.offer.type_id, new_proof(proof.request, proof.certificates), now)
     state.statements.reliance.note(link.id, watched)
     return replace(heard, watched=watched)
 

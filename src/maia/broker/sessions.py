@@ -30,12 +30,14 @@ from maia.policy import Request, View
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
+from maia.wire.kept_requests import RequestFrame
 from maia.wire.messages import SealedRights
 
 __all__ = [
     "NOTHING_KNOWN",
     "Advertisement",
     "Entry",
+    "Grounds",
     "Known",
     "Link",
     "Right",
@@ -84,20 +86,17 @@ NOTHING_KNOWN: Final = Known()
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
-    """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
+class Grounds:
+    """What a right rests on: all of it but the filter, so a client's rights to one type share it."""
 
     principal: Principal
     action: Action
     resource: ResourceName
     asked_type: VerifiedType | None
-    filter: Predicate = field(repr=False)
     pool: tuple[SignedCertificate, ...] = field(repr=False)
     """All that was shown, to decide again from."""
     used: tuple[SignedCertificate, ...] = field(repr=False)
     """The certificates of the chains that were found, to show to other brokers."""
-    # Kept out of repr: a View holds restrictions that its holder may not read.
-    view: View = field(repr=False)
     stable: Validity
     epoch: int
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
@@ -109,16 +108,78 @@ class Right:
     vouched: VouchedFor | None = field(default=None, repr=False)
     """The one-time answers that it rests on, if it does."""
 
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
+
+    grounds: Grounds
+    filter: Predicate = field(repr=False)
+    # Kept out of repr: a View holds restrictions that its holder may not read.
+    view: View = field(repr=False)
+
+    @property
+    def principal(self) -> Principal:
+        """Return who holds it."""
+        return self.grounds.principal
+
+    @property
+    def action(self) -> Action:
+        """Return what its holder may do."""
+        return self.grounds.action
+
+    @property
+    def resource(self) -> ResourceName:
+        """Return with what its holder may do it."""
+        return self.grounds.resource
+
+    @property
+    def pool(self) -> tuple[SignedCertificate, ...]:
+        """Return all that was shown, to decide again from."""
+        return self.grounds.pool
+
+    @property
+    def used(self) -> tuple[SignedCertificate, ...]:
+        """Return the certificates of the chains that were found, to show to other brokers."""
+        return self.grounds.used
+
+    @property
+    def stable(self) -> Validity:
+        """Return the period in which the answer stays the same, unless evidence changes."""
+        return self.grounds.stable
+
+    @property
+    def watched(self) -> frozenset[bytes]:
+        """Return the ids of the certificates that it is decided again with."""
+        return self.grounds.watched
+
+    @property
+    def known(self) -> Known:
+        """Return what is known of its holder's connection."""
+        return self.grounds.known
+
+    @property
+    def is_rated(self) -> bool:
+        """Say whether a condition asks how much its holder publishes, so that each frame is asked about."""
+        return self.grounds.is_rated
+
+    @property
+    def vouched(self) -> VouchedFor | None:
+        """Return the one-time answers that it rests on, if it does."""
+        return self.grounds.vouched
+
     @property
     def event_type(self) -> VerifiedType:
         """Return the version that the holder speaks; only publishers and subscribers have one."""
-        assert self.asked_type is not None  # noqa: S101 - a request for events names its type
-        return self.asked_type
+        asked_type = self.grounds.asked_type
+        assert asked_type is not None  # noqa: S101 - a request for events names its type
+        return asked_type
 
     @property
     def request(self) -> Request:
         """Return what was asked of the kernel, made anew: to keep it would double the right."""
-        return Request(self.principal, self.action, self.resource, self.asked_type, self.filter)
+        grounds = self.grounds
+        return Request(grounds.principal, grounds.action, grounds.resource, grounds.asked_type, self.filter)
 
 
 @dataclass(slots=True)
@@ -144,16 +205,16 @@ class Subscription:
     right: Right
     view_class: bytes
     lease_ends: Instant
-    proof_head: bytes = field(repr=False)
-    """How the signed request begins: the same bytes for all requests of this link that begin the same."""
-    proof_rest: bytes = field(repr=False)
+    frame: RequestFrame = field(repr=False)
+    """What the signed request shares with others, and beside it what it has of its own."""
+    own: bytes = field(repr=False)
     cursor: Cursor | None = None
     """How far it has come, if it is durable: it is served from the event log."""
 
     @property
     def proof(self) -> bytes:
         """Return the signed request."""
-        return self.proof_head + self.proof_rest
+        return self.frame.whole(self.own)
 
 
 Entry = Advertisement | Subscription
@@ -203,8 +264,6 @@ class Link:
     """The moments at which its entries will be looked at."""
     lease_ends: Instant | None = None
     """When the lease that was granted last ends, for others to share."""
-    request_head: bytes = field(default=b"", repr=False)
-    """How the last request began, for others to share."""
     sealed_rights: dict[bytes, SealedRights] = field(default_factory=dict, repr=False)
     """What the peer showed of its rights to sealed types, by type, while there is no key to open it."""
     shares: dict[bytes, Share] = field(default_factory=dict)

@@ -39,6 +39,7 @@ from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.types import VerifiedType
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
+from maia.wire.kept_requests import framed_request
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -51,7 +52,6 @@ from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_byt
 
 __all__ = ["advertise", "decide_held", "subscribe", "unadvertise", "unsubscribe"]
 
-_FILTER: Final = b"(6:filter"
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
@@ -81,14 +81,15 @@ def _subscribed(
     right = _decided(state, link, request, pool, answers, now)
     met = _met(state, event_type, handed_over, now)
     cursor = _cursor(state, link, message, before, event_type)
+    frame, own = framed_request(message.request)
     entry = Subscription(
         ref=message.id,
         link=link.id,
         right=right,
         view_class=view_class_of(right, cursor),
         lease_ends=lease_end(state, link, now),
-        proof_head=(head := _shared_head(link, message.request)),
-        proof_rest=message.request[len(head) :],
+        frame=frame,
+        own=own,
         cursor=cursor,
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
@@ -320,10 +321,3 @@ def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
     if before is not None and before.right.event_type.type_id != event_type.type_id:
         raise RefTaken(f"`{before.ref}` stands for another type on this link")
     return before
-
-
-def _shared_head(link: Link, request: bytes) -> bytes:
-    """Return how a request begins, as the same object for all requests of a link that begin so."""
-    if not link.request_head or not request.startswith(link.request_head):
-        link.request_head = request[: max(0, request.find(_FILTER))]
-    return link.request_head

@@ -19,7 +19,7 @@ from maia.broker.sealed_tells import (
 )
 from maia.broker.sessions import Advertisement, Right, Subscription
 from maia.broker.state import BrokerState
-from maia.broker.tells import NO_PROOF, Proof, messages_of
+from maia.broker.tells import NO_PROOF, Proof, messages_of, new_proof
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Predicate, attributes_of
@@ -79,7 +79,10 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     entry = _behind(state, baggage)
     if entry is None:
         return NO_PROOF
-    return Proof(entry.proof, tuple(certificate_to_bytes(signed) for signed in entry.right.used))
+    credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
+    if isinstance(entry, Subscription):
+        return Proof(entry.frame, entry.own, credentials)
+    return new_proof(entry.proof, credentials)
 
 
 def right_behind(state: BrokerState, baggage: object) -> Right | None:

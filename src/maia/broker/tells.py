@@ -9,17 +9,20 @@ for it, with the latest request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, assert_never
 
 from maia.routing.hops import Entry, Tell, TellInterest, TellOffer, TellRenew, TellResync
 from maia.wire.filters import filter_from_bytes, filter_to_bytes
+from maia.wire.kept_requests import RequestFrame, framed_request
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
 
-__all__ = ["NO_PROOF", "Proof", "ProofOf", "entry_of", "messages_of", "wanted_of"]
+__all__ = ["NO_PROOF", "Proof", "ProofOf", "entry_of", "messages_of", "new_proof", "wanted_of"]
 
 _CREDENTIALS_MAX: Final = 256
+_CHAINS_SHARED: Final = 4096
 _INTEREST_BYTES: Final = 1 << 20
 """From this size on, an interest is told in several messages; each stays far below what a peer reads."""
 
@@ -28,13 +31,32 @@ _INTEREST_BYTES: Final = 1 << 20
 class Proof:
     """The signed request behind an interest or an offer, and the certificates behind the request."""
 
-    request: bytes | None = field(repr=False)
+    frame: RequestFrame | None = field(repr=False)
+    """What the request shares with others, and beside it what it has of its own; None without a request."""
+    own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to rest on here, if it was verified here."""
 
+    @property
+    def request(self) -> bytes | None:
+        """Return the signed request, if there is one."""
+        return None if self.frame is None else self.frame.whole(self.own)
 
-NO_PROOF: Final = Proof(None)
+
+def new_proof(request: bytes | None, credentials: Iterable[bytes] = ()) -> Proof:
+    """Return a proof that was not verified here; what many have in common is kept once."""
+    frame, own = (None, b"") if request is None else framed_request(request)
+    return Proof(frame, own, _kept_once(tuple(credentials)))
+
+
+@lru_cache(maxsize=_CHAINS_SHARED)
+def _kept_once(credentials: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the same object for equal chains: a client wants many things by the same certificates."""
+    return credentials
+
+
+NO_PROOF: Final = new_proof(None)
 
 ProofOf = Callable[[object], Proof]
 """Finds the proof that belongs to the baggage of an entry."""
@@ -65,8 +87,7 @@ def wanted_of(entry: Entry, proof_of: ProofOf) -> Wanted:
 
 def entry_of(wanted: Wanted) -> Entry:
     """Return what a peer wants as an entry of the book; the proof is its baggage, verified or not."""
-    proof = Proof(wanted.proof, tuple(wanted.credentials))
-    return Entry(wanted.id, filter_from_bytes(wanted.filter), proof)
+    return Entry(wanted.id, filter_from_bytes(wanted.filter), new_proof(wanted.proof, wanted.credentials))
 
 
 def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterator[Interest]:

@@ -20,7 +20,7 @@ from maia.broker.sessions import Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, just_after, seconds_after
 from maia.broker.statement_desk import Voucher
 from maia.broker.telling import told
-from maia.broker.tells import Proof
+from maia.broker.tells import new_proof
 from maia.broker.transit import Transit, from_carried
 from maia.credentials import Action, Principal, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
@@ -99,7 +99,7 @@ def _wanted(state: BrokerState, voucher: Voucher, now: Instant) -> list[Effect]:
     network, random = state.settings.network, state.random
     asked = EdgeRequest(Action.SUBSCRIBE, network, name, ALWAYS, random(16), now, random(16))
     # Whoever may connect may hear this; certificates for other types are nobody's business on the way.
-    proof = Proof(request_to_bytes(sign_request(asked, state.key)), ())
+    proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
     state.routes.stir(now)
     return told(state, state.routes.book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
 

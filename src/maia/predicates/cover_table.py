@@ -16,9 +16,9 @@ so a newcomer never displaces its equal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from maia.errors import BadInput, Unavailable
 from maia.predicates.box_index import BoxIndex
@@ -34,6 +34,9 @@ __all__ = [
     "Removed",
     "UnknownFilterId",
 ]
+
+Id = TypeVar("Id", bound=Hashable)
+"""What the caller knows a filter by."""
 
 FILTERS_MAX: Final = 1_000_000
 
@@ -63,30 +66,30 @@ class CoverTableFull(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Inserted:
+class Inserted(Generic[Id]):
     """What an insertion changed."""
 
-    covered_by: str | None
+    covered_by: Id | None
     """A maximal filter that covers the new one; None if the new one is maximal."""
-    now_covers: tuple[str, ...]
+    now_covers: tuple[Id, ...]
     """The filters that were maximal and are not any more, in the order of their insertion."""
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Generic[Id]):
     """What a removal changed."""
 
-    now_maximal: tuple[str, ...]
+    now_maximal: tuple[Id, ...]
     """The filters that only the removed one covered, in the order of their insertion."""
-    now_covered: tuple[str, ...] = ()
+    now_covered: tuple[Id, ...] = ()
     """Filters that ceased to be maximal: one that was freed covers them, which no proof had found before."""
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Entry(Generic[Id]):
     """A filter in the table; `number` is its place in the order of insertion."""
 
-    id: str
+    id: Id
     number: int
     filter: Predicate
     is_empty: bool
@@ -95,7 +98,7 @@ class _Entry:
     """None for nobody: most filters keep none, and an empty set is larger than the rest of the entry."""
 
 
-class CoverTable:
+class CoverTable(Generic[Id]):
     """Filters by id, and who covers whom."""
 
     # INVARIANT: an entry is in exactly one of `_maximal`, `_covered` and `_empty`.
@@ -105,8 +108,8 @@ class CoverTable:
     def __init__(self, *, filters_max: int = FILTERS_MAX) -> None:
         self._filters_max = filters_max
         self._inserted_so_far = 0
-        self._number_of: dict[str, int] = {}
-        self._entries: dict[int, _Entry] = {}
+        self._number_of: dict[Id, int] = {}
+        self._entries: dict[int, _Entry[Id]] = {}
         self._maximal = BoxIndex()
         self._covered = BoxIndex()
         self._boxes = RecentBoxes()
@@ -119,7 +122,7 @@ class CoverTable:
     def __contains__(self, id: object) -> bool:
         return id in self._number_of
 
-    def insert(self, id: str, filter: Predicate) -> Inserted:
+    def insert(self, id: Id, filter: Predicate) -> Inserted[Id]:
         """Add a filter under a new id, and tell what it covers and what covers it."""
         if id in self._number_of:
             raise FilterIdTaken(f"there is a filter `{_shown(id)}` in the table already")
@@ -135,11 +138,11 @@ class CoverTable:
             displaced.append(emptiest)
         return Inserted(self.covered_by(id), self._ids(displaced))
 
-    def remove(self, id: str) -> Removed:
+    def remove(self, id: Id) -> Removed[Id]:
         """Take a filter out, and tell which ones it alone covered."""
         return self.remove_all((id,))
 
-    def remove_all(self, ids: Iterable[str]) -> Removed:
+    def remove_all(self, ids: Iterable[Id]) -> Removed[Id]:
         """Take filters out at one moment, and tell which ones they alone covered.
 
         What they kept is placed again once, however many of them had kept it one after the other.
@@ -153,24 +156,24 @@ class CoverTable:
             freed.extend(self._empty_first())
         return Removed(self._ids(freed), self._ids(displaced))
 
-    def filter_of(self, id: str) -> Predicate:
+    def filter_of(self, id: Id) -> Predicate:
         """Return the filter with this id."""
         return self._entry(id).filter
 
-    def is_empty(self, id: str) -> bool:
+    def is_empty(self, id: Id) -> bool:
         """Say whether the filter with this id is proved to admit nothing."""
         return self._entry(id).is_empty
 
-    def is_maximal(self, id: str) -> bool:
+    def is_maximal(self, id: Id) -> bool:
         """Say whether no other filter covers this one."""
         number = self._entry(id).number
         return number in self._maximal or number == self._maximal_empty()
 
-    def maximal(self) -> tuple[str, ...]:
+    def maximal(self) -> tuple[Id, ...]:
         """Return the ids of the maximal filters, in the order of their insertion."""
         return self._ids(self._maximal) or self._ids(self._empty_first())
 
-    def covered_by(self, id: str) -> str | None:
+    def covered_by(self, id: Id) -> Id | None:
         """Return a maximal filter that covers this one; None if it is maximal itself."""
         entry = self._entry(id)
         if entry.is_empty:
@@ -181,7 +184,7 @@ class CoverTable:
             number, keeper = keeper, self._entries[keeper].keeper
         return None if number == entry.number else self._entries[number].id
 
-    def coverers_of(self, id: str) -> tuple[str, ...]:
+    def coverers_of(self, id: Id) -> tuple[Id, ...]:
         """Return all other filters that cover this one, maximal or not, in the order of their insertion."""
         entry = self._entry(id)
         if entry.is_empty:
@@ -190,7 +193,7 @@ class CoverTable:
         found = {*self._covering(self._maximal, box), *self._covering(self._covered, box)}
         return self._ids(found - {entry.number})
 
-    def box_of(self, id: str) -> Box:
+    def box_of(self, id: Id) -> Box:
         """Return the filter with this id and its bounds, to ask another table about it."""
         return self._boxes.of(self._entry(id).filter)
 
@@ -199,15 +202,15 @@ class CoverTable:
         """Return the bounds that were last worked out here, of filters that may have left since."""
         return self._boxes
 
-    def maximal_covering(self, box: Box) -> tuple[str, ...]:
+    def maximal_covering(self, box: Box) -> tuple[Id, ...]:
         """Return the maximal filters here that cover a filter of another table, neither of them empty."""
         return self._ids(self._covering(self._maximal, box))
 
-    def maximal_covered_by(self, box: Box) -> tuple[str, ...]:
+    def maximal_covered_by(self, box: Box) -> tuple[Id, ...]:
         """Return the maximal filters here that a filter of another table covers, neither of them empty."""
         return self._ids(self._covered_in(self._maximal, box))
 
-    def covered_under(self, id: str) -> tuple[str, ...]:
+    def covered_under(self, id: Id) -> tuple[Id, ...]:
         """Return all other filters that this one covers, in the order of their insertion."""
         entry = self._entry(id)
         found = set(self._empty)
@@ -216,7 +219,7 @@ class CoverTable:
             found.update(self._covered_in(self._maximal, box), self._covered_in(self._covered, box))
         return self._ids(found - {entry.number})
 
-    def _place(self, entry: _Entry, box: Box) -> list[int]:
+    def _place(self, entry: _Entry[Id], box: Box) -> list[int]:
         """Find a keeper for an entry, or make it maximal; return the entries that it displaced."""
         if entry.is_empty:
             self._empty[entry.number] = None
@@ -228,14 +231,14 @@ class CoverTable:
             return []
         return self._place_maximal(entry, box)
 
-    def _place_maximal(self, entry: _Entry, box: Box) -> list[int]:
+    def _place_maximal(self, entry: _Entry[Id], box: Box) -> list[int]:
         """Let an entry that nothing covers stand for what it covers; return the entries that it displaced."""
         displaced = list(self._covered_in(self._maximal, box))
         self._demote(displaced, under=entry)
         self._maximal.add(entry.number, box)
         return displaced
 
-    def _keeper_for(self, box: Box) -> _Entry | None:
+    def _keeper_for(self, box: Box) -> _Entry[Id] | None:
         """Return the earliest maximal entry that covers this one.
 
         It is never a later equal of this one: while both were kept they had
@@ -244,7 +247,7 @@ class CoverTable:
         number = next(self._covering(self._maximal, box), None)
         return None if number is None else self._entries[number]
 
-    def _demote(self, numbers: Sequence[int], *, under: _Entry) -> None:
+    def _demote(self, numbers: Sequence[int], *, under: _Entry[Id]) -> None:
         if len(numbers) > _MOVED_ONE_BY_ONE:
             self._maximal.move_all(numbers, to=self._covered)
         else:
@@ -255,14 +258,14 @@ class CoverTable:
         for number in numbers:
             _keep(self._entries[number], by=under)
 
-    def _release(self, gone: Mapping[int, _Entry]) -> tuple[list[int], list[int]]:
+    def _release(self, gone: Mapping[int, _Entry[Id]]) -> tuple[list[int], list[int]]:
         """Take entries out of their index and find new keepers; return who became maximal, and who ceased."""
         for entry in gone.values():
             if entry.is_empty:
                 del self._empty[entry.number]
             else:
                 (self._maximal if entry.keeper is None else self._covered).discard(entry.number)
-        orphans: list[_Entry] = []
+        orphans: list[_Entry[Id]] = []
         for entry in gone.values():
             keeper = self._keeper_left(entry, gone)
             if keeper is not None:
@@ -275,7 +278,7 @@ class CoverTable:
                 _keep(one, by=keeper)
         return self._place_again(sorted(orphans, key=lambda orphan: orphan.number))
 
-    def _keeper_left(self, entry: _Entry, gone: Mapping[int, _Entry]) -> _Entry | None:
+    def _keeper_left(self, entry: _Entry[Id], gone: Mapping[int, _Entry[Id]]) -> _Entry[Id] | None:
         """Return the nearest keeper above an entry that stays; None if all of them go."""
         passed = [entry]
         while (above := passed[-1].keeper) is not None and above in gone:
@@ -284,7 +287,7 @@ class CoverTable:
             one.keeper = above
         return None if above is None else self._entries[above]
 
-    def _place_again(self, orphans: list[_Entry]) -> tuple[list[int], list[int]]:
+    def _place_again(self, orphans: list[_Entry[Id]]) -> tuple[list[int], list[int]]:
         waiting = {orphan.number: orphan for orphan in orphans}
         for orphan in orphans:
             orphan.keeper = None
@@ -306,12 +309,12 @@ class CoverTable:
         freed = [orphan.number for orphan in orphans if orphan.keeper is None]
         return freed, sorted(set(displaced) - {orphan.number for orphan in orphans})
 
-    def _adopt(self, keeper: _Entry, waiting: dict[int, _Entry]) -> None:
+    def _adopt(self, keeper: _Entry[Id], waiting: dict[int, _Entry[Id]]) -> None:
         """Let a maximal entry, which covers many orphans, keep all that it covers of those that wait."""
         for number in self._covered_in(self._covered, _bounds_in(self._maximal, keeper), among=waiting):
             _keep(waiting.pop(number), by=keeper)
 
-    def _place_orphan(self, orphan: _Entry) -> list[int]:
+    def _place_orphan(self, orphan: _Entry[Id]) -> list[int]:
         bounds = _bounds_in(self._covered, orphan)
         keeper = self._keeper_for(bounds)
         if keeper is not None:
@@ -342,34 +345,34 @@ class CoverTable:
     def _empty_first(self) -> list[int]:
         return list(self._empty)[:1]
 
-    def _entry(self, id: str) -> _Entry:
+    def _entry(self, id: Id) -> _Entry[Id]:
         number = self._number_of.get(id)
         if number is None:
             raise UnknownFilterId(f"there is no filter `{_shown(id)}` in the table")
         return self._entries[number]
 
-    def _ids(self, numbers: Iterable[int]) -> tuple[str, ...]:
+    def _ids(self, numbers: Iterable[int]) -> tuple[Id, ...]:
         return tuple(self._entries[number].id for number in sorted(numbers))
 
 
-def _bounds_in(index: BoxIndex, entry: _Entry) -> Box:
+def _bounds_in(index: BoxIndex, entry: _Entry[Id]) -> Box:
     """Return a filter with the bounds that an index has of it: enough to ask one, or to move elsewhere."""
     edges, exact = index.edges_of(entry.number)
     return Box(entry.filter, False, edges, exact, None, None)
 
 
-def _keep(entry: _Entry, *, by: _Entry) -> None:
+def _keep(entry: _Entry[Id], *, by: _Entry[Id]) -> None:
     entry.keeper = by.number
     if by.keeps is None:
         by.keeps = set()
     by.keeps.add(entry.number)
 
 
-def _let_go(entry: _Entry, *, by: _Entry) -> None:
+def _let_go(entry: _Entry[Id], *, by: _Entry[Id]) -> None:
     if by.keeps is not None:
         by.keeps.discard(entry.number)
         by.keeps = by.keeps or None
 
 
-def _shown(id: str) -> str:
-    return id[:64].encode("unicode_escape").decode()
+def _shown(id: Hashable) -> str:
+    return str(id)[:64].encode("unicode_escape").decode()

@@ -103,16 +103,16 @@ class Crowd:
     def _outranking(self, group: Group) -> Iterator[Group]:
         for hop, others in self._hops.items():
             if hop != group.hop:
-                for key in others.table.maximal_covering(group.box):
-                    other = others.group_with(key)
+                for born in others.table.maximal_covering(group.box):
+                    other = others.group_born(born)
                     if other.is_shown and breaks_tie(wide=other, narrow=group):
                         yield other
 
     def _outranked_by(self, group: Group) -> Iterator[Group]:
         for hop, others in self._hops.items():
             if hop != group.hop:
-                for key in others.table.maximal_covered_by(group.box):
-                    other = others.group_with(key)
+                for born in others.table.maximal_covered_by(group.box):
+                    other = others.group_born(born)
                     if other.is_shown and breaks_tie(wide=group, narrow=other):
                         yield other
 

@@ -33,7 +33,6 @@ class Held:
     filter_digest: bytes
     told_as: bytes
     """The id under which we pass it on: its own, unless another hop was there first with the same one."""
-    mark: int
     is_stale: bool = False
     """Not told since the neighbour was asked to tell everything again."""
 
@@ -43,8 +42,8 @@ class Group:
     """The entries of one hop that have the same filter."""
 
     hop: Hop
-    key: str
     born: int
+    """A number that grows from group to group over all hops, by which it is known."""
     predicate: Predicate
     """The filter that all members share, as it is compared with others."""
     boxes: RecentBoxes = field(repr=False)
@@ -94,23 +93,23 @@ class Group:
 class HopInterests:
     """The entries of one hop for one type."""
 
-    __slots__ = ("_by_digest", "_by_key", "_held", "_hop", "_table")
+    __slots__ = ("_by_born", "_by_digest", "_held", "_hop", "_table")
 
     def __init__(self, hop: Hop) -> None:
         """Begin without entries."""
         self._hop = hop
         self._held: dict[bytes, Held] = {}
         self._by_digest: dict[bytes, Group] = {}
-        self._by_key: dict[str, Group] = {}
-        self._table = CoverTable()
+        self._by_born: dict[int, Group] = {}
+        self._table: CoverTable[int] = CoverTable()
 
     def __len__(self) -> int:
         """Return the number of entries."""
         return len(self._held)
 
     @property
-    def table(self) -> CoverTable:
-        """Return who covers whom among the groups, by their keys."""
+    def table(self) -> CoverTable[int]:
+        """Return who covers whom among the groups, by their numbers."""
         return self._table
 
     def find(self, entry_id: bytes) -> Held | None:
@@ -121,9 +120,9 @@ class HopInterests:
         """Yield all entries."""
         return iter(self._held.values())
 
-    def group_with(self, key: str) -> Group:
-        """Return the group with this key."""
-        return self._by_key[key]
+    def group_born(self, born: int) -> Group:
+        """Return the group with this number."""
+        return self._by_born[born]
 
     def group_of(self, held: Held) -> Group:
         """Return the group that an entry of this hop belongs to."""
@@ -131,7 +130,7 @@ class HopInterests:
 
     def shown(self) -> Iterator[Group]:
         """Yield the groups that no other group of this hop covers, in the order of their birth."""
-        return (group for group in self._by_key.values() if group.is_shown)
+        return (group for group in self._by_born.values() if group.is_shown)
 
     def add(self, held: Held, *, born: int) -> set[Group]:
         """Add an entry under an id that is not in use; return the groups that it may have changed.
@@ -143,11 +142,10 @@ class HopInterests:
         if group is not None:
             group.join(held)
             return set()
-        key = f"{born:x}"
         compared = compared_by(held.entry)
-        inserted = self._table.insert(key, compared)
-        group = Group(self._hop, key, born, compared, self._table.boxes, held)
-        self._by_digest[held.filter_digest] = self._by_key[key] = group
+        inserted = self._table.insert(born, compared)
+        group = Group(self._hop, born, compared, self._table.boxes, held)
+        self._by_digest[held.filter_digest] = self._by_born[born] = group
         return {group, *self._groups(inserted.now_covers)}
 
     def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
@@ -159,15 +157,15 @@ class HopInterests:
             group.leave(held)
             changed.add(group)
             if group.first is None:
-                del self._by_digest[held.filter_digest], self._by_key[group.key]
-        removed = self._table.remove_all(group.key for group in changed if group.first is None)
+                del self._by_digest[held.filter_digest], self._by_born[group.born]
+        removed = self._table.remove_all(group.born for group in changed if group.first is None)
         return {*changed, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Say whether a group is here, admits anything, and is not covered by another of this hop."""
-        if group.first is None or self._table.is_empty(group.key):
+        if group.first is None or self._table.is_empty(group.born):
             return False
-        return self._table.is_maximal(group.key)
+        return self._table.is_maximal(group.born)
 
-    def _groups(self, keys: Iterable[str]) -> Iterator[Group]:
-        return (self._by_key[key] for key in keys)
+    def _groups(self, born: Iterable[int]) -> Iterator[Group]:
+        return (self._by_born[one] for one in born)

@@ -43,9 +43,9 @@ class Targets:
         if self._asking is not None:
             self._count(group, 1 if group.is_shown else -1, self._asking)
         if group.is_shown:
-            self._matcher.add((group.hop, group.key), group.front.entry.predicate)
+            self._matcher.add((group.hop, group.born), group.front.entry.predicate)
         else:
-            self._matcher.remove((group.hop, group.key))
+            self._matcher.remove((group.hop, group.born))
 
     def asked_about(self) -> frozenset[AttributeUid]:
         """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
@@ -98,7 +98,7 @@ class Targets:
 
 def _hop_of(match: Hashable) -> Hop:
     # The index hands back the ids that `keep_current` gave it, and knows them as hashable alone.
-    return cast("tuple[Hop, str]", match)[0]
+    return cast("tuple[Hop, int]", match)[0]
 
 
 def _joined(found: Sequence[Sequence[int]], rows: int) -> list[int]:

@@ -29,7 +29,7 @@ class Told:
         """Begin with nothing told."""
         self._hop = hop
         self._type_id = type_id
-        self._by_group: dict[str, Held] = {}
+        self._by_group: dict[int, Held] = {}
         self.offer: Source | None = None
         """Whose advertisement went with the offer that it was told, if it was told one."""
 
@@ -43,15 +43,15 @@ class Told:
         remove: list[bytes] = []
         for group in groups:
             ought = group.front if is_heard_by(self._hop, group) else None
-            known = self._by_group.get(group.key)
+            known = self._by_group.get(group.born)
             if ought is known:
                 continue
             if known is not None:
-                del self._by_group[group.key]
+                del self._by_group[group.born]
                 tally.subtract(self._mark(known))
                 remove.append(known.told_as)
             if ought is not None:
-                self._by_group[group.key] = ought
+                self._by_group[group.born] = ought
                 tally.add(self._mark(ought))
                 add[ought.told_as] = _as_told(ought)
         return self._in_steps(list(add.values()), [one for one in remove if one not in add])
@@ -81,7 +81,7 @@ class Told:
 
     def one_again(self, group: Group, held: Held) -> list[Tell]:
         """Repeat one entry, if it is what the neighbour was told for its group."""
-        return self._in_steps([_as_told(held)], []) if self._by_group.get(group.key) is held else []
+        return self._in_steps([_as_told(held)], []) if self._by_group.get(group.born) is held else []
 
     def again(self, offers: Offers) -> list[Tell]:
         """Repeat everything."""
@@ -106,8 +106,6 @@ class Told:
         ]
 
     def _mark(self, held: Held) -> int:
-        if held.told_as == held.entry.id:
-            return held.mark
         digest = digest_on_the_link(held.entry, held.filter_digest)
         return mark_of_interest(self._type_id, held.told_as, digest)
 

@@ -39,11 +39,11 @@ class TypeBook:
     """Interests and offers of all hops for one type."""
 
     __slots__ = (
+        "_aliases",
         "_crowd",
         "_hops",
         "_numbers",
         "_offers",
-        "_passed_on",
         "_told",
         "_versions",
         "parent",
@@ -62,7 +62,8 @@ class TypeBook:
         self._crowd = Crowd(self._hops, targets.keep_current)
         self._offers = Offers()
         self._told: dict[Hop, Told] = {}
-        self._passed_on: dict[bytes, Held] = {}
+        self._aliases: dict[bytes, tuple[Hop, Held]] = {}
+        """The entries that are passed on under another id than their own, by that id."""
 
     # ------------------------------------------------------------ what is here
 
@@ -86,11 +87,8 @@ class TypeBook:
 
     def source_of(self, told_as: bytes) -> tuple[Hop, Entry] | None:
         """Return the entry that is passed on under an id, and the hop that told it."""
-        held = self._passed_on.get(told_as)
-        if held is None:
-            return None
-        told_by = (hop for hop, interests in self._hops.items() if interests.find(held.entry.id) is held)
-        return next(told_by), held.entry
+        found = self._passed_on_as(told_as)
+        return None if found is None else (found[0], found[1].entry)
 
     def shown_from(self, hop: Hop) -> tuple[Entry, ...]:
         """Return what a hop wants, without what another filter of the same hop covers."""
@@ -258,13 +256,14 @@ class TypeBook:
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
         digest = digest_of_meaning(entry)
-        mark = mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, digest))
-        if known is not None and known.filter_digest == digest and known.mark == mark:
+        mark = self._mark(entry, digest)
+        if known is not None and known.filter_digest == digest and self._mark_of(known) == mark:
             self._confirm(known, entry, links.get(hop))
             return set()
         changed = self._remove(hop, (entry.id,), links)
-        held = Held(entry, digest, self._free_id(entry.id), mark, is_stale)
-        self._passed_on[held.told_as] = held
+        held = Held(entry, digest, self._free_id(entry.id), is_stale)
+        if held.told_as != entry.id:
+            self._aliases[held.told_as] = (hop, held)
         if (link := links.get(hop)) is not None:
             link.hear(mark, is_stale=is_stale)
         interests = self._hops.setdefault(hop, HopInterests(hop))
@@ -275,7 +274,7 @@ class TypeBook:
         known.entry = entry
         if known.is_stale and link is not None:
             known.is_stale = False
-            link.fresh.add(known.mark)
+            link.fresh.add(self._mark_of(known))
 
     def _remove(self, hop: Hop, entry_ids: Iterable[bytes], links: Links) -> set[Group]:
         """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
@@ -288,17 +287,33 @@ class TypeBook:
         return interests.remove(here) if here else set()
 
     def _release(self, held: Held, link: Link | None) -> None:
-        del self._passed_on[held.told_as]
+        self._aliases.pop(held.told_as, None)
         if link is not None:
-            link.unhear(held.mark, is_stale=held.is_stale)
+            link.unhear(self._mark_of(held), is_stale=held.is_stale)
+
+    def _mark_of(self, held: Held) -> int:
+        return self._mark(held.entry, held.filter_digest)
+
+    def _mark(self, entry: Entry, meaning: bytes) -> int:
+        """Return the mark by which both ends of a link count an entry."""
+        return mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, meaning))
 
     def _free_id(self, entry_id: bytes) -> bytes:
         """Return an id under which an entry can be passed on: no hop may displace another's entry (A67)."""
         free, tried = entry_id, 0
-        while free in self._passed_on:
+        while self._passed_on_as(free) is not None:
             tried += 1
             free = hashlib.sha256(b"maia/1/entry-alias\x00%d\x00" % tried + entry_id).digest()[:16]
         return free
+
+    def _passed_on_as(self, told_as: bytes) -> tuple[Hop, Held] | None:
+        if told_as in self._aliases:
+            return self._aliases[told_as]
+        for hop, interests in self._hops.items():
+            held = interests.find(told_as)
+            if held is not None and held.told_as == told_as:
+                return hop, held
+        return None
 
     def _withdraw_offer(self, hop: Hop, links: Links) -> None:
         if hop not in self._offers:

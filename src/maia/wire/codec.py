@@ -83,7 +83,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_known(
-    message: Carried | Deliver | DeliverLogged | Published | Sealed | SealedWithPlaintext,
+    message: Carried | Deliver | DeliverLogged | Ended | Published | Sealed | SealedWithPlaintext,
 ) -> bytes:
     """Return the bytes of a message all of whose parts were read from messages or counted here.
 
