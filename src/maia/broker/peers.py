@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from maia.broker.adopting import adopt
 from maia.broker.routes import Neighbour
 from maia.broker.senders import tree_moved
 from maia.broker.sessions import Link
@@ -18,7 +19,14 @@ from maia.broker.shown_rights import show_rights
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
 from maia.events import Instant
-from maia.routing.ids import NodeId, node_id_from_bytes, node_id_of_key, node_id_of_type, node_id_to_bytes
+from maia.routing.ids import (
+    NodeId,
+    is_closer,
+    node_id_from_bytes,
+    node_id_of_key,
+    node_id_of_type,
+    node_id_to_bytes,
+)
 from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Spread, Step
 from maia.routing.replicas import Replica
 from maia.wire.codec import encode
@@ -180,10 +188,14 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
 def _taken_over(state: BrokerState, gone: NodeId, now: Instant) -> list[Effect]:
     """Use what a rendezvous that is gone had given to this broker, where this broker now follows it."""
     routes = state.routes
-    replicas = routes.store.promoted(
-        gone, lambda type_id: routes.overlay.next_hop(node_id_of_type(type_id)) is None
-    )
+    replicas = routes.store.promoted(gone, lambda type_id: _follows(state, gone, node_id_of_type(type_id)))
     return [effect for replica in replicas for effect in _promoted(state, replica, now)]
+
+
+def _follows(state: BrokerState, gone: NodeId, rendezvous: NodeId) -> bool:
+    """Say whether this broker leads now where another may have led; who was further away never did (A67)."""
+    own = state.routes.membership.own.node
+    return state.routes.overlay.next_hop(rendezvous) is None and is_closer(gone, than=own, target=rendezvous)
 
 
 def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect]:
@@ -200,10 +212,4 @@ def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect
 
 
 def _adopted(state: BrokerState, node: NodeId, now: Instant) -> list[Effect]:
-    effects: list[Effect] = []
-    for replica in state.routes.to_adopt.pop(node, ()):
-        effects += told(
-            state,
-            state.routes.book.adopt(node, replica.type_id, replica.entries, offers=replica.offers, now=now),
-        )
-    return effects
+    return adopt(state, node, state.routes.to_adopt.pop(node, ()), now)

@@ -44,10 +44,10 @@ class ReadableBook:
     def may_come_from(self, hop: Hop, type_id: TypeId) -> bool:
         """Say whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
 
-        Interests are told to nobody else.
+        Interests are told to nobody else. An offer that nothing stands behind was told by a replica alone.
         """
         book = self._types.get(type_id)
-        return book is not None and (book.parent == hop or book.offers_from(hop))
+        return book is not None and (book.parent == hop or book.offer_from(hop) is not None)
 
     def asked_about(self, type_id: TypeId) -> frozenset[AttributeUid]:
         """Return the attributes of a sealed type about which a neighbour's filter asks."""
