@@ -23,6 +23,8 @@ __all__ = ["NO_PROOF", "Proof", "ProofOf", "entry_of", "messages_of", "new_proof
 
 _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
+_CHAIN_BYTES_MAX: Final = 8192
+"""A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
 _INTEREST_BYTES: Final = 1 << 20
 """From this size on, an interest is told in several messages; each stays far below what a peer reads."""
 
@@ -47,7 +49,10 @@ class Proof:
 def new_proof(request: bytes | None, credentials: Iterable[bytes] = ()) -> Proof:
     """Return a proof that was not verified here; what many have in common is kept once."""
     frame, own = (None, b"") if request is None else framed_request(request)
-    return Proof(frame, own, _kept_once(tuple(credentials)))
+    shown = tuple(credentials)
+    # Whoever shows it may have made it up, and what is kept once outlasts its refusal.
+    is_short = sum(map(len, shown)) <= _CHAIN_BYTES_MAX
+    return Proof(frame, own, _kept_once(shown) if is_short else shown)
 
 
 @lru_cache(maxsize=_CHAINS_SHARED)
