@@ -183,10 +183,15 @@ class StatementStream:
         """Go on from a statement of this domain itself; who is to be told hears it later, with the rest."""
         if not isinstance(data, bytes):
             return Revoked()
-        signed, own, now = statement_from_bytes(data), self._key.principal, self._service.clock()
-        if signed.statement.by != own:
+        own, now = self._key.principal, self._service.clock()
+        try:
+            signed = statement_from_bytes(data)
+            if signed.statement.by != own:
+                return Revoked()
+            return await self._service.ask(lambda access: access.hear_statement(signed, actor=own, now=now))
+        except MaiaError as problem:  # made up by a broker on the way, say: the next one may be our own
+            self._records.note("refused", {"issuer": str(own), "code": problem.code})
             return Revoked()
-        return await self._service.ask(lambda access: access.hear_statement(signed, actor=own, now=now))
 
     async def _tell_of(self, fallen: list[Revoked]) -> None:
         """Tell key groups and the network what fell because this domain has heard itself."""
