@@ -152,6 +152,8 @@ class ManagerTalk:
         return effects
 
     def _told(self, manager: ManagerLink, message: Message, now: Instant) -> list[Effect]:
+        if self._is_anothers(manager, message):
+            return []  # a manager answers what it was asked itself, and nothing for others
         match message:
             case Ping(nonce=nonce):
                 return self.managers.say(manager, Pong(nonce))
@@ -171,6 +173,19 @@ class ManagerTalk:
             case Challenge():
                 return self._challenged(manager, message, now)
         raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
+
+    def _is_anothers(self, manager: ManagerLink, message: Message) -> bool:
+        """Say whether a message is about a type that another manager looks after."""
+        match message:
+            case Writer(type_id=type_id) | HistoryKeysReply(type_id=type_id):
+                known = self.types.get(type_id)
+            case Failed(id=number) | Challenge(ref=number):
+                past = self.past.asked_under(number)
+                known = self.types.asked_under(number) or self.types.joined_under(number)
+                known = known if past is None else self.types.get(past)
+            case _:
+                return False
+        return known is not None and known.sealing.manager != manager.principal
 
     def _failed(self, message: Failed, now: Instant) -> list[Effect]:
         known = self.types.asked_under(message.id)
