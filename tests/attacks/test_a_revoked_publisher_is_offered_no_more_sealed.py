@@ -111,6 +111,19 @@ def test_a_sealed_offer_is_asked_for_again_when_its_publisher_may_publish_again(
     assert wanted_from(edge) == 1
 
 
+def test_a_sealed_offer_that_was_refused_at_once_is_asked_for_again_too() -> None:
+    """A41: the camera was on the list when its broker came, and is on no list any more."""
+    town = Town()
+    town.issuer.revoke(town.rights[0])
+    edge = town.edge(0, town.reader)
+    assert wanted_from(edge) == 0
+    town.issuer.says.revoked.clear()
+    town.issuer.state(town.issuer.says.list_now())
+    assert len(edge.all_heard(Resync)) == 1
+    edge.say(town.offers[0])
+    assert wanted_from(edge) == 1
+
+
 def test_a_sealed_offer_stands_while_its_publisher_may_publish() -> None:
     """A35: the right of another publisher is revoked."""
     town = Town()

@@ -9,21 +9,24 @@ Certificates that are known here not to count any more are no proof.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from maia.broker.refusals import NotProved
+from maia.broker.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.broker.tells import Proof
 from maia.credentials import Action, Principal, SignedCertificate, TypeName, VerifiedChain, find_chains
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Predicate, covers
 from maia.types import type_id, validity_type_name
 from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
-__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter"]
+__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter", "remember_refusal"]
 
 _CHAINS_SHARED: Final = 4096
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
@@ -63,6 +66,16 @@ def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> 
     """Return the certificates by which somebody may publish this type, or raise what is wrong."""
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now)
     return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now))
+
+
+def remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
+    """Take note of what was shown in vain: if some of it counts again, the neighbour is to tell all again."""
+    with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
+        pool = state.edge.pool(proof.credentials)
+        certificates = frozenset(signed.id for signed in pool)
+        neighbour.remember_refusal(certificates)
+        state.statements.met(pool, certificates)
+        state.statements.reliance.note(neighbour.link, certificates)
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

@@ -9,12 +9,11 @@ configured to (C9).
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import replace
 
 from maia.broker.audience import ViewClass
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter
+from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter, remember_refusal
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.resealing import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.routes import Neighbour
@@ -229,7 +228,7 @@ def _offer_refused(
     neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
     neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
-    _remember_refusal(state, neighbour, proof)
+    remember_refusal(state, neighbour, proof)
     return [*told(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
 
 
@@ -267,7 +266,7 @@ def _checked(
         proved = proved_filter(state, type_id, proof, entry.predicate, now)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        _remember_refusal(state, neighbour, proof)
+        remember_refusal(state, neighbour, proof)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
     state.statements.reliance.note(link.id, proved.watched)
     resting = Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
@@ -279,15 +278,6 @@ def _checked(
 
 
 # ------------------------------------------------------------ certificates that count no more
-
-
-def _remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
-    with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
-        pool = state.edge.pool(proof.credentials)
-        certificates = frozenset(signed.id for signed in pool)
-        neighbour.remember_refusal(certificates)
-        state.statements.met(pool, certificates)
-        state.statements.reliance.note(neighbour.link, certificates)
 
 
 def look_at_told_again(
@@ -377,7 +367,7 @@ def _looked_at_again(
         proved = proved_filter(state, type_id, proof, entry.predicate, now)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        _remember_refusal(state, neighbour, proof)
+        remember_refusal(state, neighbour, proof)
         gone = told(state, book.understood_anew(neighbour.node, type_id, (), [entry.id]))
         return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="Interest")]
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer
+from maia.broker.proofs import is_to_be_verified, prove_offer, remember_refusal
 from maia.broker.routes import Neighbour
 from maia.broker.sealed_interests import check_epoch, doubts, hear_doubted_interests
 from maia.broker.sealed_state import HeardOffer
@@ -61,7 +61,6 @@ def look_at_sealed_offer_again(
     try:
         _resting(state, link, heard, now)
     except MaiaError as problem:
-        _neighbour(state, link).remember_refusal(heard.watched)
         return _refused(state, link, heard, problem, now)
     return []
 
@@ -91,7 +90,12 @@ def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) ->
     proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
     if proof is None or not is_to_be_verified(state):
         return heard
-    watched = prove_offer(state, heard.offer.type_id, new_proof(proof.request, proof.certificates), now)
+    shown = new_proof(proof.request, proof.certificates)
+    try:
+        watched = prove_offer(state, heard.offer.type_id, shown, now)
+    except MaiaError:
+        remember_refusal(state, _neighbour(state, link), shown)
+        raise
     state.statements.reliance.note(link.id, watched)
     return replace(heard, watched=watched)
 
