@@ -34,6 +34,7 @@ from maia.wire import (
     framed,
     network_to_bytes,
 )
+from maia.wire.messages import Show
 from support.live import BROKER, STORY, client
 from support.waiting import in_a_loop, until
 
@@ -91,10 +92,14 @@ def greeting(
         (STORY.keys[BROKER], greeting(network=NetworkName(MALLORY.principal, STORY.network.name))),
         (STORY.keys[BROKER], greeting(version=2)),
         (STORY.keys[BROKER], greeting(shown=[b"no certificate"])),
+        (MALLORY, Show(0, [], [b"no statement"])),
         (STORY.keys[BROKER], Welcome(60)),
         (STORY.keys[BROKER], Hello(1, network_to_bytes(STORY.network), ALL, bytes(16), None)),
     ],
-    ids=["stranger", "shows nothing", "other network", "other version", "rubbish", "welcome", "hello"],
+    ids=[
+        *("stranger", "shows nothing", "other network", "other version", "rubbish"),
+        *("rubbish for a statement", "welcome", "hello"),
+    ],
 )
 @in_a_loop
 async def test_nothing_is_shown_to_whoever_has_not_proved_a_right_to_connect(key: SigningKey, said: Message):

@@ -49,8 +49,11 @@ class Handshake:
         self._shown = []
 
     def was_shown(self, statements: Iterable[bytes]) -> None:
-        """Remember by which statements a broker says that its certificates still count."""
-        self._shown = [statement_from_bytes(data) for data in statements]
+        """Remember by which statements a broker says that its certificates still count; refuse rubbish."""
+        try:
+            self._shown = [statement_from_bytes(data) for data in statements]
+        except MaiaError as problem:
+            raise BrokerNotTrusted(f"a broker shows what is no statement: {problem.message}") from problem
 
     def answer(self, greeting: Greeting, peer: Principal, now: Instant) -> list[Message]:
         """Verify a broker's right to connect, and only then return what shows our own."""
