@@ -61,6 +61,7 @@ _LENGTH_BYTES: Final = 4
 _LENGTH: Final = Struct(">I")
 _LENGTH_AND_KIND: Final = Struct(">IB")
 _FIRST_LARGE: Final = 1024
+_ZEROS: Final = [bytes(length) for length in range(PADDED_TO)]
 _KIND_BYTES: Final = [bytes((number,)) for number in range(16)]
 _KINDS: Final = frozenset(range(1, 7))
 _BLOCK_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(BLOCKS_MAX)]
@@ -107,11 +108,11 @@ def column_to_seal(column: Column, values: Sequence[Value] | None, divided: Divi
     return OpenColumn(column, lengths)
 
 
-@lru_cache(maxsize=512)  # a long column has kilobytes of it
 def _padding(length: int) -> bytes:
     whole = length + _LENGTH_BYTES
-    step = PADDED_TO if whole < _FIRST_LARGE else 1 << (whole.bit_length() - 5)
-    return bytes(-whole % step)
+    if whole < _FIRST_LARGE:
+        return _ZEROS[-whole % PADDED_TO]
+    return bytes(-whole % (1 << (whole.bit_length() - 5)))
 
 
 @lru_cache(maxsize=8192)
