@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,10 @@ pytest_plugins = [
     for plugin in ("support.random_cases", "support.lanes", "support.spark", "support.postgres")
     if importlib.util.find_spec(plugin) is not None
 ]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts this in the background has Ctrl-C ignored, here and by every process of a test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A law must not fail because the machine is busy, so nothing is timed: no deadline, no "too slow".
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
