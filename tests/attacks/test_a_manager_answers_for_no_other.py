@@ -5,12 +5,23 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials.one_time import question_from_bytes, question_to_bytes
-from maia.sealing.delivery import SessionKey
+from maia.sealing.delivery import SessionKey, seal_to
+from maia.sealing.history import PastAnswer, pack_past, past_info
 from maia.sealing.key_questions import keys_digest
 from maia.sealing.manager_links import ManagerLink
-from maia.sealing.member_notices import Challenged, KeysRefused
-from maia.wire.messages import Challenge, Failed, Message
-from support.key_groups import PLATE, Member, key_of, random_from
+from maia.sealing.member_notices import Challenged, KeysRefused, WriterTold
+from maia.wire.codec import decode
+from maia.wire.effects import Effect, Send
+from maia.wire.messages import (
+    Challenge,
+    Failed,
+    HistoryKeys,
+    HistoryKeysReply,
+    KeyTermsRecord,
+    Message,
+    Writer,
+)
+from support.key_groups import PLATE, Member, grant, key_of, random_from
 from support.one_time_keys import OneTimeNet, reading
 
 OTHER = key_of("another manager")
@@ -61,3 +72,30 @@ def test_nobody_is_asked_to_vouch_for_keys_of_another_manager(net: OneTimeNet) -
     before = [one for one in member.notices if isinstance(one, Challenged)]
     noticed = says(net, member, other, Challenge(7, challenge.ref, 10, [stolen]))
     assert [one for one in noticed if isinstance(one, Challenged)] == before
+
+
+def test_who_publishes_is_told_by_the_manager_of_the_type_alone(net: OneTimeNet) -> None:
+    """A74: with somebody else's word, a right to publish could be hidden from whoever asked for it."""
+    member, camera = net.member("reader", grant(key_of("reader"))), key_of("camera").principal
+    member.node.ask_writer(net.type_id, camera, net.now)
+    noticed = says(net, member, another_manager(), Writer(1, net.type_id, camera.key, []))
+    assert WriterTold(net.type_id, camera) not in noticed
+    assert member.node.writer(net.type_id, camera) is None
+
+
+def test_old_keys_come_from_the_manager_of_the_type_alone(net: OneTimeNet) -> None:
+    """A74: another one's keys would open nothing, and hide that the right ones were never asked for."""
+    member, other = net.member("reader", grant(key_of("reader"))), another_manager()
+    (number,) = {
+        said.id for effect in member.node.ask_past(net.type_id, 1, net.now) if (said := asked_in(effect))
+    }
+    info = past_info(net.type_id, manager=OTHER.principal, reader=key_of("reader").principal)
+    sealed = seal_to(other.secured.public, pack_past(PastAnswer(())), info, random_from(b"a seal"))
+    terms = KeyTermsRecord(60, 30, 2, 2)
+    says(net, member, other, HistoryKeysReply(number, net.type_id, terms, sealed, None))
+    assert not member.node.past.is_answered(net.type_id, 1)
+
+
+def asked_in(effect: Effect) -> HistoryKeys | None:
+    said = decode(effect.data) if isinstance(effect, Send) else None
+    return said if isinstance(said, HistoryKeys) else None
