@@ -135,15 +135,13 @@ class KeyChallenges:
         if claim is None or claim.vouched is None or now < claim.vouched.ask_at or not links:
             return []
         # It belongs to whoever brought the answers; if that link is gone, to the member's next one.
-        link, topic = (
-            next((one for one in links if (type_id, False) in one.brought), links[0]),
-            (type_id, False),
-        )
+        member = HeldMember(type_id)
+        link = next((one for one in links if member.topic in one.brought), links[0])
         wanted = self._demanded(claim, manager, now)
-        if not wanted or (link.id, topic) in self._waiting:
+        if not wanted or (link.id, member.topic) in self._waiting:
             return []
-        digest = self._digest(link, topic, link.joined[type_id])
-        asked = Asked(principal, link.id, next(self._refs), digest, HeldMember(type_id))
+        digest = self._digest(link, member.topic, link.joined[type_id])
+        asked = Asked(principal, link.id, next(self._refs), digest, member)
         try:
             return self._challenged(asked, link.refs[type_id], wanted, now)
         except TooManyQuestions as problem:
