@@ -14,16 +14,10 @@ from maia.broker import BrokerSettings
 from maia.credentials import (
     FIRST_VERSION,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    NetworkName,
-    NetworkPattern,
     Principal,
     SignedCertificate,
     TypeName,
     Validity,
-    exact_name,
-    issue,
 )
 from maia.credentials.arguments import ParameterKind
 from maia.credentials.broken_statements import StatementOld
@@ -44,10 +38,10 @@ from maia.runtime.subscription import Subscription
 from maia.runtime.wallet_folder import WalletFolder
 from maia.types import TypeDefinition, sign_definition, validity_definition
 from support.domain_server import RecordedNotes, key_of
+from support.met_town import MET, NETWORK, may
 from support.ports import free_ports
 
-MET, BROKER, SMITH = key_of("met"), key_of("broker"), key_of("smith")
-NETWORK = NetworkName(MET.principal, "Test")
+BROKER, SMITH = key_of("broker"), key_of("smith")
 DAY = 86_400 * 1_000_000
 PATIENCE_S = 180
 
@@ -61,11 +55,7 @@ def in_a_loop(test: Callable[[Path], Coroutine[None, None, None]]) -> Callable[[
 
 
 def may_connect(who: Principal) -> SignedCertificate:
-    now = system_now()
-    start = Instant(now - now % 1_000_000 - 1_000_000)
-    authority = Authority(NetworkPattern(MET.principal, exact_name("Test")), frozenset({Action.CONNECT}))
-    valid = Validity(start, Instant(start + DAY))
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
+    return may(who, Action.CONNECT)
 
 
 def broker(port: int) -> object:
@@ -289,7 +279,7 @@ rule broker()
     while ours(holder)
     for 1 day
 grant broker()
-    may connect to network "Test" of here
+    may connect to network "Met" of here
 end
 """
 
