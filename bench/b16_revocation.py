@@ -18,6 +18,7 @@ Artemis for 10 by default, which stands here on paper.
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import ssl
@@ -147,6 +148,12 @@ class Listener(MaiaConnection):
             if isinstance(message, Accepted | Failed):
                 return message
 
+    def wait_readable(self) -> None:
+        """Wait until something has arrived; what TLS has read already does not wake a selector."""
+        if not self.socket.pending():
+            found, _, _ = select.select([self.socket], [], [], PATIENCE_S)
+            assert found, "the broker said nothing more"
+
     def read(self) -> None:
         """Take note of all that has arrived."""
         with suppress(BlockingIOError, ssl.SSLWantReadError):
@@ -209,6 +216,21 @@ class Issuer(MaiaConnection):
         self.say(Publish(1, next(self._sequences), +system_now(), 1, columns))
 
 
+def tested_right(world: World, name: str) -> SignedCertificate:
+    """Return a right to subscribe that counts while the owner vouches for it."""
+    pattern = TypePattern(world.owner.principal, exact_name(world.event_type.name.name), None)
+    test = OnlineTest(TestKind.TIMED_CRL, world.owner.principal)
+    certificate = AuthorisationCertificate(
+        world.owner.principal,
+        world.key(name).principal,
+        False,
+        Authority(pattern, frozenset({Action.SUBSCRIBE})),
+        world.validity.with_tests(test),
+        name,
+    )
+    return issue(certificate, world.owner)
+
+
 class Place:
     """Three brokers with so many subscriptions, a publisher and an issuer at the first of them."""
 
@@ -234,21 +256,6 @@ class Place:
     def __exit__(self, *_problem: object) -> None:
         self._stack.close()
 
-    def _right(self, name: str) -> SignedCertificate:
-        """Return a right to subscribe that counts while the owner vouches for it."""
-        world = self.world
-        pattern = TypePattern(world.owner.principal, exact_name(world.event_type.name.name), None)
-        test = OnlineTest(TestKind.TIMED_CRL, world.owner.principal)
-        certificate = AuthorisationCertificate(
-            world.owner.principal,
-            world.key(name).principal,
-            False,
-            Authority(pattern, frozenset({Action.SUBSCRIBE})),
-            world.validity.with_tests(test),
-            name,
-        )
-        return issue(certificate, world.owner)
-
     def _listener(self, number: int, right: SignedCertificate, name: str) -> Listener:
         key = self.world.key(name)
         shown = [self.world.connect_right(key.principal), right]
@@ -260,7 +267,7 @@ class Place:
         while left:
             some = min(PER_CLIENT, left)
             name = f"bystander {next(self._names)}"
-            listener = self._listener(next(number) % BROKERS, self._right(name), name)
+            listener = self._listener(next(number) % BROKERS, tested_right(self.world, name), name)
             first = self._standing - left
             listener.stands([self.world.filter(f"speed > {1000 + first + one}") for one in range(some)])
             listener.socket.setblocking(False)
@@ -302,7 +309,7 @@ class Place:
         for number in range(BROKERS):
             some = falling // BROKERS + (number < falling % BROKERS)
             name = f"victim {next(self._names)}"
-            right = self._right(name)
+            right = tested_right(self.world, name)
             listener = self._listener(number, right, name)
             refs = listener.stands([self.world.filter(f"speed > {-one}") for one in range(some)])
             listener.socket.setblocking(False)

@@ -6,7 +6,7 @@
 Everything stays on loopback, and is bounded in number and in time. One broker
 process gets connections over mutual TLS, each with a key and certificates of
 its own; every subscription is a signed request with a filter that no other
-has, but for one on each connection that wants every event. Three things are
+has, but for one on each connection that wants every event. Four things are
 then asked:
 
 - Does the broker stay within the memory that is stated before the start?
@@ -15,6 +15,8 @@ then asked:
 - Does every subscriber get every event that is published, at a steady pace,
   while all subscriptions are renewed within the usual lease, until the time is
   over? All that a connection holds is renewed by one message, as clients do.
+- Do honest clients keep their rate while strangers and peers with nothing but
+  a right to connect attack a second broker for a minute (`b38_hostile_minute.py`)?
 
 The exit code is 0 if every answer is the good one.
 """
@@ -32,6 +34,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from b38_hostile_minute import Found, hostile_minute
 from harness import busy_cores, load_average
 from harness_report import keep_load, this_machine
 from live_network import (
@@ -72,6 +75,8 @@ class Plan:
     frames_per_second: float = 2.0
     rounds: int = 5
     burst_frames: int = 8
+    attacks: int = 6
+    attack_s: float = 10.0
     rows: int = FRAME_ROWS
 
     @property
@@ -88,6 +93,8 @@ QUICK = Plan(
     frames_per_second=10,
     rounds=3,
     burst_frames=40,
+    attacks=1,
+    attack_s=2.0,
 )
 
 
@@ -113,6 +120,7 @@ class Report:
     """Subscriptions renewed, over all connections and the whole test."""
     broker_cores: float = 0.0
     """Processors that the broker used at the steady pace."""
+    hostile: Found | None = None
     load_average: float = 0.0
 
     def checks(self) -> dict[str, bool]:
@@ -123,6 +131,7 @@ class Report:
             f"the others keep {OTHERS_KEEP_AT_LEAST:.0%} of their rate": share >= OTHERS_KEEP_AT_LEAST,
             "the broker closed the reader that was stuck": self.stuck_reader_was_closed,
             "every subscriber got every event": self.steady_frames > 0,
+            **({} if self.hostile is None else self.hostile.checks()),
         }
 
 
@@ -233,6 +242,8 @@ def run(plan: Plan) -> Report:
             _beside_a_stuck_reader(world, broker, line, upkeep, plan, report)
             _steady(line, upkeep, broker, plan, report)
         report.renewals = upkeep.renewals
+    _progress("attackers at work")
+    report.hostile = hostile_minute(slices=plan.attacks, slice_s=plan.attack_s, peace_s=plan.attack_s / 2)
     report.load_average = load_average()
     return report
 
@@ -365,6 +376,8 @@ def _found(report: Report) -> dict[str, str]:
         f"{report.memory_at_start_mb:.0f}, {report.memory_with_all_mb:.0f}, {report.memory_most_mb:.0f} MB"
     )
     latency = f"{report.frame_to_all_p50_ms:.1f} ms, {report.frame_to_all_p99_ms:.1f} ms"
+    hostile = report.hostile
+    assert hostile is not None
     return {
         "connections": f"{plan.connections:,}",
         "subscriptions": f"{plan.subscriptions:,}, made {report.subscriptions_per_s:,.0f} a second",
@@ -375,6 +388,10 @@ def _found(report: Report) -> dict[str, str]:
         "a frame to all, p50 and p99": latency,
         "renewals": f"{report.renewals:,}, with a lease of {plan.lease_s} s",
         "broker at the steady pace": f"{report.broker_cores:.2f} processors",
+        "honest rate under attack": f"{statistics.median(hostile.shares):.2f} of that in peace",
+        "a revocation under attack, p99": f"{hostile.revoked_p99_ms:.1f} ms",
+        "newcomers under attack": f"{hostile.newcomers}, of whom {hostile.kept_out} were kept out",
+        "memory under attack, most": f"{hostile.memory_most / 1e6:.0f} MB",
         "load average": f"{report.load_average:.2f}",
     }
 
