@@ -2,7 +2,7 @@
 
 Locks carry hashes and no addresses. No file names a machine's folder. Error
 codes are unique and documented. Links between documents lead somewhere, and so
-does every row of the papers' table. One line per problem; exit status 1 if any.
+does every row of the papers' table; every attack has a test. One line per problem; exit status 1 if any.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import api_page
+import attack_index
 import decision_index
 import error_codes
 
@@ -94,6 +95,13 @@ def the_interface_is_documented() -> Iterator[str]:
         yield f"{named(api_page.PAGE)} is out of date; run: make docs"
 
 
+def attacks_lead_to_tests() -> Iterator[str]:
+    """Every attack of the catalogue is played by a test, and every number in a docstring is an attack's."""
+    yield from attack_index.problems()
+    if text_of(attack_index.PAGE) != attack_index.page():
+        yield f"{named(attack_index.PAGE)} is out of date; run: make docs"
+
+
 def links_lead_somewhere() -> Iterator[str]:
     """A link inside the repository points at a file that is there."""
     for page in documents():
@@ -142,6 +150,7 @@ CHECKS = (
     no_file_names_a_machine,
     error_codes_are_unique_and_documented,
     the_interface_is_documented,
+    attacks_lead_to_tests,
     links_lead_somewhere,
     papers_rows_name_files_that_exist,
     decisions_have_their_four_parts,

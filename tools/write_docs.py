@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import api_page
+import attack_index
 import decision_index
 import error_codes
 
@@ -10,6 +11,7 @@ import error_codes
 def main() -> None:
     """Write every generated page."""
     decision_index.PAGE.write_text(decision_index.page(), encoding="utf-8")
+    attack_index.PAGE.write_text(attack_index.page(), encoding="utf-8")
     api_page.PAGE.write_text(api_page.page(), encoding="utf-8")
     error_codes.PAGE.write_text(error_codes.page(error_codes.all_errors()), encoding="utf-8")
 
