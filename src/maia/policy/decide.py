@@ -22,7 +22,7 @@ from maia.policy.openings import Allowances, Opening, opening_of
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.publication import publisher_view, unmeetable_miss, widest
 from maia.policy.request import Request, resources_needed
-from maia.policy.subscription import needed, subscriber_view
+from maia.policy.subscription import needed, subscriber_view, with_room
 from maia.policy.view import View
 
 __all__ = ["decide"]
@@ -46,11 +46,13 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
     openings, misses = _tried(request, request.resource, evidence, facts, now)
     if not openings:
         return denied(misses, request, evidence, now)
-    refused = filter_miss(request, openings)
+    wanted = needed(openings)
+    used = with_room(request, wanted)
+    cut = len(wanted) - len(used)
+    refused = filter_miss(request, used)
     if refused is not None:
-        return denied([refused], request, evidence, now)
-    used = needed(openings)
-    return permitted(subscriber_view(request, used), used, request, evidence, now)
+        return denied([refused], request, evidence, now, cut=cut)
+    return permitted(subscriber_view(request, used), used, request, evidence, now, cut=cut)
 
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -60,7 +62,7 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
         writable, unmeetable = _meetable(request, openings)
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
-        used.append(widest(writable))
+        used.append(widest(_speaking(request, writable)))
     refused = unmeetable_miss(request, used) or filter_miss(request, used)
     if refused is not None:
         return denied([refused], request, evidence, now)
@@ -96,6 +98,11 @@ def _tried(
 def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
     found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
     return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
+
+
+def _speaking(request: Request, openings: Sequence[Opening]) -> Sequence[Opening]:
+    """Return the openings whose attributes the advertisement keeps to, or all if it keeps to none."""
+    return [one for one in openings if filter_miss(request, [one]) is None] or openings
 
 
 def _longest_lived(openings: Sequence[Opening]) -> Opening:
