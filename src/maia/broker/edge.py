@@ -42,6 +42,7 @@ from maia.policy import (
     NO_FACTS,
     Evidence,
     Facts,
+    GrantsLeftOut,
     Permit,
     PolicyRefusal,
     Request,
@@ -50,9 +51,11 @@ from maia.policy import (
     gather_evidence,
 )
 from maia.predicates import attributes_of
-from maia.wire.effects import Count, Effect, Note
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.messages import Changed
 
-__all__ = ["Edge", "refusal_effects"]
+__all__ = ["Edge", "limit_effects", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
 _MET_AGAIN_US: Final = 1_000_000
@@ -279,6 +282,7 @@ class Edge:
             cache=self._certificates,
             constitutions=self._settings.constitutions,
             standing=standing,
+            chains_max=self._settings.limits.chains_per_request,
         )
 
     def expect(
@@ -367,4 +371,19 @@ def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -
     return [
         Note("refused", {"code": problem.code, "principal": str(principal), **named}),
         Count("maia_refused_total", labels={"code": problem.code}),
+    ]
+
+
+def limit_effects(link: LinkId, ref: int, right: Right, before: Right | None) -> list[Effect]:
+    """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
+    limit = right.grounds.limit
+    if limit is None or (before is not None and before.grounds.limit == limit):
+        return []
+    problem, until = GrantsLeftOut((limit,)), right.view.until
+    changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)
+    fields = {"code": problem.code, "principal": str(right.principal), "why": problem.message}
+    return [
+        Send(link, encode(changed)),
+        Note("grants-left-out", fields),
+        Count("maia_grants_left_out_total"),
     ]
