@@ -15,7 +15,7 @@ from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Auth
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
 from maia.credentials.names import TypeName
 from maia.credentials.principals import LocalName, Principal
-from maia.events import AttributeUid, Event, Instant, Kinds
+from maia.events import AttributeUid, Event, Instant, Kinds, kind_of
 from maia.policy import Bound, BoundRule, Facts
 from maia.predicates.meaning import verdict
 from maia.predicates.syntax import AllOf, AnyOf, Comparison, Membership, Operator, Predicate, attributes_of
@@ -142,7 +142,8 @@ class World:
         kept = all(
             NOTIFICATIONS[rule.bound](constraints(rule.filter), notification) for rule in self.bounds_on(path)
         )
-        return sent if kept and satisfies(path, sent) and set(sent) <= writable else None
+        typed = all(uid not in self.kinds or kind_of(value) is self.kinds[uid] for uid, value in sent.items())
+        return sent if kept and typed and satisfies(path, sent) and set(sent) <= writable else None
 
 
 RELATIONS = {

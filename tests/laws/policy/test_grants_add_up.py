@@ -29,7 +29,17 @@ from maia.policy import (
     see,
     shape,
 )
-from maia.predicates.syntax import ALWAYS, AllOf, Comparison, Exists, Membership, Operator, attributes_of
+from maia.predicates.syntax import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Exists,
+    Membership,
+    Not,
+    Operator,
+    attributes_of,
+)
 from reference import miklos
 from reference.policy import World, paths_in
 from support.policy import NOON, defined, key, later
@@ -51,6 +61,8 @@ constraints = st.one_of(
     st.builds(Exists, st.sampled_from(UIDS)),
 )
 conjunctions = st.lists(constraints, max_size=2).map(lambda parts: AllOf(tuple(parts)))
+# Of another kind than declared: unknown of every event, so that it neither holds nor fails.
+OTHER_KIND = Comparison(X, Operator.EQ, "one")
 # Few different terms: what one certificate asks for is often what another one asks for too.
 restrictions = st.sampled_from(
     (
@@ -60,6 +72,9 @@ restrictions = st.sampled_from(
         Comparison(X, Operator.LE, 2),
         AllOf((Comparison(X, Operator.EQ, 1), Comparison(Y, Operator.GE, 2))),
         Membership(Y, frozenset({1, 2})),
+        OTHER_KIND,
+        AnyOf((OTHER_KIND, Comparison(Y, Operator.EQ, 1))),
+        Not(AllOf((OTHER_KIND, Comparison(Y, Operator.EQ, 1)))),
     )
 )
 conditions = st.sampled_from((*[ALWAYS] * 3, ON_DUTY, ON_CALL, AllOf((ON_DUTY, ON_CALL))))
@@ -189,7 +204,14 @@ def test_a_subscriber_sees_the_sum_of_all_that_was_granted(drawn):
         assert all(see(decision.view, one) == world.seen(one) for one in EVENTS)
 
 
+def a_term_of_another_kind():
+    """One of two things that a restriction lets a publisher write is of a kind that it cannot write."""
+    either = AnyOf((OTHER_KIND, Comparison(Y, Operator.EQ, 1)))
+    return world_of(Action.PUBLISH, [granted(OWNER, CLIENT, restriction=either)])
+
+
 @given(worlds(Action.PUBLISH))
+@example(a_term_of_another_kind())
 def test_a_publisher_writes_what_one_of_its_grants_lets_it_write(drawn):
     world, decision = drawn[0], decided(drawn)
     usable = world.usable()
