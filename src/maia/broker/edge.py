@@ -59,8 +59,8 @@ __all__ = ["Edge", "limit_effects", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
 _MET_AGAIN_US: Final = 1_000_000
-_DOUBTED_MAX: Final = 64
-"""Certificates of one pool that do not count now, and are waited for."""
+_DOUBTED_MAX: Final = 256
+"""Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
 
 
 _AskedFor = tuple[Principal, Action, ResourceName, int, frozenset[Once]]

@@ -5,6 +5,8 @@ And where a limit keeps some of them from being counted, their holder is told.
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from maia.broker import BrokerLimits
@@ -16,7 +18,9 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     FactList,
+    Revalidation,
     SignedCertificate,
+    TestKind,
     issue,
     sign_statement,
     statement_to_bytes,
@@ -27,6 +31,7 @@ from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate,
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.wire.messages import Changed, Show
 from support.broker import SECOND, Client, Net, sighting
+from support.revoking import grant_demanding, seeing
 
 LEFT_OUT = "POLICY-GRANTS-LEFT-OUT"
 ON_DUTY = parse_predicate("on-duty = true")
@@ -154,7 +159,7 @@ def seen_of_all_cases(smith: Client, camera: Client, number: int) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [40, 120])
-def test_a_detective_with_many_cases_sees_the_car_of_each(number: int) -> None:
+def test_a_searcherwith_many_cases_sees_the_car_of_each(number: int) -> None:
     net = Net()
     net.broker()
     smith, camera = detective(net, *cases(net, number)), net.client("camera at Victoria")
@@ -227,3 +232,45 @@ def test_a_refusal_says_that_not_everything_was_counted() -> None:
 def test_a_broker_does_not_start_with_a_limit_that_it_cannot_keep(number: int) -> None:
     with pytest.raises(BadSettings):
         Net(limits=BrokerLimits(chains_per_request=number)).broker()
+
+
+def test_the_last_of_a_hundred_certificates_counts_when_it_is_vouched_for() -> None:
+    """A broker waits for the word on each of them, and not on the first few alone."""
+    net = Net()
+    net.broker()
+    story, met = net.story, net.story.keys["Met"]
+
+    def demanding(case: int, by: str) -> SignedCertificate:
+        return grant_demanding(
+            story,
+            "CCS",
+            story.principal("Detective Smith"),
+            seeing(story),
+            Action.SUBSCRIBE,
+            by=story.principal(by),
+            kind=TestKind.REVALIDATION,
+            restriction=Comparison(NUMBERPLATE, Operator.EQ, plate(case)),
+            now=net.now,
+        )
+
+    held = [demanding(case, by="CCS") for case in range(100)]
+    behind = max(signed.id for signed in held)
+    case, last = next(
+        (case, one) for case in count(100) if (one := demanding(case, by="Met")).id > behind
+    )  # a search looks at certificates in the order of their ids
+    smith = detective(
+        net,
+        grant(net, "PITO", "CCS"),
+        grant(net, "PITO", "Detective Smith", restriction=SUSPECT),
+        *held,
+        last,
+    )
+    camera = net.client("camera at Victoria")
+    ref, published = smith.subscribe(), camera.advertise()
+    camera.publish(published, sighting(plate(case)))
+    assert smith.events(ref) == []
+    period = period_from(net.now, microseconds=600 * SECOND)
+    word = sign_statement(Revalidation(met.principal, 1, period, frozenset({last.id})), met)
+    smith.say(Show(99, [], [statement_to_bytes(word)]))
+    camera.publish(published, sighting(plate(case)))
+    assert [event[NUMBERPLATE] for event in smith.events(ref)] == [plate(case)]
