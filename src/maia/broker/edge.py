@@ -268,11 +268,16 @@ class Edge:
         doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
         if not doubted:
             return ()
-        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD))
+        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, doubted))
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
 
     def _gathered(
-        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        doubtful: Iterable[bytes] = (),
     ) -> Evidence:
         return gather_evidence(
             request,
@@ -283,6 +288,7 @@ class Edge:
             constitutions=self._settings.constitutions,
             standing=standing,
             chains_max=self._settings.limits.chains_per_request,
+            doubtful=doubtful,
         )
 
     def expect(

@@ -99,16 +99,17 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
-    bounded: frozenset[bytes] = frozenset(),
+    doubtful: frozenset[bytes] = frozenset(),
     left_out: LeftOut | None = None,
 ) -> tuple[VerifiedChain, ...]:
     """Return the chains for the request that grant something no other found chain grants.
 
     At least one, at most `limits.chains_max`, the short ones first. Several
-    matter where one shows attributes that another hides, or where one is
-    under a condition or a bound and another is not: `bounded` are the ids of
-    the certificates that bounds lie on. `left_out` counts the grants that
-    the limits kept from being returned.
+    matter where one shows attributes that another hides, and where one hangs
+    on something that another is free of: a condition, or a certificate that
+    is `doubtful`. The caller names the ids of those: bounds lie on them, or
+    somebody else may know that they are revoked. `left_out` counts the grants
+    that the limits kept from being returned.
     """
     if resource.owner != root:
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
@@ -125,9 +126,9 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
         cache=VerificationCache() if cache is None else cache,
         constitutions=constitutions,
         limits=limits,
-        bounded=bounded,
+        doubtful=doubtful,
     )
-    flows = quest.flows(LeftOut() if left_out is None else left_out)
+    flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
     if not flows:
         raise quest.nearest_miss()
     return tuple(quest.proved(certificates_of(flow)) for flow in flows)
@@ -160,7 +161,17 @@ class _Quest:
     cache: VerificationCache
     constitutions: tuple[VerifiedConstitution, ...]
     limits: FlowLimits
-    bounded: frozenset[bytes]
+    doubtful: frozenset[bytes]
+
+    def flows_in_doubt(self, left_out: LeftOut) -> list[Flow]:
+        """Return the flows, with others beside what is doubtful unless that takes too many steps."""
+        try:
+            return self.flows(left_out)
+        except SearchTooLarge:
+            if not self.doubtful:
+                raise
+        left_out.count += 1
+        return replace(self, doubtful=frozenset()).flows(left_out)
 
     def flows(self, left_out: LeftOut) -> list[Flow]:
         """Return the flows that no other found flow makes needless.
@@ -279,7 +290,7 @@ class _Quest:
             trust.of,
             needs_delegation=not bent.delegation,
             weighs_authority=not bent.authority,
-            bounded=self.bounded,
+            doubtful=self.doubtful,
         )
         return flow_search(self.pool, self.terminal, self.subject, rules, limits, accepts_name)
 

@@ -85,7 +85,7 @@ class Flow:
     onward: tuple[Flow, ...] = ()
     hinges: frozenset[object] = frozenset()
     """All that may take it away, or an event from it: each term of its restriction, each condition with the
-    issuer whose facts count for it, and each certificate that a bound lies on. What hangs on less is better.
+    issuer whose facts count for it, and each doubtful certificate. What hangs on less is better.
     """
 
 
@@ -99,8 +99,8 @@ class Rules:
     """Asked of a certificate only when a flow is about to use it: the signature."""
     needs_delegation: bool = True
     weighs_authority: bool = True
-    bounded: frozenset[bytes] = frozenset()
-    """The ids of certificates that bounds lie on."""
+    doubtful: frozenset[bytes] = frozenset()
+    """The ids of certificates that may turn out to grant less, or nothing: see `find_chains`."""
 
 
 @dataclass(slots=True)
@@ -214,8 +214,8 @@ class FlowSearch:
         self, certificate: AuthorisationCertificate | None, used: Iterable[SignedCertificate]
     ) -> frozenset[object]:
         """Return what is asked of those who rely on these certificates, now or later."""
-        bounded = self.rules.bounded
-        hinges: list[object] = [one.id for one in used if one.id in bounded] if bounded else []
+        doubtful = self.rules.doubtful
+        hinges: list[object] = [one.id for one in used if one.id in doubtful] if doubtful else []
         if certificate is not None and self.rules.weighs_authority:
             authority = certificate.authority
             hinges += terms_of(authority.restriction)
@@ -313,15 +313,15 @@ def flow_search(
     for signed in pool:
         if isinstance(signed.certificate, AuthorisationCertificate):
             issued.setdefault(signed.certificate.issuer, []).append(signed)
-    book = name_book(pool, accepts_name, rules.bounded)
+    book = name_book(pool, accepts_name, rules.doubtful)
     return FlowSearch(terminal, subject, issued, book, rules, limits, Steps(limits.steps_max))
 
 
 def at_least_as_good(one: Flow, other: Flow) -> bool:
     """Say whether `one` surely grants all that `other` grants, for as long and to the same holders.
 
-    And under no condition or bound that `other` is free of: whether those hold is asked later, and grants
-    add up then. Asked first, because it tells most pairs of narrow grants apart at once.
+    And hanging on nothing that `other` is free of, such as a condition or a bound: whether those hold is
+    asked later, and grants add up then. Asked first: it tells most pairs of narrow grants apart at once.
     """
     if not one.hinges <= other.hinges:
         return False

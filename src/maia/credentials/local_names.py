@@ -38,7 +38,7 @@ Terminal: TypeAlias = Principal | Threshold
 """What is left when no name is."""
 
 _Place: TypeAlias = tuple[LocalName, frozenset[bytes]]
-"""A name on the way to a meaning, and the bounded certificates that were passed to get there."""
+"""A name on the way to a meaning, and the doubtful certificates that were passed to get there."""
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ class NameBook:
 
     definitions: dict[tuple[bytes, str], list[SignedCertificate]]
     accepts: Callable[[SignedCertificate], bool]
-    bounded: frozenset[bytes] = frozenset()
-    """The ids of certificates that bounds lie on: ways to a meaning that differ in these are all found."""
+    doubtful: frozenset[bytes] = frozenset()
+    """The ids of certificates that may turn out not to serve: ways that differ in these are all found."""
     _known: dict[LocalName, tuple[Meaning, ...]] = field(default_factory=dict)
 
     def meanings(self, subject: Subject, steps: Steps) -> tuple[Meaning, ...]:
@@ -128,13 +128,13 @@ class NameBook:
                 steps.spend()
                 definition = signed.certificate
                 after = rewritten(here[0], definition) if isinstance(definition, NameCertificate) else None
-                bounds = here[1] | {signed.id} if signed.id in self.bounded else here[1]
+                passed = here[1] | {signed.id} if signed.id in self.doubtful else here[1]
                 if isinstance(after, LocalName):
-                    if (after, bounds) not in reached:
-                        reached[after, bounds] = (here, signed)
-                        waiting.append((after, bounds))
-                elif after is not None and (after, bounds) not in found:
-                    found[after, bounds] = Meaning(after, (*_way_to(here, reached), signed))
+                    if (after, passed) not in reached:
+                        reached[after, passed] = (here, signed)
+                        waiting.append((after, passed))
+                elif after is not None and (after, passed) not in found:
+                    found[after, passed] = Meaning(after, (*_way_to(here, reached), signed))
         return list(found.values())
 
     def _defining(self, name: LocalName) -> Iterator[SignedCertificate]:
@@ -145,7 +145,7 @@ class NameBook:
 def name_book(
     certificates: Iterable[SignedCertificate],
     accepts: Callable[[SignedCertificate], bool],
-    bounded: frozenset[bytes] = frozenset(),
+    doubtful: frozenset[bytes] = frozenset(),
 ) -> NameBook:
     """File name certificates by the name they define; others are left out.
 
@@ -159,7 +159,7 @@ def name_book(
             definitions.setdefault((definition.issuer.key, definition.name), []).append(signed)
     for filed in definitions.values():
         filed.sort(key=_longest_first)
-    return NameBook(definitions, accepts, bounded)
+    return NameBook(definitions, accepts, doubtful)
 
 
 def _longest_first(signed: SignedCertificate) -> tuple[bool, int, bytes, bytes]:

@@ -44,17 +44,21 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     standing: Tester | None = None,
     once: Iterable[Revalidated] = (),
     chains_max: int = CHAINS_COUNTED,
+    doubtful: Iterable[bytes] = (),
 ) -> Evidence:
     """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more.
 
     `standing` knows what is revoked and whose statements hold; without one
     nothing was heard. `once` are answers to one-time questions about this
     request (`request_digest` names it), which are spent here. No more than
-    `chains_max` chains are counted; the evidence says how many were not.
+    `chains_max` chains are counted; the evidence says how many were not. What
+    others grant is found beside what certificates grant that are `doubtful`,
+    by their ids, as it is beside those that bounds lie on.
     """
     bounds = tuple(bounds)
     tested = _Tested(pool, standing, at, _spent(once, request))
-    search = _Search(request, at, cache, constitutions, _limits_of(request, chains_max), _bounded(bounds))
+    limits, hinges = _limits_of(request, chains_max), _bounded(bounds).union(doubtful)
+    search = _Search(request, at, cache, constitutions, limits, hinges)
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
     left_out = LeftOut()
     broken: list[BrokenCredential] = []
@@ -102,7 +106,7 @@ class _Search:
     cache: VerificationCache | None
     constitutions: Sequence[VerifiedConstitution]
     limits: FlowLimits
-    bounded: frozenset[bytes]
+    doubtful: frozenset[bytes]
 
     def chains(
         self, pool: Sequence[SignedCertificate], resource: ResourceName, left_out: LeftOut | None = None
@@ -118,7 +122,7 @@ class _Search:
             cache=self.cache,
             constitutions=self.constitutions,
             limits=self.limits,
-            bounded=self.bounded,
+            doubtful=self.doubtful,
             left_out=left_out,
         )
 

@@ -44,7 +44,7 @@ from maia.policy.view import View
 from maia.predicates.syntax import ALWAYS, attributes_of
 from maia.predicates.text import format_predicate
 
-__all__ = ["denied", "permitted", "stable_period", "type_miss"]
+__all__ = ["denied", "left_out", "permitted", "stable_period", "type_miss"]
 
 _ATTRIBUTES = "authority.attributes"
 _NO_CHAIN = Reason("chain", "no certificates at hand lead from the owner of the resource to you")
@@ -71,7 +71,7 @@ def denied(
     kind = NoChain if told_first is None else told_first.kind
     requester = (_NO_CHAIN,) if told_first is None else told_first.explanation.requester
     explanation = Explanation(owner or (_NO_CHAIN,), requester)
-    limit = _limit(evidence, cut)
+    limit = left_out(evidence, cut)
     explanation += Explanation() if limit is None else told(limit)
     return Denial(kind, explanation, stable_period(request, evidence, now))
 
@@ -96,13 +96,13 @@ def permitted(
     view = replace(view, until=until)
     explanation = sum((_why(opening, request) for opening in openings), Explanation())
     explanation += _what_is_seen(view, openings, request)
-    limit = _limit(evidence, cut)
+    limit = left_out(evidence, cut)
     explanation += Explanation() if limit is None else told(limit)
     return Permit(view, explanation, stable_period(request, evidence, now), limit)
 
 
-def _limit(evidence: Evidence, cut: int) -> Reason | None:
-    """Say that a limit has kept grants from being counted, if one has."""
+def left_out(evidence: Evidence, cut: int = 0) -> Reason | None:
+    """Say that a limit has kept grants from being counted, if one has: `cut` had no room in a View."""
     missing = evidence.left_out + cut
     if not missing:
         return None
