@@ -197,17 +197,16 @@ class _Quest:
     def _flows_within(self, limits: FlowLimits, besides: Sequence[Flow] = ()) -> tuple[list[Flow], int, int]:
         """Search once: return what reaches the owner, how much more there is at least, and the steps left."""
         search = self._search(_Bent(), limits)
-        found: list[Flow] = []
         try:
             for flow in search.run():
-                found.append(flow)
                 if self.limits.chains_max == 1:
-                    return found, 0, search.steps.left
+                    return [flow], 0, search.steps.left
         except SearchTooLarge:
+            found = search.flows.get(self.terminal, [])
             if not found and not besides:
                 raise
             return found, max(1, search.left_out), 0
-        return found, search.left_out, search.steps.left
+        return search.flows.get(self.terminal, []), search.left_out, search.steps.left
 
     def proved(self, certificates: tuple[SignedCertificate, ...]) -> VerifiedChain:
         """Return the proof; where thresholds met, leave out what turns out not to be needed."""

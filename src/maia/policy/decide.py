@@ -9,12 +9,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, product
 
 from maia.credentials.authority import Action
 from maia.credentials.names import ResourceName
 from maia.events import Instant
 from maia.policy.decision import Decision
-from maia.policy.evidence import Evidence
+from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
 from maia.policy.grants import Miss, grants_of, miss_of
@@ -56,17 +57,20 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
 
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    used: list[Opening] = []
+    levels: list[list[Opening]] = []
     for resource in resources_needed(request):
         openings, misses = _tried(request, resource, evidence, facts, now)
         writable, unmeetable = _meetable(request, openings)
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
-        used.append(widest(_speaking(request, writable)))
-    refused = unmeetable_miss(request, used) or filter_miss(request, used)
-    if refused is not None:
-        return denied([refused], request, evidence, now)
-    return permitted(publisher_view(used), used, request, evidence, now)
+        levels.append(widest(writable))
+    refusals: list[Miss] = []
+    for used in islice(product(*levels), CHAINS_MAX):
+        refused = unmeetable_miss(request, used) or filter_miss(request, used)
+        if refused is None:
+            return permitted(publisher_view(used), used, request, evidence, now)
+        refusals.append(refused)
+    return denied(refusals[:1], request, evidence, now)
 
 
 def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
@@ -98,11 +102,6 @@ def _tried(
 def _meetable(request: Request, openings: Sequence[Opening]) -> tuple[list[Opening], list[Miss]]:
     found = [(opening, unmeetable_miss(request, [opening])) for opening in openings]
     return [one for one, miss in found if miss is None], [miss for _, miss in found if miss is not None]
-
-
-def _speaking(request: Request, openings: Sequence[Opening]) -> Sequence[Opening]:
-    """Return the openings whose attributes the advertisement keeps to, or all if it keeps to none."""
-    return [one for one in openings if filter_miss(request, [one]) is None] or openings
 
 
 def _longest_lived(openings: Sequence[Opening]) -> Opening:

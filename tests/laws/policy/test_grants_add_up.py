@@ -19,6 +19,7 @@ from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import (
     Bound,
     BoundRule,
+    Evidence,
     Facts,
     GrantUnmeetable,
     Permit,
@@ -227,6 +228,21 @@ def test_a_publisher_writes_what_one_of_its_grants_lets_it_write(drawn):
         for path in usable:
             is_met = any(world.published(path, one) is not None for one in EVENTS)
             assert not is_met or not spoken <= world.common_attributes(path)
+
+
+@given(worlds(Action.SUBSCRIBE), st.data())
+def test_whatever_of_the_certificates_is_revoked_later_the_others_were_found_beside_it(drawn, data):
+    """Who does not know what is revoked, or bounded, shows or watches all that might serve."""
+    world, request, pool, facts = drawn
+    ids = [one.id for one in pool]
+    evidence = gather_evidence(request, pool, at=world.now, bounds=world.bounds, doubtful=ids)
+    gone = set(data.draw(st.lists(st.sampled_from(ids), max_size=3)))
+    left = tuple(chain for chain in evidence.chains if gone.isdisjoint(one.id for one in chain.certificates))
+    decision = decide(request, Evidence(left, evidence.bounds), facts, world.now)
+    world.paths = [path for path in world.paths if gone.isdisjoint(one.id for one in path)]
+    assert isinstance(decision, Permit) == world.subscription_is_permitted()
+    if isinstance(decision, Permit):
+        assert all(see(decision.view, one) == world.seen(one) for one in EVENTS)
 
 
 def _shaped(view, one):
