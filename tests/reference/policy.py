@@ -1,6 +1,7 @@
 """What should be decided? Slow, obvious, and straight from the certificates.
 
-Nothing is reduced, intersected, merged or remembered. A list of certificates
+Nothing is reduced, intersected, merged, left out or remembered. `paths_in` walks
+every way through a heap of certificates. A list of certificates
 counts if every single one of them says yes to every question; an attribute is
 visible if some list that counts shows it in every one of its certificates. Bounds
 are Miklós's definitions, asked of every notification in a small universe.
@@ -9,12 +10,12 @@ are Miklós's definitions, asked of every notification in a small universe.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern
-from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
 from maia.credentials.names import TypeName
-from maia.events import AttributeUid, Event, Instant, Kinds
+from maia.credentials.principals import LocalName, Principal
+from maia.events import AttributeUid, Event, Instant, Kinds, kind_of
 from maia.policy import Bound, BoundRule, Facts
 from maia.predicates.meaning import verdict
 from maia.predicates.syntax import AllOf, AnyOf, Comparison, Membership, Operator, Predicate, attributes_of
@@ -26,7 +27,21 @@ Path = Sequence[SignedCertificate]
 class World:
     """One request and all that speaks for or against it."""
 
-    def __init__(self, *, requester, action, resource, kinds, wanted, paths, bounds, facts, now, universe):
+    def __init__(
+        self,
+        *,
+        requester,
+        action,
+        resource,
+        kinds,
+        wanted,
+        paths,
+        bounds,
+        facts,
+        now,
+        universe,
+        asserted=None,
+    ):
         self.requester = requester
         self.action: Action = action
         self.resource: TypeName = resource
@@ -35,6 +50,7 @@ class World:
         self.paths: Sequence[Path] = paths
         self.bounds: Sequence[BoundRule] = bounds
         self.facts: Facts = facts
+        self.asserted = asserted or {}
         self.now: Instant = now
         self.universe: miklos.Universe = universe
 
@@ -43,19 +59,21 @@ class World:
     def counts(self, path: Path) -> bool:
         """Every certificate of the list agrees, and together they lead from the owner to the requester."""
         certificates = [signed.certificate for signed in path]
-        assert all(isinstance(one, AuthorisationCertificate) for one in certificates)
-        linked = all(one.subject == after.issuer for one, after in pairwise(certificates))
+        grants = [one for one in certificates if isinstance(one, AuthorisationCertificate)]
         return (
             certificates[0].issuer == self.resource.owner
-            and certificates[-1].subject == self.requester
-            and linked
-            and all(one.may_delegate for one in certificates[:-1])
+            and end_of(path) == self.requester
+            and all(one.may_delegate for one in grants[:-1])
             and all(one.validity.contains(self.now) for one in certificates)
-            and all(self.action in one.authority.actions for one in certificates)
-            and all(about(one.authority, self.resource) for one in certificates)
-            and all(verdict(one.authority.condition, self.facts) is True for one in certificates)
+            and all(self.action in one.authority.actions for one in grants)
+            and all(about(one.authority, self.resource) for one in grants)
+            and all(self.holds(one.authority.condition, one.issuer) for one in grants)
             and self.common_attributes(path) != frozenset()
         )
+
+    def holds(self, condition: Predicate, issuer: Principal) -> bool:
+        """A condition holds by what is known here and by what its own issuer has asserted, and no more."""
+        return verdict(condition, {**self.asserted.get(issuer, {}), **self.facts}) is True
 
     def common_attributes(self, path: Path) -> frozenset[AttributeUid]:
         """The attributes of the type, and of the certificates, that every certificate shows."""
@@ -124,7 +142,8 @@ class World:
         kept = all(
             NOTIFICATIONS[rule.bound](constraints(rule.filter), notification) for rule in self.bounds_on(path)
         )
-        return sent if kept and satisfies(path, sent) and set(sent) <= writable else None
+        typed = all(uid not in self.kinds or kind_of(value) is self.kinds[uid] for uid, value in sent.items())
+        return sent if kept and typed and satisfies(path, sent) and set(sent) <= writable else None
 
 
 RELATIONS = {
@@ -144,7 +163,40 @@ NOTIFICATIONS = {
 
 def authorities(path: Path) -> Iterator[Authority]:
     for signed in path:
-        yield signed.certificate.authority
+        if isinstance(signed.certificate, AuthorisationCertificate):
+            yield signed.certificate.authority
+
+
+def paths_in(pool: Sequence[SignedCertificate], start: Principal, end: Principal) -> list[Path]:
+    """Every list of certificates, none used twice, that leads from `start` to `end`."""
+    found: list[Path] = []
+
+    def walk(path: tuple[SignedCertificate, ...], here: Principal | LocalName) -> None:
+        if here == end:
+            found.append(path)
+        for signed in pool:
+            said = signed.certificate
+            if isinstance(here, LocalName):
+                is_next = isinstance(said, NameCertificate) and LocalName(said.issuer, (said.name,)) == here
+            else:
+                is_next = isinstance(said, AuthorisationCertificate) and said.issuer == here
+            if is_next and signed not in path:
+                walk((*path, signed), said.subject)
+
+    walk((), start)
+    return found
+
+
+def end_of(path: Path) -> Principal | LocalName | None:
+    """Whom a list of certificates leads to; None where one of them does not follow from the one before."""
+    here = path[0].certificate.issuer
+    for signed in path:
+        said = signed.certificate
+        issuer = LocalName(said.issuer, (said.name,)) if isinstance(said, NameCertificate) else said.issuer
+        if issuer != here:
+            return None
+        here = said.subject
+    return here
 
 
 def about(authority: Authority, resource: TypeName) -> bool:

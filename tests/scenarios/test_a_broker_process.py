@@ -66,6 +66,23 @@ def test_it_says_where_it_listens_and_stops_cleanly(home: Path, number: signal.S
     assert not (home / "data" / "status.door").exists()
 
 
+def test_a_limit_of_the_configuration_that_cuts_a_right_is_told_and_counted(home: Path) -> None:
+    (home / "reader-certs" / "subscribe.cert").unlink()
+    for number in range(3):
+        where = ("-d", "np.type", "--where", f'numberplate == "car {number}"')
+        issue(home, "reader", "subscribe", *where, name=f"case-{number}")
+    (home / "broker.toml").write_text(CONFIG + "[limits]\nchains_per_request = 2\n")
+    with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
+        address = address_of(home)
+        told = member(home, "subscribe", "-d", "np.type", "--broker", address, "--for", 2)
+        assert told.returncode == 0, told.stderr
+        assert "only 2 of at least 3 grants were counted" in told.stderr
+        assert "[POLICY-GRANTS-LEFT-OUT]" in told.stderr
+        assert "maia_grants_left_out_total 1.0" in get(home, "/metrics")[1]
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(180) == 0
+
+
 def test_types_and_counters_survive_or_are_seen(home: Path) -> None:
     with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
         address = address_of(home)

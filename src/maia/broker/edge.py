@@ -42,6 +42,7 @@ from maia.policy import (
     NO_FACTS,
     Evidence,
     Facts,
+    GrantsLeftOut,
     Permit,
     PolicyRefusal,
     Request,
@@ -50,14 +51,16 @@ from maia.policy import (
     gather_evidence,
 )
 from maia.predicates import attributes_of
-from maia.wire.effects import Count, Effect, Note
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.messages import Changed
 
-__all__ = ["Edge", "refusal_effects"]
+__all__ = ["Edge", "limit_effects", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
 _MET_AGAIN_US: Final = 1_000_000
-_DOUBTED_MAX: Final = 64
-"""Certificates of one pool that do not count now, and are waited for."""
+_DOUBTED_MAX: Final = 256
+"""Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
 
 
 _AskedFor = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
@@ -265,11 +268,16 @@ class Edge:
         doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
         if not doubted:
             return ()
-        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD))
+        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, doubted))
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
 
     def _gathered(
-        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        doubtful: Iterable[bytes] = (),
     ) -> Evidence:
         return gather_evidence(
             request,
@@ -279,6 +287,8 @@ class Edge:
             cache=self._certificates,
             constitutions=self._settings.constitutions,
             standing=standing,
+            chains_max=self._settings.limits.chains_per_request,
+            doubtful=doubtful,
         )
 
     def expect(
@@ -367,4 +377,19 @@ def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -
     return [
         Note("refused", {"code": problem.code, "principal": str(principal), **named}),
         Count("maia_refused_total", labels={"code": problem.code}),
+    ]
+
+
+def limit_effects(link: LinkId, ref: int, right: Right, before: Right | None) -> list[Effect]:
+    """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
+    limit = right.grounds.limit
+    if limit is None or (before is not None and before.grounds.limit == limit):
+        return []
+    problem, until = GrantsLeftOut((limit,)), right.view.until
+    changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)
+    fields = {"code": problem.code, "principal": str(right.principal), "why": problem.message}
+    return [
+        Send(link, encode(changed)),
+        Note("grants-left-out", fields),
+        Count("maia_grants_left_out_total"),
     ]

@@ -66,6 +66,7 @@ class Found:
             and grounds.stable == decision.stable
             and (grounds.epoch, grounds.known) == (epoch, known)
             and grounds.vouched is vouched
+            and grounds.limit == decision.limit
         ):
             grounds = self.grounds = self._grounds(request, decision, epoch, known, vouched)
         return Right(grounds, request.filter, view)
@@ -86,6 +87,7 @@ class Found:
             known,
             not RATE_FACTS.isdisjoint(self.asks),
             vouched,
+            decision.limit,
         )
 
 
@@ -99,8 +101,7 @@ def _sharing(view: View, other: View | None) -> View:
     if other is None or view.forced or other.forced or len(view.windows) != len(other.windows):
         return view
     pairs = zip(view.windows, other.windows, strict=True)
-    # By identity: equal predicates may still compare values of different kinds.
-    if not all(one.admits is two.admits and one.attributes == two.attributes for one, two in pairs):
+    if not all(one == two for one, two in pairs):
         return view
     return View(
         other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.broker.challenging import challenge_entry, is_to_be_asked_again
-from maia.broker.edge import refusal_effects
+from maia.broker.edge import limit_effects, refusal_effects
 from maia.broker.placing import (
     ask_to_look,
     end_entry,
@@ -123,12 +123,13 @@ def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> 
 def _told_of(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
     """Let an entry stand on another right, and tell its holder if that shows something else."""
     placed = _place_again(state, link, entry, right, now)
+    cut = limit_effects(link.id, entry.ref, right, entry.right)
     if right.view == entry.right.view:
-        return [*placed, *_proved_otherwise(state, link, entry, right, now)]
+        return [*placed, *_proved_otherwise(state, link, entry, right, now), *cut]
     until = right.view.until
     why = "it rests on other certificates than before, and may show something else"
     changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
-    return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total")]
+    return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total"), *cut]
 
 
 def _proved_otherwise(

@@ -10,7 +10,7 @@ Certificates that are known here not to count any more are no proof.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -19,9 +19,10 @@ from maia.broker.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.broker.tells import Proof
 from maia.credentials import Action, Principal, SignedCertificate, TypeName, VerifiedChain, find_chains
+from maia.credentials.flows import DEFAULT_LIMITS
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.predicates import AllOf, AnyOf, Predicate, covers
+from maia.predicates import AllOf, Predicate, covers, union
 from maia.types import type_id, validity_type_name
 from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
@@ -53,7 +54,7 @@ def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predica
     if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
         return Proved(wanted, frozenset())  # what issuers say on validity is for everybody
     chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now)
-    granted = AnyOf(tuple(chain.authority.restriction for chain in chains))
+    granted = union(chain.authority.restriction for chain in chains)
     # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
     if covers(wide=granted, narrow=wanted):
         return Proved(wanted, _watched(chains))
@@ -111,6 +112,7 @@ def _asked(
 def _chains(
     state: BrokerState, proof: Proof, action: Action, name: TypeName, signer: Principal, now: Instant
 ) -> tuple[VerifiedChain, ...]:
+    chains_max = state.settings.limits.chains_per_request
     chains = find_chains(
         _counting(state, state.edge.pool(proof.credentials), now),
         root=name.owner,
@@ -120,6 +122,7 @@ def _chains(
         at=now,
         cache=state.certificates,
         constitutions=state.settings.constitutions,
+        limits=replace(DEFAULT_LIMITS, chains_max=chains_max, flows_per_subject_max=chains_max),
     )
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))

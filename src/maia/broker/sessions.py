@@ -26,7 +26,7 @@ from maia.credentials import (
 )
 from maia.credentials.vouched_once import VouchedFor
 from maia.events import AttributeUid, Instant, PresentValue
-from maia.policy import Request, View
+from maia.policy import Reason, Request, View
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
@@ -107,6 +107,8 @@ class Grounds:
     """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
     vouched: VouchedFor | None = field(default=None, repr=False)
     """The one-time answers that it rests on, if it does."""
+    limit: Reason | None = None
+    """That not all of its holder's grants were counted, if that is so."""
 
 
 @dataclass(frozen=True, slots=True)

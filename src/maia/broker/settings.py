@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
-from maia.policy import BoundRule
+from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 
 __all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
 
@@ -62,6 +62,8 @@ class BrokerLimits:
     """Issuers whose statements are wanted here, because certificates demand their word."""
     statements_shown: int = 64
     """Statements of a peer that are held until it shows certificates that they are about."""
+    chains_per_request: int = CHAINS_COUNTED
+    """Chains of one principal to one type that add up; beyond them it is told that some were not counted."""
     certificates_shown: int = 512
     """Certificates that a peer may show within a session, beside those of its requests."""
     one_time_s: int = 20
@@ -115,5 +117,7 @@ class BrokerSettings:
             raise BadSettings("a lease lasts at least one second, and a skew is not negative")
         if not 0.0 <= self.verify_in_transit <= 1.0:
             raise BadSettings(f"`{self.verify_in_transit}` is not a fraction between 0 and 1")
+        if not 1 <= self.limits.chains_per_request <= CHAINS_MAX:
+            raise BadSettings(f"a decision counts 1 to {CHAINS_MAX} chains")
         if not self.address or len(self.address) > 256:
             raise BadSettings("a broker's address has 1 to 256 characters, such as `127.0.0.1:7400`")

@@ -16,6 +16,7 @@ from maia.broker.catching_up import advance
 from maia.broker.challenging import challenge_request
 from maia.broker.cursors import Cursor
 from maia.broker.durable import cursor_for
+from maia.broker.edge import limit_effects
 from maia.broker.ending import end_subscription
 from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.one_time_desk import HeldRequest
@@ -94,7 +95,8 @@ def _subscribed(
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = place_subscription(state, link, entry, before, now)
-    accepted = [*met, *placed, *lacking, _accepted(link, message.id, right)]
+    told = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    accepted = [*met, *placed, *lacking, _accepted(link, message.id, right), *told]
     if cursor is None or not isinstance(message, SubscribeDurable):
         return accepted
     return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
@@ -134,7 +136,8 @@ def _advertised(
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
     placed = place_advertisement(state, link, entry, before, now)
-    return [*met, *placed, _accepted(link, message.id, right)]
+    told = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    return [*met, *placed, _accepted(link, message.id, right), *told]
 
 
 def decide_held(

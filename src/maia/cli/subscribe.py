@@ -151,6 +151,8 @@ def _print_missed(subscription: Subscription) -> None:
         sys.stderr.write(
             f"missed up to {how_many} frames: {missed.problem.message} [{missed.problem.code}]\n"
         )
+    if subscription.changed is not None:
+        sys.stderr.write(f"note: {subscription.changed.message} [{subscription.changed.code}]\n")
 
 
 def _print(event: ReceivedEvent, *, as_json: bool) -> None:

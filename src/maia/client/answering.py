@@ -119,6 +119,8 @@ class Answering:
         if stood:
             return []
         self._notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        if entry.limit is not None:
+            self._changed(entry.ref, until, entry.limit)
         if isinstance(entry, Subscribed):
             return self._said_on_standing(entry)
         # What the last broker did not answer for goes out again under its old numbers.

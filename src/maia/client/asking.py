@@ -22,7 +22,9 @@ def message_asking_for(
 ) -> Advertise | Subscribe | SubscribeDurable:
     """Return the message that asks for an entry, or for its renewal; raise if nothing speaks for it."""
     version = entry.known.event_type
-    shown = wallet.needed_for(Request(key.principal, entry.action, version.name, version, entry.filter), now)
+    request = Request(key.principal, entry.action, version.name, version, entry.filter)
+    shown = wallet.needed_for(request, now)
+    entry.limit = wallet.limit_of(request)
     asked = EdgeRequest(entry.action, network, version.name, entry.filter, entry.stream, now, nonce)
     signed = request_to_bytes(sign_request(asked, key))
     definitions = list(entry.known.definitions) if entry.hands_over else []

@@ -76,6 +76,8 @@ class Entry:
     asked_at: Instant | None = None
     asked: bytes = field(default=b"", repr=False)
     """The digest of the latest request, signed at `asked_at`."""
+    limit: MaiaError | None = field(default=None, repr=False)
+    """That the latest request had no room for all certificates that speak for it, if that is so."""
 
     @property
     def action(self) -> Action:

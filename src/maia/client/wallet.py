@@ -34,7 +34,17 @@ from maia.credentials import (
 from maia.credentials.statements import OneTimeAnswer
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import NO_FACTS, Denial, Evidence, Request, decide, gather_evidence
+from maia.policy import (
+    NO_FACTS,
+    Denial,
+    Evidence,
+    GrantsLeftOut,
+    Reason,
+    Request,
+    decide,
+    gather_evidence,
+)
+from maia.policy.outcomes import left_out
 
 __all__ = ["Wallet"]
 
@@ -57,7 +67,7 @@ class Wallet:
         self._certificates = tuple(certificates)
         self._constitutions = constitutions
         self._cache = VerificationCache()
-        self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes]]] = OrderedDict()
+        self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes], Reason | None]] = OrderedDict()
         self._standing = Standing()
         self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
 
@@ -103,26 +113,35 @@ class Wallet:
         asked = (request.principal, request.action, request.resource)
         known = self._answers.get(asked)
         if known is None or not known[0].contains(now):
-            shown = self._found(request, now)
+            shown, limit = self._found(request, now)
             steady = steady_period((signed.certificate.validity for signed in self._certificates), now)
-            known = self._answers[asked] = (steady, shown)
+            known = self._answers[asked] = (steady, shown, limit)
             if len(self._answers) > _ANSWERS_MAX:
                 self._answers.popitem(last=False)
         self._answers.move_to_end(asked)
         return list(known[1])
 
+    def limit_of(self, request: Request) -> GrantsLeftOut | None:
+        """Say that there was no room to show all that speaks for a request, if that was so the last time."""
+        known = self._answers.get((request.principal, request.action, request.resource))
+        return None if known is None or known[2] is None else GrantsLeftOut((known[2],))
+
     def steady_since(self, now: Instant) -> Instant | None:
         """Return when a certificate last began or ended, so that other ones may be shown; None for never."""
         return steady_period((signed.certificate.validity for signed in self._certificates), now).not_before
 
-    def _found(self, request: Request, now: Instant) -> list[bytes]:
-        # Whether a certificate passes its tests is for the broker to know: it hears the statements.
-        evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD)
+    def _found(self, request: Request, now: Instant) -> tuple[list[bytes], Reason | None]:
+        # Whether a certificate passes its tests is for the broker to know: it hears the statements, and knows
+        # of bounds. So whatever might serve in place of another one is shown beside it, if there is room.
+        every = [signed.id for signed in self._certificates]
+        evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD, every)
+        if evidence.left_out:
+            evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD)
         if not evidence.chains:
             # Without a chain the answer is known, and the reasons are known better here than anywhere.
             self._check(request, evidence, now)
         shown = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
-        return [certificate_to_bytes(signed) for signed in shown.values()]
+        return [certificate_to_bytes(signed) for signed in shown.values()], left_out(evidence)
 
     def check_shown(
         self,
@@ -149,6 +168,7 @@ class Wallet:
         pool: tuple[SignedCertificate, ...],
         now: Instant,
         standing: Tester,
+        doubtful: Iterable[bytes] = (),
     ) -> Evidence:
         return gather_evidence(
             request,
@@ -157,6 +177,7 @@ class Wallet:
             cache=self._cache,
             constitutions=self._constitutions,
             standing=standing,
+            doubtful=doubtful,
         )
 
     def _check(self, request: Request, evidence: Evidence, now: Instant) -> None:

@@ -89,7 +89,7 @@ from maia.credentials.certificate import (
     SignedCertificate,
 )
 from maia.credentials.chain import VerifiedChain, owner_chain, verify_chain
-from maia.credentials.discovery import find_chain, find_chains
+from maia.credentials.discovery import LeftOut, find_chain, find_chains
 from maia.credentials.encoding import (
     NotTheIssuer,
     authority_from_expression,
@@ -229,6 +229,7 @@ __all__ = [
     "FiveTuple",
     "FlowLimits",
     "Heard",
+    "LeftOut",
     "LocalName",
     "LoopNotClosed",
     "NameCertificate",

@@ -13,7 +13,7 @@ The explanation of a failure is meant for the owner of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -47,9 +47,18 @@ from maia.credentials.quorum import VerifiedConstitution
 from maia.errors import BrokenCredential
 from maia.events import Instant
 
-__all__ = ["find_chain", "find_chains"]
+__all__ = ["LeftOut", "find_chain", "find_chains"]
 
 _WITHOUT_LENGTH: Final = 1 << 30
+_FLOWS_AT_FIRST: Final = 16
+"""Flows per subject of the first search; only where that leaves some out is there a wider one."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """How many grants searches came upon and did not return, because of a limit; there may be more."""
+
+    count: int = 0
 
 
 def find_chain(  # noqa: PLR0913 - every one is named at the call
@@ -90,11 +99,17 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
+    doubtful: frozenset[bytes] = frozenset(),
+    left_out: LeftOut | None = None,
 ) -> tuple[VerifiedChain, ...]:
     """Return the chains for the request that grant something no other found chain grants.
 
     At least one, at most `limits.chains_max`, the short ones first. Several
-    matter where one shows attributes that another hides.
+    matter where one shows attributes that another hides, and where one hangs
+    on something that another is free of: a condition, or a certificate that
+    is `doubtful`. The caller names the ids of those: bounds lie on them, or
+    somebody else may know that they are revoked. `left_out` counts the grants
+    that the limits kept from being returned.
     """
     if resource.owner != root:
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
@@ -111,8 +126,9 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
         cache=VerificationCache() if cache is None else cache,
         constitutions=constitutions,
         limits=limits,
+        doubtful=doubtful,
     )
-    flows = quest.flows()
+    flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
     if not flows:
         raise quest.nearest_miss()
     return tuple(quest.proved(certificates_of(flow)) for flow in flows)
@@ -145,19 +161,52 @@ class _Quest:
     cache: VerificationCache
     constitutions: tuple[VerifiedConstitution, ...]
     limits: FlowLimits
+    doubtful: frozenset[bytes]
 
-    def flows(self) -> list[Flow]:
-        """Return the flows that no other found flow makes needless."""
-        found: list[Flow] = []
+    def flows_in_doubt(self, left_out: LeftOut) -> list[Flow]:
+        """Return the flows, with others beside what is doubtful unless that takes too many steps."""
         try:
-            for flow in self._search(_Bent()).run():
-                found.append(flow)
-                if len(found) >= self.limits.chains_max:
-                    break
+            return self.flows(left_out)
         except SearchTooLarge:
-            if not found:
+            if not self.doubtful:
                 raise
-        return [flow for flow in found if not any(_makes_needless(one, flow) for one in found)]
+        left_out.count += 1
+        return replace(self, doubtful=frozenset()).flows(left_out)
+
+    def flows(self, left_out: LeftOut) -> list[Flow]:
+        """Return the flows that no other found flow makes needless.
+
+        A pool of a million different paths would use up the steps before the first of them is at the
+        owner, so the search is a narrow one first.
+        """
+        widest = self.limits.flows_per_subject_max
+        limits = replace(self.limits, flows_per_subject_max=min(_FLOWS_AT_FIRST, widest))
+        found, missing, steps = self._flows_within(limits)
+        if missing and limits.flows_per_subject_max < widest and self.limits.chains_max > 1:
+            more, missing, _ = self._flows_within(replace(self.limits, steps_max=steps), found)
+            found = [*more, *found]
+        needed: list[Flow] = []
+        for flow in found:
+            if not any(at_least_as_good(one, flow) for one in needed):
+                needed = [one for one in needed if not at_least_as_good(flow, one)]
+                needed.append(flow)
+        needed.sort(key=_length_of)
+        left_out.count += missing + max(0, len(needed) - self.limits.chains_max)
+        return needed[: self.limits.chains_max]
+
+    def _flows_within(self, limits: FlowLimits, besides: Sequence[Flow] = ()) -> tuple[list[Flow], int, int]:
+        """Search once: return what reaches the owner, how much more there is at least, and the steps left."""
+        search = self._search(_Bent(), limits)
+        try:
+            for flow in search.run():
+                if self.limits.chains_max == 1:
+                    return [flow], 0, search.steps.left
+        except SearchTooLarge:
+            found = search.flows.get(self.terminal, [])
+            if not found and not besides:
+                raise
+            return found, max(1, search.left_out), 0
+        return search.flows.get(self.terminal, []), search.left_out, search.steps.left
 
     def proved(self, certificates: tuple[SignedCertificate, ...]) -> VerifiedChain:
         """Return the proof; where thresholds met, leave out what turns out not to be needed."""
@@ -217,8 +266,9 @@ class _Quest:
 
     # ------------------------------------------------------------ the rules of a search
 
-    def _search(self, bent: _Bent) -> FlowSearch:
-        limits = replace(self.limits, certificates_max=_WITHOUT_LENGTH) if bent.length else self.limits
+    def _search(self, bent: _Bent, limits: FlowLimits | None = None) -> FlowSearch:
+        limits = self.limits if limits is None else limits
+        limits = replace(limits, certificates_max=_WITHOUT_LENGTH) if bent.length else limits
         trust = _Trust(self.cache, self.limits.signatures_max, forgiving=bent.signature)
         helpful = {signed.certificate.issuer for signed in self.pool} | {self.subject}
 
@@ -235,7 +285,11 @@ class _Quest:
             return in_time and trust.of(signed)
 
         rules = Rules(
-            admits, trust.of, needs_delegation=not bent.delegation, weighs_authority=not bent.authority
+            admits,
+            trust.of,
+            needs_delegation=not bent.delegation,
+            weighs_authority=not bent.authority,
+            doubtful=self.doubtful,
         )
         return flow_search(self.pool, self.terminal, self.subject, rules, limits, accepts_name)
 
@@ -294,8 +348,5 @@ _BENT_ONE_BY_ONE: Final = (
 )
 
 
-def _makes_needless(one: Flow, other: Flow) -> bool:
-    if one is other or not at_least_as_good(one, other):
-        return False
-    # Of two that are equally good, the first found stays: it is the shorter one.
-    return not at_least_as_good(other, one) or one.length < other.length
+def _length_of(flow: Flow) -> int:
+    return flow.length

@@ -4,9 +4,10 @@ Chains with thresholds are verified here, and searches in a pool of unknown
 order run here. First the certificates that can be reached from the owner are
 laid out; then flows are followed backwards from the principal, who holds
 everything it is given, to the owner. A threshold has a flow when enough of
-its members have one. A subject keeps a few of its best flows, so a diamond of
-2^20 paths costs as much as its edges, a cycle stops by itself, and memory
-grows with the certificates. All work is counted in steps.
+its members have one. A subject keeps a bounded number of flows, none of which
+another one makes needless, so a diamond of 2^20 paths costs as much as its
+edges, a cycle stops by itself, and memory grows with the certificates. All
+work is counted in steps.
 
 Nothing here is a proof. `chain.py` turns what was found into one.
 """
@@ -23,7 +24,7 @@ from maia.credentials.authority_algebra import AuthorityTooLarge, intersect
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.local_names import Meaning, NameBook, Steps, Terminal, name_book
 from maia.credentials.principals import Principal, Threshold
-from maia.credentials.reduction import includes
+from maia.credentials.reduction import includes, terms_of
 from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices
 from maia.credentials.validity import UNBOUNDED, Validity
 from maia.errors import BadInput
@@ -49,13 +50,17 @@ class FlowLimits:
     pool_max: int = 20_000
     steps_max: int = 200_000
     signatures_max: int = 2_000
-    flows_per_subject_max: int = 16
+    flows_per_subject_max: int = 256
+    """Grants that add up for one holder; whatever more there is was left out, and the asker is told so."""
     tries_per_share_max: int = 500
     """Combinations tried when a member of a threshold turns out to agree."""
-    chains_max: int = 32
+    chains_max: int = 256
 
 
 DEFAULT_LIMITS: Final = FlowLimits()
+
+_BARREN_MAX: Final = 16
+"""Combinations in a row that add nothing, after which a threshold tries no more of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +83,10 @@ class Flow:
     step: SignedCertificate | None = None
     names: tuple[SignedCertificate, ...] = ()
     onward: tuple[Flow, ...] = ()
+    hinges: frozenset[object] = frozenset()
+    """All that may take it away, or an event from it: each term of its restriction, each condition with the
+    issuer whose facts count for it, and each doubtful certificate. What hangs on less is better.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,8 @@ class Rules:
     """Asked of a certificate only when a flow is about to use it: the signature."""
     needs_delegation: bool = True
     weighs_authority: bool = True
+    doubtful: frozenset[bytes] = frozenset()
+    """The ids of certificates that may turn out to grant less, or nothing: see `find_chains`."""
 
 
 @dataclass(slots=True)
@@ -108,6 +119,15 @@ class FlowSearch:
     _shares: dict[Terminal, list[tuple[Threshold, int, Meaning]]] = field(default_factory=dict)
     _offers: dict[Threshold, list[list[Flow]]] = field(default_factory=dict)
     _waiting: deque[tuple[Terminal, Flow]] = field(default_factory=deque)
+    _crowded_out: list[tuple[Terminal, Flow]] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> int:
+        """Return how many flows were found and not followed, because their holder had enough others."""
+        return sum(
+            not any(at_least_as_good(one, flow) for one in self.flows[holder])
+            for holder, flow in self._crowded_out
+        )
 
     def run(self) -> Iterator[Flow]:
         """Yield the flows that reach the owner, in a fixed order, the short ones first."""
@@ -186,8 +206,21 @@ class FlowSearch:
             step=signed,
             names=meaning.through,
             onward=(flow,),
+            hinges=flow.hinges | self._hinges(certificate, (signed, *meaning.through)),
         )
         self._add(certificate.issuer, reached)
+
+    def _hinges(
+        self, certificate: AuthorisationCertificate | None, used: Iterable[SignedCertificate]
+    ) -> frozenset[object]:
+        """Return what is asked of those who rely on these certificates, now or later."""
+        doubtful = self.rules.doubtful
+        hinges: list[object] = [one.id for one in used if one.id in doubtful] if doubtful else []
+        if certificate is not None and self.rules.weighs_authority:
+            authority = certificate.authority
+            hinges += terms_of(authority.restriction)
+            hinges += [(certificate.issuer, term) for term in terms_of(authority.condition)]
+        return frozenset(hinges)
 
     def _through_threshold(self, threshold: Threshold, place: int, meaning: Meaning, flow: Flow) -> None:
         """Add the flows of a threshold in which the newly found share takes part."""
@@ -200,6 +233,7 @@ class FlowSearch:
             is_passed_on=flow.is_passed_on,
             names=meaning.through,
             onward=(flow,),
+            hinges=flow.hinges | self._hinges(None, meaning.through),
         )
         offers = self._offers[threshold]
         others = [
@@ -214,7 +248,7 @@ class FlowSearch:
             shares = tuple(offer for _, offer in sorted([*chosen, (place, share)], key=_place_of))
             barren = 0 if self._join_shares(threshold, shares) else barren + 1
             # Of 10^18 ways to choose 32 of 64, nearly all grant what the first one grants.
-            if barren > self.limits.flows_per_subject_max:
+            if barren > _BARREN_MAX:
                 break
         self.steps.spend(self.limits.tries_per_share_max - max(tries.left, 0))
 
@@ -239,6 +273,7 @@ class FlowSearch:
             length=length,
             is_passed_on=any(share.is_passed_on for share in shares),
             onward=shares,
+            hinges=frozenset[object]().union(*(share.hinges for share in shares)),
         )
         return self._add(threshold, joined)
 
@@ -255,10 +290,10 @@ class FlowSearch:
         if any(at_least_as_good(one, flow) for one in kept):
             return False
         if len(kept) >= self.limits.flows_per_subject_max:
-            worse = next((place for place, one in enumerate(kept) if at_least_as_good(flow, one)), None)
-            if worse is None:
+            kept[:] = [one for one in kept if not at_least_as_good(flow, one)]
+            if len(kept) >= self.limits.flows_per_subject_max:
+                self._crowded_out.append((holder, flow))
                 return False
-            del kept[worse]
         kept.append(flow)
         self._waiting.append((holder, flow))
         return True
@@ -278,12 +313,18 @@ def flow_search(
     for signed in pool:
         if isinstance(signed.certificate, AuthorisationCertificate):
             issued.setdefault(signed.certificate.issuer, []).append(signed)
-    book = name_book(pool, accepts_name)
+    book = name_book(pool, accepts_name, rules.doubtful)
     return FlowSearch(terminal, subject, issued, book, rules, limits, Steps(limits.steps_max))
 
 
 def at_least_as_good(one: Flow, other: Flow) -> bool:
-    """Say whether `one` surely grants all that `other` grants, for as long and to the same holders."""
+    """Say whether `one` surely grants all that `other` grants, for as long and to the same holders.
+
+    And hanging on nothing that `other` is free of, such as a condition or a bound: whether those hold is
+    asked later, and grants add up then. Asked first: it tells most pairs of narrow grants apart at once.
+    """
+    if not one.hinges <= other.hinges:
+        return False
     if other.may_delegate and not one.may_delegate:
         return False
     if one.validity is not other.validity and not _outlasts(one.validity, other.validity):

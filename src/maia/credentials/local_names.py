@@ -37,6 +37,9 @@ __all__ = [
 Terminal: TypeAlias = Principal | Threshold
 """What is left when no name is."""
 
+_Place: TypeAlias = tuple[LocalName, frozenset[bytes]]
+"""A name on the way to a meaning, and the doubtful certificates that were passed to get there."""
+
 
 @dataclass(slots=True)
 class Steps:
@@ -99,6 +102,8 @@ class NameBook:
 
     definitions: dict[tuple[bytes, str], list[SignedCertificate]]
     accepts: Callable[[SignedCertificate], bool]
+    doubtful: frozenset[bytes] = frozenset()
+    """The ids of certificates that may turn out not to serve: ways that differ in these are all found."""
     _known: dict[LocalName, tuple[Meaning, ...]] = field(default_factory=dict)
 
     def meanings(self, subject: Subject, steps: Steps) -> tuple[Meaning, ...]:
@@ -112,22 +117,24 @@ class NameBook:
 
     def _walk(self, name: LocalName, steps: Steps) -> list[Meaning]:
         """Walk breadth first, so that each meaning is found by its shortest derivation."""
-        found: dict[Terminal, Meaning] = {}
-        # How each name was reached: the name before it, and the certificate between the two.
-        reached: dict[LocalName, tuple[LocalName, SignedCertificate] | None] = {name: None}
-        waiting = deque([name])
+        found: dict[tuple[Terminal, frozenset[bytes]], Meaning] = {}
+        start: _Place = (name, frozenset())
+        # How each name was reached: the place before it, and the certificate between the two.
+        reached: dict[_Place, tuple[_Place, SignedCertificate] | None] = {start: None}
+        waiting = deque([start])
         while waiting:
             here = waiting.popleft()
-            for signed in self._defining(here):
+            for signed in self._defining(here[0]):
                 steps.spend()
                 definition = signed.certificate
-                after = rewritten(here, definition) if isinstance(definition, NameCertificate) else None
+                after = rewritten(here[0], definition) if isinstance(definition, NameCertificate) else None
+                passed = here[1] | {signed.id} if signed.id in self.doubtful else here[1]
                 if isinstance(after, LocalName):
-                    if after not in reached:
-                        reached[after] = (here, signed)
-                        waiting.append(after)
-                elif after is not None and after not in found:
-                    found[after] = Meaning(after, (*_way_to(here, reached), signed))
+                    if (after, passed) not in reached:
+                        reached[after, passed] = (here, signed)
+                        waiting.append((after, passed))
+                elif after is not None and (after, passed) not in found:
+                    found[after, passed] = Meaning(after, (*_way_to(here, reached), signed))
         return list(found.values())
 
     def _defining(self, name: LocalName) -> Iterator[SignedCertificate]:
@@ -136,7 +143,9 @@ class NameBook:
 
 
 def name_book(
-    certificates: Iterable[SignedCertificate], accepts: Callable[[SignedCertificate], bool]
+    certificates: Iterable[SignedCertificate],
+    accepts: Callable[[SignedCertificate], bool],
+    doubtful: frozenset[bytes] = frozenset(),
 ) -> NameBook:
     """File name certificates by the name they define; others are left out.
 
@@ -150,7 +159,7 @@ def name_book(
             definitions.setdefault((definition.issuer.key, definition.name), []).append(signed)
     for filed in definitions.values():
         filed.sort(key=_longest_first)
-    return NameBook(definitions, accepts)
+    return NameBook(definitions, accepts, doubtful)
 
 
 def _longest_first(signed: SignedCertificate) -> tuple[bool, int, bytes, bytes]:
@@ -159,12 +168,12 @@ def _longest_first(signed: SignedCertificate) -> tuple[bool, int, bytes, bytes]:
 
 
 def _way_to(
-    name: LocalName, reached: dict[LocalName, tuple[LocalName, SignedCertificate] | None]
+    place: _Place, reached: dict[_Place, tuple[_Place, SignedCertificate] | None]
 ) -> tuple[SignedCertificate, ...]:
     way: list[SignedCertificate] = []
-    before = reached[name]
+    before = reached[place]
     while before is not None:
-        name, signed = before
+        place, signed = before
         way.append(signed)
-        before = reached[name]
+        before = reached[place]
     return tuple(reversed(way))

@@ -43,6 +43,7 @@ __all__ = [
     "owned_part",
     "reduce_chain",
     "reduced",
+    "terms_of",
 ]
 
 
@@ -183,10 +184,11 @@ def _attributes_include(*, wide: Authority, narrow: Authority) -> bool:
 
 
 def _terms_include(*, wide: Predicate, narrow: Predicate) -> bool:
-    return wide == narrow or set(_conjuncts(wide)) <= set(_conjuncts(narrow))
+    return wide == narrow or set(terms_of(wide)) <= set(terms_of(narrow))
 
 
-def _conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+def terms_of(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return what must all hold for `predicate` to hold."""
     return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
 
 

@@ -181,12 +181,17 @@ class Issuer:
         held: Sequence[SignedCertificate],
         now: Instant,
     ) -> tuple[SignedCertificate, ...]:
-        """Return the certificates above `signed`, with which the verifier has found it good."""
+        """Return the certificates above `signed`, with which the verifier has found it good.
+
+        All of them: what one grants to this domain adds to what another does, for its members too.
+        """
         certificate = signed.certificate
         assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - only these are issued here
         assert isinstance(certificate.subject, Principal)  # noqa: S101 - rules grant to single keys
         missed: BrokenCredential | None = None
+        every = frozenset(one.id for one in held)
         for resource in sample_resources(certificate.authority.resources, owner):
+            above: dict[bytes, SignedCertificate] = {}
             try:
                 chains = find_chains(
                     held,
@@ -196,15 +201,21 @@ class Issuer:
                     resource=resource,
                     at=now,
                     cache=self._cache,
-                )
-                above = next((one for one in chains if one.may_delegate), chains[0]).certificates
-                verify_chain(
-                    (*above, signed), root=owner, subject=certificate.subject, at=now, cache=self._cache
+                    doubtful=every,
                 )
             except BrokenCredential as problem:
                 missed = problem
-            else:
-                return above
+                continue
+            for chain in [one for one in chains if one.may_delegate] or chains[:1]:
+                whole = (*chain.certificates, signed)
+                try:
+                    verify_chain(whole, root=owner, subject=certificate.subject, at=now, cache=self._cache)
+                except BrokenCredential as problem:
+                    missed = problem
+                else:
+                    above |= {one.id: one for one in chain.certificates}
+            if above:
+                return tuple(above.values())
         raise missed or NoChain("nothing leads from the owner to this domain")
 
 

@@ -11,7 +11,7 @@ server says it to the one who asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from maia.credentials import Principal, certificate_from_bytes, certificate_to_bytes
@@ -24,10 +24,11 @@ from maia.domain.managed_types import ManagedTypes
 from maia.domain.refusals import NotAMember
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.policy import GrantsLeftOut
 from maia.sealing.delivery import EncryptionKey, check_encryption_key
 from maia.sealing.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
 from maia.sealing.group_manager import GroupManager
-from maia.sealing.group_outcomes import NoGroupOpen
+from maia.sealing.group_outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.groups import GroupId
 from maia.sealing.membership import Claim, requests_for
 from maia.wire.codec import encode
@@ -146,6 +147,7 @@ class KeyDesk:
         return [
             Note("joined", fields),
             Count("maia_key_joins_total"),
+            *_left_out(link, outcomes),
             *self.types.told(manager, outcomes, asked=(link, message.id)),
         ]
 
@@ -190,6 +192,16 @@ def refusal_told(link: Link, number: int, problem: MaiaError) -> list[Effect]:
         Note("refused", {**link.named(), "code": problem.code}),
         Count("maia_refused_total", labels={"code": problem.code}),
         Send(link.id, encode(Failed(number, problem.code, problem.message))),
+    ]
+
+
+def _left_out(link: Link, outcomes: Iterable[Outcome]) -> list[Effect]:
+    """Return what is noted and counted where a limit kept a member's grants from being counted."""
+    if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
+        return []
+    return [
+        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
+        Count("maia_grants_left_out_total"),
     ]
 
 

@@ -103,7 +103,14 @@ class ManagedTypes:
 
     def _grounds(self, level: SealingLevel) -> Grounds:
         settings = self._settings
-        return Grounds(level, settings.bounds, settings.constitutions, self._certificates, self._witness)
+        return Grounds(
+            level,
+            settings.bounds,
+            settings.constitutions,
+            self._certificates,
+            self._witness,
+            settings.limits.chains_per_request,
+        )
 
     def _new(self, type_id: bytes, level: SealingLevel) -> GroupManager:
         return GroupManager(

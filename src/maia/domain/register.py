@@ -209,6 +209,8 @@ class Register:
                         resource=resource,
                         at=now,
                         cache=self._cache,
+                        # One that leads through this domain counts, whatever another one grants besides.
+                        doubtful=frozenset(signed.id for signed in pool),
                     )
                 except BrokenCredential:
                     continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.domain.refusals import BadDomainSettings
-from maia.policy import BoundRule
+from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.wire.one_time_desk import OneTimeLimits
 
@@ -25,6 +25,8 @@ class DomainLimits:
     """Types whose key groups are run here."""
     versions: int = 4096
     """Versions of all types together."""
+    chains_per_request: int = CHAINS_COUNTED
+    """Chains of one principal to one type that add up; where there are more, the log says so."""
     joins_per_minute: int = 600
     """Requests of one principal, over all its links."""
     handshake_s: int = 10
@@ -71,6 +73,8 @@ class DomainSettings:
         terms = self.terms
         if self.lease_s < 1 or terms.refresh_s < 1:
             raise BadDomainSettings("a lease and the time between refreshes last at least one second")
+        if not 1 <= self.limits.chains_per_request <= CHAINS_MAX:
+            raise BadDomainSettings(f"a decision counts 1 to {CHAINS_MAX} chains")
         if min(terms.overdue_s, terms.drift_s, terms.back_dating_s) < 0:
             raise BadDomainSettings("a drift is not negative")
         if terms.back_dating_s > terms.drift_s:

@@ -79,6 +79,7 @@ class Vouching:
                 cache=self._certificates,
                 constitutions=self._settings.constitutions,
                 standing=ASSUMED_GOOD,
+                doubtful=[signed.id for signed in pool],
             )
             used |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
         issuers = {signed.certificate.issuer for signed in used.values()}

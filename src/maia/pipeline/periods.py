@@ -9,6 +9,7 @@ right made up. Moments at which nothing is granted are in no span.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,10 +17,11 @@ from typing import Final
 from maia.credentials import VerificationCache, steady_period
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.pipeline.reader import Reader
-from maia.pipeline.refusals import BadMoments, TooManyPeriods
+from maia.pipeline.refusals import BadMoments, RightsCut, TooManyPeriods
 from maia.policy import (
     Denial,
     GrantRevoked,
+    GrantsLeftOut,
     GrantStale,
     GrantTestedOnce,
     Permit,
@@ -90,12 +92,15 @@ def _decided(
             cache=cache,
             constitutions=reader.constitutions,
             standing=reader.tester,
+            chains_max=reader.chains_max,
         )
         decision = decide(request, evidence, reader.facts_at(moment), moment)
         steady = steady_period(bounds, moment).intersection(decision.stable)
         end = last if steady.not_after is None else Instant(min(last, steady.not_after))
         match decision:
-            case Permit(view=view):
+            case Permit(view=view, limit=limit):
+                if limit is not None:
+                    warnings.warn(f"{limit.line()} [{GrantsLeftOut.code}]", RightsCut, stacklevel=2)
                 yield Slice(moment, end, replace(view, until=None))
             case Denial():
                 yield decision.as_refusal()

@@ -30,7 +30,7 @@ from maia.credentials import (
 from maia.credentials.standing import Once
 from maia.events import Instant
 from maia.pipeline.refusals import ReaderDistrusted
-from maia.policy import NO_FACTS, BoundRule, Facts
+from maia.policy import CHAINS_COUNTED, NO_FACTS, BoundRule, Facts
 
 __all__ = ["AnsweredOnce", "FactPeriod", "Reader", "TestedAt"]
 
@@ -85,6 +85,9 @@ class Reader:
     """Principals that the domain has put out."""
     tester: Tester | None = field(default=None, repr=False, compare=False)
     """What came of the tests that certificates demand; without it none of them is passed."""
+
+    chains_max: int = CHAINS_COUNTED
+    """Chains of certificates that add up; if there are more, `RightsCut` is warned of."""
 
     answered: AnsweredOnce | None = field(default=None, repr=False, compare=False)
     """Answers to one-time questions about the request that this reader makes."""

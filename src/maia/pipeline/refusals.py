@@ -17,10 +17,15 @@ __all__ = [
     "NoSuchColumn",
     "NotThisStream",
     "ReaderDistrusted",
+    "RightsCut",
     "SignerNotEntitled",
     "TooManyPeriods",
     "UnknownTerms",
 ]
+
+
+class RightsCut(UserWarning):
+    """The reader holds more grants than are counted, so that the table may show less than was granted."""
 
 
 class ReaderDistrusted(Refusal):

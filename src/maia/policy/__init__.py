@@ -4,7 +4,7 @@ from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
 from maia.policy.decision import Decision, Denial, Permit
 from maia.policy.decision_cache import DecisionCache
-from maia.policy.evidence import NO_EVIDENCE, Evidence, TooMuchEvidence
+from maia.policy.evidence import CHAINS_COUNTED, CHAINS_MAX, NO_EVIDENCE, Evidence, TooMuchEvidence
 from maia.policy.facts import NO_FACTS, Facts
 from maia.policy.gathering import gather_evidence
 from maia.policy.reasons import Audience, Explanation, Reason
@@ -18,6 +18,7 @@ from maia.policy.refusals import (
     GrantExpired,
     GrantNotYetValid,
     GrantRevoked,
+    GrantsLeftOut,
     GrantStale,
     GrantTestedOnce,
     GrantUnmeetable,
@@ -32,6 +33,8 @@ from maia.policy.request import BadRequest, Request, request_digest
 from maia.policy.view import PublicationRefused, View, Window, see, shape, shows
 
 __all__ = [
+    "CHAINS_COUNTED",
+    "CHAINS_MAX",
     "NO_EVIDENCE",
     "NO_FACTS",
     "ActionNotGranted",
@@ -57,6 +60,7 @@ __all__ = [
     "GrantStale",
     "GrantTestedOnce",
     "GrantUnmeetable",
+    "GrantsLeftOut",
     "NoChain",
     "Permit",
     "PolicyRefusal",

@@ -9,12 +9,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, product
 
 from maia.credentials.authority import Action
 from maia.credentials.names import ResourceName
 from maia.events import Instant
 from maia.policy.decision import Decision
-from maia.policy.evidence import Evidence
+from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
 from maia.policy.grants import Miss, grants_of, miss_of
@@ -22,7 +23,7 @@ from maia.policy.openings import Allowances, Opening, opening_of
 from maia.policy.outcomes import denied, permitted, type_miss
 from maia.policy.publication import publisher_view, unmeetable_miss, widest
 from maia.policy.request import Request, resources_needed
-from maia.policy.subscription import needed, subscriber_view
+from maia.policy.subscription import needed, subscriber_view, with_room
 from maia.policy.view import View
 
 __all__ = ["decide"]
@@ -46,25 +47,30 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
     openings, misses = _tried(request, request.resource, evidence, facts, now)
     if not openings:
         return denied(misses, request, evidence, now)
-    refused = filter_miss(request, openings)
+    wanted = needed(openings)
+    used = with_room(request, wanted)
+    cut = len(wanted) - len(used)
+    refused = filter_miss(request, used)
     if refused is not None:
-        return denied([refused], request, evidence, now)
-    used = needed(openings)
-    return permitted(subscriber_view(request, used), used, request, evidence, now)
+        return denied([refused], request, evidence, now, cut=cut)
+    return permitted(subscriber_view(request, used), used, request, evidence, now, cut=cut)
 
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    used: list[Opening] = []
+    levels: list[list[Opening]] = []
     for resource in resources_needed(request):
         openings, misses = _tried(request, resource, evidence, facts, now)
         writable, unmeetable = _meetable(request, openings)
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
-        used.append(widest(writable))
-    refused = unmeetable_miss(request, used) or filter_miss(request, used)
-    if refused is not None:
-        return denied([refused], request, evidence, now)
-    return permitted(publisher_view(used), used, request, evidence, now)
+        levels.append(widest(writable))
+    refusals: list[Miss] = []
+    for used in islice(product(*levels), CHAINS_MAX):
+        refused = unmeetable_miss(request, used) or filter_miss(request, used)
+        if refused is None:
+            return permitted(publisher_view(used), used, request, evidence, now)
+        refusals.append(refused)
+    return denied(refusals[:1], request, evidence, now)
 
 
 def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from maia.credentials.validity import Validity
 from maia.events import Instant
-from maia.policy.reasons import Explanation
+from maia.policy.reasons import Explanation, Reason
 from maia.policy.refusals import PolicyRefusal
 from maia.policy.view import View
 
@@ -26,13 +26,15 @@ class Permit:
 
     A permit to connect, install, extend or manage has a View without windows:
     it shows nothing. `stable` is the period in which `decide` gives this same
-    answer from the same evidence and facts.
+    answer from the same evidence and facts. `limit` says, to the requester
+    too, that some of its grants were not counted, if that is so.
     """
 
     # Kept out of repr: a View holds restrictions that its holder may not read.
     view: View = field(repr=False)
     explanation: Explanation
     stable: Validity
+    limit: Reason | None = None
 
     @property
     def until(self) -> Instant | None:

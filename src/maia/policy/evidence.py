@@ -1,7 +1,8 @@
 """What speaks for the requester, and what limits it?
 
 Verified chains speak for a requester; bounds limit it; chains that did not
-verify explain a denial to the owner and grant nothing. Evidence cannot change:
+verify explain a denial to the owner and grant nothing. Where a limit has kept
+chains out, the evidence says so, and so does the decision. Evidence cannot change:
 new evidence is a new object, and a decision remembered for the old one does
 not survive it.
 """
@@ -15,9 +16,21 @@ from maia.credentials.chain import VerifiedChain
 from maia.errors import BadInput, BrokenCredential
 from maia.policy.bounds import BoundRule
 
-__all__ = ["BOUNDS_MAX", "CHAINS_MAX", "NO_EVIDENCE", "Evidence", "TooMuchEvidence"]
+__all__ = [
+    "BOUNDS_MAX",
+    "CERTIFICATES_MAX",
+    "CHAINS_COUNTED",
+    "CHAINS_MAX",
+    "NO_EVIDENCE",
+    "Evidence",
+    "TooMuchEvidence",
+]
 
-CHAINS_MAX: Final = 64
+CHAINS_MAX: Final = 1024
+CHAINS_COUNTED: Final = 256
+"""Chains of one principal to one resource that add up, unless configured otherwise."""
+CERTIFICATES_MAX: Final = 256
+"""Certificates behind one decision: as many as a message between brokers has room for to prove it."""
 BOUNDS_MAX: Final = 64
 
 
@@ -34,6 +47,8 @@ class Evidence:
     chains: tuple[VerifiedChain, ...] = ()
     bounds: tuple[BoundRule, ...] = ()
     broken: tuple[BrokenCredential, ...] = ()
+    left_out: int = 0
+    """How many chains there are besides, at least, that a limit kept from being counted."""
 
     def __post_init__(self) -> None:
         """Refuse more than a decision looks at: silence about the rest would be a wrong answer."""

@@ -18,7 +18,7 @@ from maia.credentials.broken_chains import CertificateExpired, CertificateNotYet
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chain import VerifiedChain
-from maia.credentials.discovery import find_chains
+from maia.credentials.discovery import LeftOut, find_chains
 from maia.credentials.flows import DEFAULT_LIMITS, FlowLimits
 from maia.credentials.names import ResourceName
 from maia.credentials.one_time import Revalidated
@@ -27,7 +27,7 @@ from maia.credentials.standing import Once, Standing, Tester
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.policy.bounds import BoundRule
-from maia.policy.evidence import CHAINS_MAX, Evidence
+from maia.policy.evidence import CERTIFICATES_MAX, CHAINS_COUNTED, CHAINS_MAX, Evidence
 from maia.policy.request import Request, request_digest, resources_needed
 
 __all__ = ["gather_evidence"]
@@ -43,26 +43,36 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     constitutions: Sequence[VerifiedConstitution] = (),
     standing: Tester | None = None,
     once: Iterable[Revalidated] = (),
+    chains_max: int = CHAINS_COUNTED,
+    doubtful: Iterable[bytes] = (),
 ) -> Evidence:
     """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more.
 
     `standing` knows what is revoked and whose statements hold; without one
     nothing was heard. `once` are answers to one-time questions about this
-    request (`request_digest` names it), which are spent here.
+    request (`request_digest` names it), which are spent here. No more than
+    `chains_max` chains are counted; the evidence says how many were not. What
+    others grant is found beside what certificates grant that are `doubtful`,
+    by their ids, as it is beside those that bounds lie on.
     """
+    bounds = tuple(bounds)
     tested = _Tested(pool, standing, at, _spent(once, request))
-    search = _Search(request, at, cache, constitutions, _limits_of(request))
+    limits, hinges = _limits_of(request, chains_max), _bounded(bounds).union(doubtful)
+    search = _Search(request, at, cache, constitutions, limits, hinges)
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
+    left_out = LeftOut()
     broken: list[BrokenCredential] = []
     for resource in resources_needed(request):
         try:
-            found = search.chains(tested.good, resource)
+            found = search.chains(tested.good, resource, left_out)
         except BrokenCredential as problem:
             blamed = search.blamed(tested, resource)
             broken += blamed or (_about_time(problem, tested.good, at),)
         else:
             chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
-    return Evidence(tuple(chains.values()), tuple(bounds), tuple(broken[: CHAINS_MAX - len(chains)]))
+    counted = _with_room(chains.values())
+    left_out.count += len(chains) - len(counted)
+    return Evidence(counted, bounds, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
 
 
 class _Tested:
@@ -96,8 +106,11 @@ class _Search:
     cache: VerificationCache | None
     constitutions: Sequence[VerifiedConstitution]
     limits: FlowLimits
+    doubtful: frozenset[bytes]
 
-    def chains(self, pool: Sequence[SignedCertificate], resource: ResourceName) -> tuple[VerifiedChain, ...]:
+    def chains(
+        self, pool: Sequence[SignedCertificate], resource: ResourceName, left_out: LeftOut | None = None
+    ) -> tuple[VerifiedChain, ...]:
         """Return the chains in `pool`, or raise the nearest miss."""
         return find_chains(
             pool,
@@ -109,6 +122,8 @@ class _Search:
             cache=self.cache,
             constitutions=self.constitutions,
             limits=self.limits,
+            doubtful=self.doubtful,
+            left_out=left_out,
         )
 
     def blamed(self, tested: _Tested, resource: ResourceName) -> tuple[BrokenCredential, ...]:
@@ -126,10 +141,26 @@ class _Search:
 _NOTHING_HEARD: Final = Standing()
 
 
-def _limits_of(request: Request) -> FlowLimits:
+def _limits_of(request: Request, chains_max: int) -> FlowLimits:
     # All levels of a topic share what one decision looks at.
-    share = max(1, CHAINS_MAX // len(resources_needed(request)))
-    return replace(DEFAULT_LIMITS, chains_max=min(DEFAULT_LIMITS.chains_max, share))
+    share = max(1, min(chains_max, CHAINS_MAX // len(resources_needed(request))))
+    return replace(DEFAULT_LIMITS, chains_max=share, flows_per_subject_max=share)
+
+
+def _bounded(bounds: Iterable[BoundRule]) -> frozenset[bytes]:
+    return frozenset(rule.holder for rule in bounds if isinstance(rule.holder, bytes))
+
+
+def _with_room(chains: Iterable[VerifiedChain]) -> tuple[VerifiedChain, ...]:
+    """Return the first chains, as many as rest on no more certificates than a decision may."""
+    counted: list[VerifiedChain] = []
+    used: set[bytes] = set()
+    for chain in chains:
+        more = used.union(signed.id for signed in chain.certificates)
+        if len(more) <= CERTIFICATES_MAX or not counted:
+            counted.append(chain)
+            used = more
+    return tuple(counted)
 
 
 def _spent(once: Iterable[Revalidated], request: Request) -> frozenset[Once]:

@@ -44,7 +44,7 @@ from maia.policy.view import View
 from maia.predicates.syntax import ALWAYS, attributes_of
 from maia.predicates.text import format_predicate
 
-__all__ = ["denied", "permitted", "stable_period", "type_miss"]
+__all__ = ["denied", "left_out", "permitted", "stable_period", "type_miss"]
 
 _ATTRIBUTES = "authority.attributes"
 _NO_CHAIN = Reason("chain", "no certificates at hand lead from the owner of the resource to you")
@@ -58,21 +58,37 @@ def type_miss(request: Request, now: Instant) -> Miss | None:
     return Miss(Step.RESTRICTION, TypeNotValid, told(reason))
 
 
-def denied(misses: Sequence[Miss], request: Request, evidence: Evidence, now: Instant) -> Denial:
-    """Return the denial that the nearest miss explains; without a miss, no chain was there."""
+def denied(
+    misses: Sequence[Miss], request: Request, evidence: Evidence, now: Instant, *, cut: int = 0
+) -> Denial:
+    """Return the denial that the nearest miss explains; without a miss, no chain was there.
+
+    `cut` is how many of the chains a View had no room for.
+    """
     nearest_first = sorted((*misses, *map(_miss_of_broken, evidence.broken)), key=lambda miss: -miss.step)
     owner = tuple(reason for miss in nearest_first for reason in miss.explanation.owner)
     told_first = next((miss for miss in nearest_first if miss.explanation.requester), None)
     kind = NoChain if told_first is None else told_first.kind
     requester = (_NO_CHAIN,) if told_first is None else told_first.explanation.requester
     explanation = Explanation(owner or (_NO_CHAIN,), requester)
+    limit = left_out(evidence, cut)
+    explanation += Explanation() if limit is None else told(limit)
     return Denial(kind, explanation, stable_period(request, evidence, now))
 
 
 def permitted(
-    view: View, openings: Sequence[Opening], request: Request, evidence: Evidence, now: Instant
+    view: View,
+    openings: Sequence[Opening],
+    request: Request,
+    evidence: Evidence,
+    now: Instant,
+    *,
+    cut: int = 0,
 ) -> Permit:
-    """Return the permit for a View, valid as long as every grant and the type behind it."""
+    """Return the permit for a View, valid as long as every grant and the type behind it.
+
+    `cut` is how many of the chains the View had no room for.
+    """
     ends = [opening.grant.validity for opening in openings]
     if request.event_type is not None:
         ends.append(request.event_type.validity)
@@ -80,7 +96,19 @@ def permitted(
     view = replace(view, until=until)
     explanation = sum((_why(opening, request) for opening in openings), Explanation())
     explanation += _what_is_seen(view, openings, request)
-    return Permit(view, explanation, stable_period(request, evidence, now))
+    limit = left_out(evidence, cut)
+    explanation += Explanation() if limit is None else told(limit)
+    return Permit(view, explanation, stable_period(request, evidence, now), limit)
+
+
+def left_out(evidence: Evidence, cut: int = 0) -> Reason | None:
+    """Say that a limit has kept grants from being counted, if one has: `cut` had no room in a View."""
+    missing = evidence.left_out + cut
+    if not missing:
+        return None
+    counted = len(evidence.chains) - cut
+    sentence = f"only {counted} of at least {counted + missing} grants were counted, because of a limit here"
+    return Reason("limit", sentence)
 
 
 def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validity:

@@ -21,12 +21,12 @@ from maia.policy.view import View, Window
 __all__ = ["publisher_view", "unmeetable_miss", "widest"]
 
 
-def widest(openings: Sequence[Opening]) -> Opening:
-    """Return the first opening that no other one goes beyond; the order is the publisher's own."""
+def widest(openings: Sequence[Opening]) -> list[Opening]:
+    """Return the openings that no other one goes beyond; the first that serves speaks for the publisher."""
     beaten = (
         any(includes(other, one) and not includes(one, other) for other in openings) for one in openings
     )
-    return next(one for one, is_beaten in zip(openings, beaten, strict=True) if not is_beaten)
+    return [one for one, is_beaten in zip(openings, beaten, strict=True) if not is_beaten]
 
 
 def publisher_view(openings: Sequence[Opening]) -> View:

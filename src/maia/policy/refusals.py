@@ -22,6 +22,7 @@ __all__ = [
     "GrantStale",
     "GrantTestedOnce",
     "GrantUnmeetable",
+    "GrantsLeftOut",
     "NoChain",
     "PolicyRefusal",
     "ResourceNotGranted",
@@ -37,9 +38,10 @@ class PolicyRefusal(Refusal):
     code = "POLICY-REFUSED"
 
     def __init__(self, reasons: tuple[Reason, ...]) -> None:
-        """Keep the requester's reasons; the first of them is the sentence."""
+        """Keep the requester's reasons; together they are the sentence."""
         self.reasons = reasons
-        super().__init__(reasons[0].line() if reasons else "the request is not permitted")
+        said = "; ".join(reason.line() for reason in reasons)
+        super().__init__(said or "the request is not permitted")
 
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields, with the requester's reasons."""
@@ -144,6 +146,12 @@ class GrantUnmeetable(PolicyRefusal):
     """The grant's restriction can be met by no event that this publisher may write."""
 
     code = "POLICY-GRANT-UNMEETABLE"
+
+
+class GrantsLeftOut(PolicyRefusal):
+    """The requester holds more grants than are counted, so that it may see less than was granted."""
+
+    code = "POLICY-GRANTS-LEFT-OUT"
 
 
 class TypeNotValid(PolicyRefusal):

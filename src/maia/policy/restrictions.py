@@ -8,18 +8,21 @@ builds a View for publishing; `shape` asks which part of a test has failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.events import AttributeUid, Kind, Kinds, PresentValue
-from maia.predicates.meaning import admits
+from maia.predicates.meaning import verdict
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
+    Atom,
     Comparison,
     Exists,
     Membership,
+    Not,
     Operator,
     Predicate,
     TextMatch,
@@ -68,18 +71,52 @@ def unmeetable(restriction: Predicate, *, writable: AttributeSet, kinds: Kinds) 
     """Find a part of `restriction` that fails for every event this publisher can write.
 
     `writable` are the attributes of the publisher's version that it has a
-    right to. Found are parts that speak only of attributes it cannot write,
-    parts that forced values contradict, and literals of a kind that the version
-    does not declare. What is not found here is refused event by event.
+    right to. An attribute that it cannot write is missing, one that is forced
+    has its value, and a comparison with another kind than the version declares
+    is unknown; each of the others may come out either way. A part that cannot
+    come out true is reported. What is not found here is refused event by event.
     """
     forced = {uid: value for uid, value in forced_values(restriction).items() if _holds(writable, uid)}
+
+    def outcomes(atom: Atom, kinds: Kinds) -> frozenset[bool]:
+        if mistyped(atom, kinds) is not None:
+            return _UNKNOWN
+        if atom.uid in forced or not _holds(writable, atom.uid):
+            answer = verdict(atom, forced)
+            return _UNKNOWN if answer is None else frozenset((answer,))
+        return _EITHER
+
     for part in conjuncts(restriction):
-        spoken = sorted(attributes_of(part))
-        settled = all(uid in forced or not _holds(writable, uid) for uid in spoken)
-        if settled and not admits(part, forced):
-            return _why(spoken, writable)
-    misfit = mistyped(restriction, kinds)
-    return None if misfit is None else Unmeetable(misfit, "the type declares another kind of value")
+        if True in _outcomes(part, lambda atom: outcomes(atom, kinds)):
+            continue
+        misfit = mistyped(part, kinds)
+        if misfit is not None and True in _outcomes(part, lambda atom: outcomes(atom, {})):
+            return Unmeetable(misfit, "the restriction compares an attribute with another kind than declared")
+        return _why(sorted(attributes_of(part)), writable)
+    return None
+
+
+_UNKNOWN: Final[frozenset[bool]] = frozenset()
+_EITHER: Final = frozenset((True, False))
+
+
+def _outcomes(predicate: Predicate, of_atom: Callable[[Atom], frozenset[bool]]) -> frozenset[bool]:
+    """Return which of true and false a predicate may come to, by what its atoms may; never too few."""
+    match predicate:
+        case Not(inner):
+            return frozenset(not answer for answer in _outcomes(inner, of_atom))
+        case AllOf(parts) | AnyOf(parts):
+            inside = [_outcomes(part, of_atom) for part in parts]
+            # One part is enough to make `or` true, or `and` false; for the opposite, all are needed.
+            by_one = isinstance(predicate, AnyOf)
+            by_all = not by_one
+            possible = (
+                (by_one, any(by_one in one for one in inside)),
+                (by_all, all(by_all in one for one in inside)),
+            )
+            return frozenset(answer for answer, is_possible in possible if is_possible)
+        case _:
+            return of_atom(predicate)
 
 
 def mistyped(predicate: Predicate, kinds: Kinds) -> AttributeUid | None:

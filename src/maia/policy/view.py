@@ -10,15 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.errors import MaiaError, Refusal
 from maia.events import AttributeUid, Event, Instant, PresentValue
 from maia.policy.restrictions import conjuncts
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, Predicate, attributes_of
+from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Membership, Not, Predicate, attributes_of
 
-__all__ = ["PublicationRefused", "View", "Window", "refusal_of", "see", "shape", "shows"]
+__all__ = [
+    "WINDOWS_MAX",
+    "PublicationRefused",
+    "View",
+    "Window",
+    "parts_of",
+    "refusal_of",
+    "see",
+    "shape",
+    "shows",
+]
+
+WINDOWS_MAX: Final = 256
+"""Windows of a View that the executors compile; its predicates have NODES_MAX parts together."""
 
 
 class PublicationRefused(Refusal):
@@ -76,6 +90,24 @@ class View:
 def shows(window: Window, uid: AttributeUid) -> bool:
     """Say whether a window shows an attribute."""
     return window.attributes is ALL_ATTRIBUTES or uid in window.attributes
+
+
+def parts_of(predicate: Predicate) -> int:
+    """Return how many parts a predicate has, each literal of a list counted."""
+    count = 0
+    pending = [predicate]
+    while pending:
+        count += 1
+        match pending.pop():
+            case Not(inner):
+                pending.append(inner)
+            case AllOf(parts) | AnyOf(parts):
+                pending.extend(parts)
+            case Membership(_, literals):
+                count += len(literals)
+            case _:
+                pass
+    return count
 
 
 def see(view: View, event: Event) -> dict[AttributeUid, PresentValue] | None:

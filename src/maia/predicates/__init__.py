@@ -8,6 +8,7 @@ from maia.predicates.covering import (
     may_overlap,
     provably_empty,
     simplified,
+    union,
 )
 from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
 from maia.predicates.meaning import admits, verdict
@@ -97,6 +98,7 @@ __all__ = [
     "provably_empty",
     "screened",
     "simplified",
+    "union",
     "union_contains_all",
     "verdict",
 ]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from maia.events import AttributeUid, PresentValue
+from maia.events import AttributeUid, Kind, PresentValue
 from maia.predicates.independent_groups import Group, conjuncts, groups_of, product
 from maia.predicates.meaning import admits
 from maia.predicates.normal_form import (
@@ -36,6 +36,9 @@ from maia.predicates.syntax import (
     NEVER,
     AllOf,
     AnyOf,
+    Comparison,
+    Membership,
+    Operator,
     Predicate,
     attributes_of,
     checked_size,
@@ -49,6 +52,7 @@ __all__ = [
     "may_overlap",
     "provably_empty",
     "simplified",
+    "union",
 ]
 
 
@@ -90,6 +94,44 @@ def intersection(one: Predicate, other: Predicate) -> Predicate:
     if NEVER in parts:
         return NEVER
     return checked_size(parts[0] if len(parts) == 1 else AllOf(parts))
+
+
+def union(predicates: Iterable[Predicate]) -> Predicate:
+    """Return the predicate that says of every event what the most favourable of these says.
+
+    What all of them ask for is asked once, and values that one attribute may have become one list. Linear
+    in the size of the predicates. Refused with `PredicateTooLarge` where they outgrow the limits together.
+    """
+    rows = [tuple(dict.fromkeys(conjuncts(one))) for one in map(checked_size, dict.fromkeys(predicates))]
+    if not rows:
+        return NEVER
+    shared = frozenset(rows[0]).intersection(*rows[1:])
+    listed: dict[tuple[AttributeUid, Kind], set[PresentValue]] = {}
+    others: dict[Predicate, None] = {}
+    for row in rows:
+        match tuple(term for term in row if term not in shared):
+            case (Comparison(uid, Operator.EQ, literal) as term,):
+                listed.setdefault((uid, term.kind), set()).add(literal)
+            case (Membership(uid, literals) as term,):
+                listed.setdefault((uid, term.kind), set()).update(literals)
+            case (only,):
+                others[only] = None
+            case rest:
+                others[AllOf(rest)] = None
+    lists = (_one_of(uid, literals) for (uid, _), literals in listed.items())
+    alternatives = (*lists, *others)
+    common = tuple(term for term in rows[0] if term in shared)
+    if ALWAYS in others:
+        parts = common
+    else:
+        parts = (*common, alternatives[0] if len(alternatives) == 1 else AnyOf(alternatives))
+    return checked_size(parts[0] if len(parts) == 1 else AllOf(parts))
+
+
+def _one_of(uid: AttributeUid, literals: set[PresentValue]) -> Predicate:
+    if len(literals) == 1:
+        return Comparison(uid, Operator.EQ, literals.pop())
+    return Membership(uid, frozenset(literals))
 
 
 def simplified(predicate: Predicate) -> Predicate:

@@ -244,7 +244,7 @@ class GroupManager:
         parcel = self._groups.parcel(principal, member.groups, held_since=held_since)
         until = None if member.until >= INSTANT_MAX else member.until
         epochs = self._groups.ledger.needed([one.epoch for one in parcel.secrets], head)
-        return Delivery(principal, parcel, epochs, until)
+        return Delivery(principal, parcel, epochs, until, history is not None and history.now.is_cut)
 
     # -------------------------------------------------------- after a restart
 

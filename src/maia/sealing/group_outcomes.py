@@ -57,6 +57,8 @@ class Delivery:
     epochs: tuple[SignedEpoch, ...]
     until: Instant | None
     """The last moment of the right to it, as far as is known; None for ever."""
+    is_cut: bool = False
+    """Whether a limit kept some of its certificates from being counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,17 @@ from maia.credentials.standing import Once
 from maia.credentials.vouched_once import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.policy import NO_FACTS, BoundRule, Evidence, Permit, Request, decide, gather_evidence
+from maia.policy import (
+    CHAINS_COUNTED,
+    NO_FACTS,
+    BoundRule,
+    Evidence,
+    Permit,
+    Reason,
+    Request,
+    decide,
+    gather_evidence,
+)
 from maia.policy.view import shows
 from maia.sealing.groups import GroupId
 from maia.types import SealingLevel, VerifiedType
@@ -96,6 +106,8 @@ class Grounds:
     cache: VerificationCache | None = field(default=None, repr=False)
     standing: Witness | None = field(default=None, repr=False)
     """Who knows which certificates are revoked, and whose statements hold; without one nothing was heard."""
+    chains_max: int = CHAINS_COUNTED
+    """Chains of one principal to one version that add up."""
 
     @property
     def witness(self) -> Witness:
@@ -111,6 +123,8 @@ class Standing:
     may_write: bool
     since: Instant
     until: Instant
+    is_cut: bool = False
+    """Whether a limit kept some of the certificates from being counted."""
 
     def is_within(self, other: Standing | Held) -> bool:
         """Say whether it gives no more than another one."""
@@ -140,12 +154,13 @@ def requests_for(claim: Claim) -> list[Request]:
 def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
     """Return what the certificates of a claim open at a moment."""
     groups: set[GroupId] = set()
-    may_write = False
+    may_write = is_cut = False
     period = steady_period((signed.certificate.validity for signed in claim.pool), at)
     for version in claim.versions:
         for action in _ACTIONS:
-            shown, stable = _opened(claim, version, action, grounds, at)
+            shown, stable, limit = _opened(claim, version, action, grounds, at)
             groups |= shown
+            is_cut |= limit is not None
             may_write |= bool(shown) and action is Action.PUBLISH
             period = period.intersection(stable)
     since, until = period.not_before, period.not_after
@@ -154,6 +169,7 @@ def standing(claim: Claim, grounds: Grounds, at: Instant) -> Standing:
         may_write,
         since=Instant(INSTANT_MIN) if since is None else since,
         until=Instant(INSTANT_MAX) if until is None else until,
+        is_cut=is_cut,
     )
 
 
@@ -237,17 +253,17 @@ class RightHistory:
 
 def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
-) -> tuple[set[GroupId], Validity]:
+) -> tuple[set[GroupId], Validity, Reason | None]:
     request = Request(claim.principal, action, version.name, version)
     decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
-        return set(), decision.stable
+        return set(), decision.stable, None
     groups = {GroupId(version.type_id)}
     if grounds.level is SealingLevel.ATTRIBUTE:
         windows = decision.view.windows
         shown = (uid for uid in version.kinds if any(shows(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in shown}
-    return groups, decision.stable
+    return groups, decision.stable, decision.limit
 
 
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
@@ -261,4 +277,5 @@ def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) 
         cache=grounds.cache,
         constitutions=grounds.constitutions,
         standing=Answered(grounds.witness, once) if once else grounds.standing,
+        chains_max=grounds.chains_max,
     )

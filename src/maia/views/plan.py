@@ -13,22 +13,12 @@ from typing import Final
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind, Kinds
-from maia.policy.view import View, shows
-from maia.predicates.syntax import (
-    NODES_MAX,
-    AllOf,
-    AnyOf,
-    Membership,
-    Not,
-    Predicate,
-    atoms,
-    checked_size,
-)
+from maia.policy.view import WINDOWS_MAX, View, parts_of, shows
+from maia.predicates.syntax import NODES_MAX, Predicate, atoms, checked_size
 from maia.views.schema import checked_stored
 
 __all__ = ["EXPANDED_NODES_MAX", "WINDOWS_MAX", "ViewPlan", "ViewTooLarge", "checked_view", "plan"]
 
-WINDOWS_MAX: Final = 256
 EXPANDED_NODES_MAX: Final = 100_000
 
 
@@ -77,7 +67,7 @@ def checked_view(view: View) -> View:
     if len(view.windows) > WINDOWS_MAX:
         raise ViewTooLarge(f"a view has at most {WINDOWS_MAX} windows, and this one has {len(view.windows)}")
     predicates = [window.admits for window in view.windows] + [view.interest]
-    if sum(_nodes(checked_size(predicate)) for predicate in predicates) > NODES_MAX:
+    if sum(parts_of(checked_size(predicate)) for predicate in predicates) > NODES_MAX:
         raise ViewTooLarge(f"the predicates of a view have at most {NODES_MAX} parts together")
     return view
 
@@ -85,7 +75,7 @@ def checked_view(view: View) -> View:
 def _check_expansion(resolved: ViewPlan) -> None:
     # The planners of Spark and PostgreSQL put the definition of a column wherever it is used, so
     # an attribute that some windows show costs the size of those windows each time.
-    sizes = [_nodes(window) for window in resolved.windows]
+    sizes = [parts_of(window) for window in resolved.windows]
     cost = {
         uid: sum(sizes[i] for i in windows)
         for uid, windows in resolved.shown_by.items()
@@ -94,20 +84,3 @@ def _check_expansion(resolved: ViewPlan) -> None:
     uses = sum(cost.get(atom.uid, 0) for atom in atoms(resolved.interest))
     if uses + sum(cost.values()) > EXPANDED_NODES_MAX:
         raise ViewTooLarge(f"written out by column, the view has more than {EXPANDED_NODES_MAX} parts")
-
-
-def _nodes(predicate: Predicate) -> int:
-    nodes = 0
-    pending = [predicate]
-    while pending:
-        nodes += 1
-        match pending.pop():
-            case Not(inner):
-                pending.append(inner)
-            case AllOf(parts) | AnyOf(parts):
-                pending.extend(parts)
-            case Membership(_, literals):
-                nodes += len(literals)
-            case _:
-                pass
-    return nodes

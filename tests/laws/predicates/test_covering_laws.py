@@ -21,6 +21,7 @@ from maia.predicates import (
     parse_predicate,
     provably_empty,
     simplified,
+    union,
     verdict,
 )
 from maia.predicates.normal_form import clauses_of, is_true_formula, satisfies
@@ -147,3 +148,23 @@ def test_the_formula_has_the_same_verdict_and_the_clauses_the_same_events(predic
     for event in drawn:
         assert verdict(formula, event) is verdict(predicate, event)
         assert any(satisfies(event, clause) for clause in clauses) is admits(predicate, event)
+
+
+@given(st.lists(predicates(max_leaves=6), max_size=5), some_events)
+@example([], [{}])
+@example(
+    [parse_predicate(text) for text in ("x == 1 and y == 2", "x == 1 and y == 3", "x == 1 and y in (4, 5)")],
+    [{"x": 1, "y": number} for number in range(6)],
+)
+@example([parse_predicate("x == 1"), parse_predicate("x == 1.0"), parse_predicate("x == true")], [{"x": 1.0}])
+def test_a_union_says_what_the_most_favourable_of_its_parts_says(parts, drawn):
+    """True, false and unknown alike: a union may stand under a `not`."""
+    whole = union(parts)
+    for event in drawn:
+        assert verdict(whole, event) is verdict(AnyOf(tuple(parts)), event)
+
+
+def test_a_union_of_many_values_is_one_list():
+    cars = [parse_predicate(f'place == "Victoria" and plate == "{number}"') for number in range(40)]
+    listed = ", ".join(f'"{number}"' for number in range(40))
+    assert union(cars) == parse_predicate(f'place == "Victoria" and plate in ({listed})')

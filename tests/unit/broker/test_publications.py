@@ -15,7 +15,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import Kind, attribute_uid
-from maia.predicates import Comparison, Operator
+from maia.predicates import AnyOf, Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
 from maia.wire.messages import Deliver, Ended, Publish, Published
 from support.broker import NOW, Net, sighting
@@ -62,6 +62,28 @@ def test_rows_outside_a_restriction_are_refused_and_counted(net: Net) -> None:
     publisher.publish(publisher.advertise(), sighting("AA"), sighting("ZZ"), sighting("BB"))
     assert publisher.last(Published) == Published(1, 0, 1)
     assert [event[NUMBERPLATE] for event in billing.events()] == ["AA", "BB"]
+
+
+def test_a_publisher_is_not_refused_for_a_term_that_it_need_not_meet(net: Net) -> None:
+    """A restriction that also speaks of a place by number: what it says of plates can be met all the same."""
+    either = AnyOf((Comparison(LOCATION, Operator.EQ, 7), Comparison(NUMBERPLATE, Operator.LT, "M")))
+    certificates = grant_to_publish(net, "statistics office", restriction=either)
+    publisher = net.client("statistics office", credentials=certificates)
+    billing = net.client("billing office")
+    billing.subscribe()
+    ref = publisher.advertise()
+    assert publisher.code_of(ref) is None
+    publisher.publish(ref, sighting("AA"), sighting("ZZ"))
+    assert publisher.last(Published) == Published(1, 0, 1)
+    assert [event[NUMBERPLATE] for event in billing.events()] == ["AA"]
+
+
+def test_a_publisher_that_can_meet_no_part_of_a_restriction_is_refused_at_once(net: Net) -> None:
+    by_number = Comparison(LOCATION, Operator.EQ, 7)
+    publisher = net.client(
+        "statistics office", credentials=grant_to_publish(net, "statistics office", restriction=by_number)
+    )
+    assert publisher.code_of(publisher.advertise()) == "POLICY-GRANT-UNMEETABLE"
 
 
 def test_a_frame_of_which_nothing_passes_is_answered_and_goes_nowhere(net: Net) -> None:

@@ -25,7 +25,7 @@ from maia.domain.access_refusals import (
 )
 from maia.domain.access_settings import AccessLimits, AccessSettings
 from maia.domain.access_tables import ALL_TABLES
-from maia.policy import Denial, Permit
+from maia.policy import Denial, Permit, see
 from maia.policy.refusals import PolicyRefusal
 from maia.roles import BadPolicy, UnknownRole
 from support.access_control import (
@@ -103,6 +103,44 @@ def test_each_right_says_that_this_domain_must_vouch_for_it(station, courts):
         tests = right.certificate.certificate.validity.tests
         assert OnlineTest(TestKind.TIMED_CRL, MET.principal) in tests
     assert isinstance(verdict(SMITH.principal, wallet.chains, Standing(), station.now), Denial)
+
+
+def test_forty_cases_are_forty_rights_and_a_broker_adds_them_up(station, courts):
+    """Each case brings a certificate of its own, for the tracker and for the supervisor."""
+    cars = [f"AE05 {number:03}" for number in range(40)]
+    for car in cars:
+        station.assert_fact("case_assignment", [SMITH.principal, car])
+    told(station, courts)
+    wallet = station.login(SMITH.principal, [order(courts, SMITH, car, car) for car in cars])
+    decision = verdict(SMITH.principal, wallet.chains, broker(station.now, station, courts), station.now)
+    assert isinstance(decision, Permit)
+    plate = NUMBERPLATE.vocabulary["numberplate"].uid
+    seen = [car for car in (*cars, "B4 NDIT") if see(decision.view, {plate: car}) is not None]
+    assert seen == cars
+    assert decision.limit is None
+
+
+def test_what_a_domain_was_granted_twice_adds_up_for_its_members(station, courts):
+    """Two certificates of the owner open different places to the Met; a detective of it sees both."""
+    alone = Station(MET)
+    alone.register_type(NUMBERPLATE.signed)
+    places = ("Victoria", "Trumpington")
+    alone.hold(
+        [
+            granted(PITO, MET, "subscribe", may_delegate=True, restriction=f'location == "{place}"')
+            for place in places
+        ]
+    )
+    alone.load_policy(POLICY)
+    alone.assert_fact("detective", [SMITH.principal])
+    alone.assert_fact("case_assignment", [SMITH.principal, "42"])
+    told(alone, courts)
+    wallet = alone.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
+    decision = verdict(SMITH.principal, wallet.chains, broker(alone.now, alone, courts), alone.now)
+    assert isinstance(decision, Permit)
+    plate, where = (NUMBERPLATE.vocabulary[name].uid for name in ("numberplate", "location"))
+    seen = [place for place in (*places, "Oxford") if see(decision.view, {plate: PLATE, where: place})]
+    assert seen == list(places)
 
 
 def test_a_second_login_returns_the_same_roles_and_rights(station, courts):

@@ -38,6 +38,7 @@ from support.key_groups import (
     NETWORK,
     OWNER,
     PLATE,
+    UIDS,
     WRITE,
     KeyNet,
     at,
@@ -316,6 +317,7 @@ def test_levels_decide_which_groups_there_are():
         {"terms": KeyTerms(refresh_s=0)},
         {"terms": KeyTerms(drift_s=-1)},
         {"terms": KeyTerms(drift_s=10, back_dating_s=11)},
+        {"limits": DomainLimits(chains_per_request=0)},
     ],
 )
 def test_settings_that_no_server_can_keep_are_refused(wrong):
@@ -328,3 +330,15 @@ def test_a_member_waits_for_nothing_without_an_end():
         MemberSettings(NETWORK, (), answer_s=0)
     with pytest.raises(BadMemberSettings):
         MemberSettings(NETWORK, (), again_s=5, again_max_s=4)
+
+
+@pytest.mark.parametrize(("limit", "opened"), [(2, 2), (3, 3)])
+def test_a_limit_that_keeps_a_group_shut_is_noted_and_counted(limit, opened):
+    net = KeyNet(limits=DomainLimits(chains_per_request=limit))
+    ann = net.member("ann", *(grant(key_of("ann"), [uid]) for uid in UIDS))
+    ring, epoch = net.ring(ann), net.epoch()
+    assert sum(ring.key(net.group(uid), epoch) is not None for uid in UIDS) == opened
+    is_cut = opened < len(UIDS)
+    assert net.counts.get("maia_grants_left_out_total", 0) == is_cut
+    codes = [note.fields["code"] for note in net.notes if note.event == "grants-left-out"]
+    assert codes == ["POLICY-GRANTS-LEFT-OUT"] * is_cut

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from maia.pipeline.refusals import (
     NameTaken,
     NoKeys,
     NoSuchColumn,
+    RightsCut,
     TooManyPeriods,
     UnknownTerms,
 )
@@ -299,3 +301,22 @@ def run(table, folder, spark):
     )
     assert query.awaitTermination(300)
     assert query.exception() is None
+
+
+def test_forty_narrow_certificates_show_forty_cars(spark, tmp_path, desk):
+    """Each of a detective's cases comes with a certificate of its own, and the table adds them up."""
+    log, events = Recorded(tmp_path, SealingLevel.ATTRIBUTE), sightings(60)
+    log.publish(events)
+    log.write()
+    cars = [event[PLATE] for event in events if event[PLATE] is not None][:40]
+    detective = reader(*(grant(restriction=f'numberplate == "{car}"') for car in cars))
+    table = governed(
+        spark, log=str(tmp_path), event_type=log.event_type, reader=detective, keys=log.keys(desk)
+    )
+    assert sorted(row["numberplate"] for row in rows_of(table)) == sorted(cars)
+    limited = replace(detective, chains_max=30)
+    with pytest.warns(RightsCut, match=r"only 30 of at least 40 grants .* \[POLICY-GRANTS-LEFT-OUT\]"):
+        table = governed(
+            spark, log=str(tmp_path), event_type=log.event_type, reader=limited, keys=log.keys(desk)
+        )
+    assert len(rows_of(table)) == 30

@@ -8,9 +8,22 @@ from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.names import TopicName
 from maia.credentials.validity import Validity
 from maia.events import AttributeUid
-from maia.policy import Audience, Bound, BoundRule, Facts, PublicationRefused, Window, openings, see, shape
+from maia.policy import (
+    NO_FACTS,
+    Audience,
+    Bound,
+    BoundRule,
+    Facts,
+    PublicationRefused,
+    Window,
+    decide,
+    gather_evidence,
+    openings,
+    see,
+    shape,
+)
 from maia.policy.evidence import CHAINS_MAX
-from maia.predicates.syntax import ALWAYS, Exists
+from maia.predicates.syntax import ALWAYS, Comparison, Exists, Operator
 from maia.predicates.text import parse_predicate
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.policy import (
@@ -31,6 +44,7 @@ from support.policy import (
     granted,
     later,
     permit,
+    request,
     sighting,
     topic_pattern,
     type_pattern,
@@ -302,7 +316,7 @@ def test_many_chains_and_many_bounds_ask_the_prover_once_for_each_bound(monkeypa
     bounds = [BoundRule(SMITH.principal, Action.SUBSCRIBE, Bound.UPPER, Exists(TIME))] * 3
     bounds[1] = BoundRule(SMITH.principal, Action.SUBSCRIBE, Bound.LOWER, Exists(TIME))
     view = permit(ask(SMITH, "subscribe", chains=chains, bounds=bounds, filter=Exists(TIME))).view
-    assert len(view.windows) == CHAINS_MAX
+    assert len(view.windows[0].admits.parts) == CHAINS_MAX
     assert len(asked) == 2
 
 
@@ -314,3 +328,36 @@ def test_a_denial_blames_the_certificate_that_expired_first_however_late_it_is(s
     (reason,) = denial(ask(SMITH, "subscribe", chains=[shown], now=later(seconds))).explanation.requester
     assert reason.certificate == second.id
     assert reason.sentence == f"expired after {later(3600)}"
+
+
+# ------------------------------------------------------------ of several chains, one that serves
+
+
+def gathered(who, action, what, pool, **named):
+    """Decide from a heap of certificates, as brokers and domains do."""
+    wanted = request(who, action, what, **named)
+    return decide(wanted, gather_evidence(wanted, pool, at=NOON), NO_FACTS, NOON)
+
+
+def test_the_chain_that_can_write_what_is_advertised_speaks_for_a_publisher():
+    """In whichever order they are found: a chain about other attributes takes nothing away."""
+    for attributes, advertised in (("numberplate", PLATE), ("location", PLACE)):
+        pool = [granted(PITO, CCTV, "publish", attributes=one) for one in ("numberplate", "location")]
+        view = permit(gathered(CCTV, "publish", NUMBERPLATE, pool, filter=Exists(advertised))).view
+        assert view.windows[0].attributes == {NUMBERPLATE.vocabulary[attributes].uid}
+
+
+def test_chains_that_go_together_speak_on_the_levels_of_a_topic():
+    """The root is granted for two places and the topic for one of them: that one is written."""
+    x = AttributeUid("x")
+
+    def at(path, place):
+        forced = Comparison(x, Operator.EQ, place)
+        return granted(PITO, CCTV, "publish", topic_pattern(path), restriction=forced)
+
+    topic = TopicName(PITO.principal, "/cars")
+    for place in (1, 2):
+        pool = [at("/", 1), at("/", 2), at("/cars", place)]
+        assert permit(gathered(CCTV, "publish", topic, pool)).view.forced == {x: place}
+    refused = denial(gathered(CCTV, "publish", topic, [at("/", 1), at("/cars", 3)]))
+    assert refused.code == "POLICY-GRANT-UNMEETABLE"

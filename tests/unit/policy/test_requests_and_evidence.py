@@ -8,6 +8,7 @@ from maia.credentials.authority import Action
 from maia.credentials.names import FIRST_VERSION, TopicName, TypeName
 from maia.credentials.validity import Validity
 from maia.errors import BadInput
+from maia.events import AttributeUid
 from maia.policy import (
     NO_FACTS,
     BadBound,
@@ -20,10 +21,11 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.evidence import BOUNDS_MAX, CHAINS_MAX
+from maia.policy.evidence import BOUNDS_MAX, CERTIFICATES_MAX, CHAINS_COUNTED, CHAINS_MAX
 from maia.policy.request import resources_needed
 from maia.predicates.constraints import NotAConstraintFilter
-from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator
+from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Exists, Membership, Operator
+from maia.views.plan import checked_view
 from support.policy import (
     CCS,
     MALLORY,
@@ -31,6 +33,8 @@ from support.policy import (
     NOON,
     NUMBERPLATE,
     PITO,
+    PLACE,
+    PLATE,
     POLICE_NETWORK,
     SMITH,
     chain,
@@ -43,6 +47,7 @@ from support.policy import (
 )
 
 SMITHS = SMITH.principal
+SPEED = AttributeUid("speed")
 
 
 @pytest.mark.parametrize(
@@ -190,3 +195,52 @@ def test_evidence_for_a_publication_on_a_topic_is_gathered_level_by_level():
     assert len(evidence.chains) == 3
     permit(decide(wanted, evidence, NO_FACTS, NOON))
     assert refusal_from(wanted, pool[:2]).code == "POLICY-RESOURCE-NOT-GRANTED"
+
+
+# ---------------------------------------------------------------- what a limit leaves out
+
+
+def narrow(issuer, number, **terms):
+    return granted(issuer, SMITH, "subscribe", restriction=f'numberplate == "{number}"', **terms)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_as_many_chains_as_the_limit_add_up_and_one_more_is_told(more):
+    wanted = request(SMITH, "subscribe")
+    pool = [narrow(PITO, number) for number in range(20 + more)]
+    evidence = gather_evidence(wanted, pool, at=NOON, chains_max=20)
+    assert (len(evidence.chains), evidence.left_out) == (20, more)
+    limit = permit(decide(wanted, evidence, NO_FACTS, NOON)).limit
+    told = f"only 20 of at least {20 + more} grants were counted, because of a limit here"
+    assert (None if limit is None else limit.sentence) == (told if more else None)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_decision_rests_on_as_many_certificates_as_a_message_has_room_for(more):
+    """One of the police, and one for each case: 256 in all can be shown to another broker."""
+    pool = [TO_MET, *(narrow(MET, number) for number in range(CERTIFICATES_MAX - 1 + more))]
+    evidence = gather_evidence(request(SMITH, "subscribe"), pool, at=NOON)
+    assert len({one.id for found in evidence.chains for one in found.certificates}) == CERTIFICATES_MAX
+    assert evidence.left_out == more
+    assert CHAINS_COUNTED <= CERTIFICATES_MAX
+
+
+@pytest.mark.parametrize(("each", "counted"), [(NODES_MAX // 3 - 2, 3), (NODES_MAX // 3, 2)])
+def test_a_view_has_as_many_windows_as_an_executor_compiles(each, counted):
+    """What does not fit is left out and told, and does not fail when the first event comes."""
+    sets = ([PLATE], [PLACE], [PLATE, PLACE])
+    pool = [
+        granted(
+            PITO,
+            SMITH,
+            "subscribe",
+            attributes=uids,
+            restriction=Membership(SPEED, frozenset(range(number, number + each))),
+        )
+        for number, uids in enumerate(sets)
+    ]
+    wanted = request(SMITH, "subscribe")
+    decision = permit(decide(wanted, gather_evidence(wanted, pool, at=NOON), NO_FACTS, NOON))
+    assert len(decision.view.windows) == counted
+    checked_view(decision.view)
+    assert (decision.limit is None) == (counted == 3)

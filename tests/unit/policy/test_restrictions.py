@@ -98,3 +98,40 @@ def test_a_literal_of_another_kind_than_declared_cannot_be_met():
     assert unmet(Comparison(A, Operator.GT, 1.0)).attribute == A
     assert mistyped(Exists(A), KINDS) is None
     assert mistyped(equals(AttributeUid("elsewhere"), 1), KINDS) is None
+
+
+KIND_TOO = "the restriction compares an attribute with another kind than declared"
+
+
+@pytest.mark.parametrize(
+    "restriction",
+    [
+        AnyOf((equals(A, "one"), equals(B, "x"))),
+        AnyOf((Not(equals(A, "one")), Comparison(B, Operator.GT, "x"))),
+        Not(AllOf((equals(A, "one"), equals(B, "x")))),
+        AnyOf((Not(Exists(A)), equals(A, "one"))),
+    ],
+)
+def test_a_term_of_another_kind_is_no_obstacle_where_another_one_can_be_met(restriction):
+    assert unmet(restriction) is None
+
+
+@pytest.mark.parametrize(
+    "restriction",
+    [
+        equals(A, "one"),
+        Not(equals(A, "one")),
+        AllOf((equals(A, "one"), Comparison(A, Operator.GT, 5))),
+        AllOf((Comparison(B, Operator.GT, "x"), AnyOf((equals(A, "one"), equals(A, "two"))))),
+    ],
+)
+def test_where_kinds_stand_in_the_way_the_reason_says_so(restriction):
+    found = unmet(restriction)
+    assert (found.attribute, found.why) == (A, KIND_TOO)
+
+
+def test_where_something_else_stands_in_the_way_kinds_are_not_blamed():
+    hidden = AllOf((equals(B, "x"), Comparison(A, Operator.GT, 5)))
+    found = unmet(AnyOf((hidden, NEVER)), writable=frozenset({A}))
+    assert found.attribute == B
+    assert found.why == "the restriction speaks of an attribute that cannot be written here"
