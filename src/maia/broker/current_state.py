@@ -30,7 +30,7 @@ from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.routing.hops import Hop
 from maia.routing.ids import NodeId
-from maia.sealing import closed_frame
+from maia.sealing import BadFrameProof, closed_frame, verify_frame
 from maia.sealing.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
@@ -165,7 +165,7 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
         return []
     try:
         frame = _frame_of(state, question, message)
-    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
+    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BadFrameProof) as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     said = Remembered(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
@@ -307,9 +307,10 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
         raise NotTheState("a question about the state was answered with something else")
     sealing = state.types.sealing(frame.type_id)
     if isinstance(frame, Sealed):
-        closed_frame(frame)  # one that contradicts itself ends the link
+        closed = closed_frame(frame)  # one that contradicts itself ends the link
         if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
             raise SealedTooWeakly("a frame is sealed less than its type asks for")
+        verify_frame(closed, None, state.seals.checks)  # before it is remembered or passed on (A90)
         return frame
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")

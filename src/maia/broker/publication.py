@@ -17,7 +17,7 @@ from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast,
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
 from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
-from maia.broker.senders import is_believed, refuse_unasked
+from maia.broker.senders import is_believed, is_known_type, refuse_unasked
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState, Rest
@@ -74,6 +74,8 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
     if state.types.sealing(message.type_id) is not None:
         # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
         return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
+    if not is_known_type(state, message.type_id):
+        return [Count("maia_frames_unwanted_total")]
     try:
         transit = from_carried(message, state.types.kinds(message.type_id))
     except TransitKindMismatch as problem:

@@ -50,9 +50,9 @@ class Arrived:
         return 512 + 2 * len(self.frame.kept) + sealed + sum(len(one.content) for one in self.contents)
 
     @property
-    def stream(self) -> tuple[bytes, bytes]:
-        """Return which stream the frame is of."""
-        return self.frame.publisher, self.frame.stream
+    def stream(self) -> tuple[bytes, bytes, bytes]:
+        """Return which stream the frame is of: another signer's frames do not wait behind it (A85)."""
+        return self.frame.publisher, self.frame.stream, self.frame.signer
 
 
 class Seals:

@@ -20,6 +20,7 @@ from maia.broker.transit import Transit
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.hops import Hop
 from maia.wire.messages import Sealed
+from maia.wire.stream_numbers import is_late
 
 __all__ = ["FRAMES_MAX", "Remembered", "StateCache"]
 
@@ -27,8 +28,12 @@ FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
-_Stream = tuple[bytes, bytes, bytes]
-"""A type, a publisher, and one of its streams."""
+_Stream = tuple[bytes, bytes, bytes, bytes]
+"""A type, a publisher, one of its streams, and who signed it (empty for a plain frame).
+
+What one signer says stands beside what another says, and never in its place: whoever
+reads them judges the signers (A90).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +75,14 @@ class StateCache:
     def remember(self, last: Remembered) -> bool:
         """Take note of a frame; say whether it is not older than the one that was known."""
         frame = last.frame
-        publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
-        stream = (frame.type_id, publisher, frame.stream)
+        if isinstance(frame, Sealed):
+            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer)
+        else:
+            stream = (frame.type_id, frame.publisher.key, frame.stream, b"")
         known = self._frames.get(stream)
         if known is not None:
-            if known.frame.sequence > frame.sequence:
+            newest, is_signed = known.frame.sequence, bool(stream[3])
+            if frame.sequence < newest if is_signed else is_late(frame.sequence, newest=newest):
                 return False
             self._bytes -= known.size
         self._frames[stream] = last
@@ -92,23 +100,26 @@ class StateCache:
 
     def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
-        for stream, said in list(self._frames.items()):
+        for (type_id, publisher, stream, _), said in list(self._frames.items()):
             if said.right is not None:
-                yield *stream, said
+                yield type_id, publisher, stream, said
 
     def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
-        known = self._frames.get((type_id, publisher, stream))
+        known = self._frames.get((type_id, publisher, stream, b""))
         if known is not None and known.right is not None:
-            self._frames[type_id, publisher, stream] = replace(known, right=right)
+            self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
 
-    def forget(self, type_id: bytes, publisher: bytes, stream: bytes) -> bool:
-        """Forget what was said on a stream; say whether something was known."""
-        key = (type_id, publisher, stream)
-        if key not in self._frames:
-            return False
-        self._forget(key)
-        return True
+    def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
+        """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""
+        gone = [
+            key
+            for key in self._of_type.get(type_id, ())
+            if key[1:3] == (publisher, stream) and came_from in (None, self._frames[key].came_from)
+        ]
+        for key in gone:
+            self._forget(key)
+        return bool(gone)
 
     def _forget(self, stream: _Stream) -> None:
         self._bytes -= self._frames.pop(stream).size
