@@ -48,7 +48,7 @@ from maia.sealing import (
     verify_frame,
 )
 from maia.sealing.content import LEVEL_NUMBERS
-from maia.sealing.opening import drafted_frame, open_further
+from maia.sealing.opening import drafted_frame, open_further, verify_further
 from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
@@ -179,10 +179,10 @@ def _carried(
         return [Count("maia_duplicates_total")]
     try:
         # Before it is remembered, cached, recorded or passed on, and before it waits; no key is needed.
-        verify_frame(closed, None, state.seals.checks)
+        verified = verify_frame(closed, None, state.seals.checks)
     except BrokenCredential as problem:
         return _refused(problem)
-    arrived = Arrived(closed, contents, link.id)
+    arrived = Arrived(verified, contents, link.id)
     if state.seals.carrying.holds(frame.type_id, arrived.stream):
         return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
     return take_on_again(state, arrived, now)
@@ -216,7 +216,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
     unjudged = _unjudged(state, arrived.frame)
     if arrived.frame.type_id in state.audiences:
-        if not _is_proved(state, sealed, keys, now):
+        if not _is_entitled(state, arrived, sealed, keys, now):
             return [*counted, *_waits(state, arrived, now)]
         unjudged = b""
     unseen = unseen_part(state.routes, sealed.part, unjudged)
@@ -264,9 +264,11 @@ def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> froz
     return wanted
 
 
-def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:
+def _is_entitled(
+    state: BrokerState, arrived: Arrived, sealed: SealedTransit, keys: EpochKeys, now: Instant
+) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
-    signer = verify_frame(sealed.opened, keys, state.seals.checks).signer
+    signer = verify_further(arrived.verified, sealed.opened, keys).signer
     if not state.writers.knows(sealed.type_id, signer):
         learn_what_is_at_hand(state, sealed.type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
