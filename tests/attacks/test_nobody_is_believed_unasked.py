@@ -10,15 +10,28 @@ from maia.broker.refusals import FrameUnasked
 from maia.broker.routes import REPLICAS, Neighbour
 from maia.broker.senders import PARTING_MAX, offer_ended
 from maia.broker.settings import BrokerLimits
+from maia.broker.state_cache import FRAMES_MAX
 from maia.credentials import Action, SigningKey
 from maia.events import frame_of
 from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.types import SealingLevel, type_id
+from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import LinkId
-from maia.wire.messages import AskState, Carried, Interest, Offer, Ping, Renew, SealedOffer, SealedProof
+from maia.wire.messages import (
+    AskState,
+    Carried,
+    Interest,
+    Offer,
+    Ping,
+    Renew,
+    SealedOffer,
+    SealedProof,
+    StateFrame,
+    StateQuery,
+)
 from support.broker import Client, Net, connect_right, random_from, shown, sighting
 from support.recording import EVERYTHING, RecordingNet
 from support.sealed_net import state_of
@@ -260,6 +273,31 @@ def test_a_number_far_ahead_is_not_the_last_word_for_ever(town: Town) -> None:
     late.subscribe(ref=1)
     late.say(AskState(99, 1))
     assert [event[NUMBERPLATE] for event in late.events()] == ["true"]
+
+
+def test_who_is_asked_for_the_state_is_believed_like_who_sends_frames(town: Town) -> None:
+    """A90: an offer of the sealed form of a plain type needs no proof here, and proves nothing."""
+    rogue = town.neighbour()
+    rogue.say(SealedOffer(town.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+    town.office.say(AskState(99, 1))
+    answer = encode(town.frame("forged", 2**62))
+    rogue.say(StateFrame(rogue.last(StateQuery).question, answer))
+    assert town.office.events() == []
+    assert len(state_of(town.broker).last_said) == 0
+    assert not rogue.closed
+
+
+def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town: Town) -> None:
+    """A90: a neighbour that is believed fills the memory of last words with made-up streams."""
+    camera, leads = town.net.client(CAMERA), town.neighbour(town.nearer(1)[0])
+    camera.publish(camera.advertise(), sighting("true"))
+    for number in range(FRAMES_MAX + 1):
+        leads.say(town.frame("forged", number, number.to_bytes(16)))
+    assert len(state_of(town.broker).last_said) == FRAMES_MAX
+    late = town.net.client("billing office")
+    late.subscribe(ref=1)
+    late.say(AskState(99, 1))
+    assert "true" in [event[NUMBERPLATE] for event in late.events()]
 
 
 @pytest.mark.parametrize("sealed", [False, True])

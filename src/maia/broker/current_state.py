@@ -19,6 +19,7 @@ from maia.broker.last_said import book_keys
 from maia.broker.log_opening import Readable, read_logged
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed_publication import sealed_alone
+from maia.broker.senders import is_believed, refuse_unasked
 from maia.broker.sessions import Link, Subscription
 from maia.broker.state import BrokerState, Due, seconds_after
 from maia.broker.state_cache import Remembered
@@ -167,6 +168,10 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
         frame = _frame_of(state, question, message)
     except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BadFrameProof) as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    plain, sealed = book_keys(frame.type_id)
+    if not is_believed(state, link, sealed if isinstance(frame, Sealed) else plain, now):
+        # It was asked because it offers the type in the other form, for which it needed no proof here.
+        return refuse_unasked(state, link, now, said="StateFrame")
     said = Remembered(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     is_newest = bool(is_cut) or state.last_said.remember(said)

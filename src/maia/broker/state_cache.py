@@ -4,8 +4,8 @@ A subscriber that has just come may ask for the present state of a type before
 it waits for news (dissertation 6.3.1). The broker of a publisher remembers the
 last frame that it took on from it; other brokers remember frames that pass,
 and use them for a lease after they have asked everybody (6.3.2). All of it is
-bounded: what was remembered longest ago is forgotten first, and asked for
-again when it is wanted.
+bounded: what passed longest ago is forgotten first, and asked for again when it
+is wanted. What passes takes no room from what publishers of this broker said.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ class Remembered:
 class StateCache:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
-    __slots__ = ("_bytes", "_complete", "_frames", "_of_type")
+    __slots__ = ("_bytes", "_complete", "_frames", "_of_type", "_passed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self._frames: OrderedDict[_Stream, Remembered] = OrderedDict()
+        self._passed: dict[_Stream, None] = {}
+        """Those of the frames that came by, in the same order."""
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
         self._complete: dict[bytes, Instant] = {}
         self._bytes = 0
@@ -87,10 +89,13 @@ class StateCache:
             self._bytes -= known.size
         self._frames[stream] = last
         self._frames.move_to_end(stream)
+        self._passed.pop(stream, None)
+        if last.right is None:
+            self._passed[stream] = None
         self._of_type.setdefault(frame.type_id, {})[stream] = None
         self._bytes += last.size
         while len(self._frames) > FRAMES_MAX or self._bytes > _BYTES_MAX:
-            self._forget(next(iter(self._frames)))
+            self._forget(next(iter(self._passed or self._frames)))
         return True
 
     def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, Remembered]]:
@@ -123,6 +128,7 @@ class StateCache:
 
     def _forget(self, stream: _Stream) -> None:
         self._bytes -= self._frames.pop(stream).size
+        self._passed.pop(stream, None)
         of_type = self._of_type[stream[0]]
         del of_type[stream]
         if not of_type:
