@@ -74,13 +74,13 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
     if state.types.sealing(message.type_id) is not None:
         # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
         return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
-    if not is_known_type(state, message.type_id):
-        return [Count("maia_frames_unwanted_total")]
     try:
         transit = from_carried(message, state.types.kinds(message.type_id))
     except TransitKindMismatch as problem:
         # Whoever passed it on may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    if not is_known_type(state, message.type_id):
+        return [Count("maia_frames_unwanted_total")]
     if not is_believed(state, link, message.type_id, now):
         # Before it is remembered: who is not believed must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
