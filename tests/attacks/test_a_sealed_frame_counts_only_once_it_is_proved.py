@@ -56,13 +56,15 @@ class City:
             rogue.say(SealedOffer(self.net.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
         return rogue
 
-    def forged(self, signer: SigningKey, sequence: int, *, with_keys: bool = True) -> Sealed:
+    def forged(self, signer: SigningKey, sequence: int, *, with_keys: bool = True, epoch: int = 1) -> Sealed:
         """Return a frame in the camera's name: its stream, any number, any signer."""
         net = self.net
-        ring = net.ring(*EVERYTHING)
+        ring = net.ring(*EVERYTHING, epochs=(epoch,))
         made_up = Secret.from_bytes(sha256(b"no key of the group").digest())
         keys = EpochKeys(
-            net.type_id, 1, lambda uid: ring.key(GroupId(net.type_id, uid), 1) if with_keys else made_up
+            net.type_id,
+            epoch,
+            lambda uid: ring.key(GroupId(net.type_id, uid), epoch) if with_keys else made_up,
         )
         sealer = Sealer(signer, random=random_from(sequence.to_bytes(8)), process_id=lambda: 1)
         about = Publication(net.story.principal(CAMERA), self.camera.stream, sequence, int(net.now), 1)
@@ -178,6 +180,17 @@ def test_a_signer_that_nobody_knows_keeps_no_other_waiting(city: City) -> None:
     city.middle_says(city.forged(signers(city)["nobody known"], 0))
     assert len(state_of(city.met).seals.carrying) == 1
     city.camera_is_heard("one", "two")
+
+
+def test_signers_that_nobody_knows_leave_room_for_those_that_are_known(city: City) -> None:
+    """A85: frames that wait for a new key are not crowded out by frames that wait for made-up signers."""
+    room = city.met.settings.limits.frames_waiting_per_type
+    unknown = city.forged(signers(city)["nobody known"], 0)
+    for _ in range(room + 1):
+        city.middle_says(unknown)
+    assert len(state_of(city.met).seals.carrying) == room // 2
+    city.middle_says(city.forged(city.net._identity("CCS broker")[0], 0, epoch=2))
+    assert len(state_of(city.met).seals.carrying) == room // 2 + 1
 
 
 def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> None:

@@ -342,8 +342,10 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
     until = arrived.until = arrived.until or waiting.until(now)
+    # Everybody can be a signer that nobody knows: such frames do not take all the room (A85).
+    is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
     has_room = until > now and waiting.put(
-        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until
+        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)
