@@ -9,15 +9,32 @@ import pytest
 from maia.broker.refusals import FrameUnasked
 from maia.broker.routes import REPLICAS, Neighbour
 from maia.broker.senders import PARTING_MAX, offer_ended
+from maia.broker.settings import BrokerLimits
+from maia.broker.state_cache import FRAMES_MAX
 from maia.credentials import Action, SigningKey
 from maia.events import frame_of
-from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type
+from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from maia.types import type_id
+from maia.sealing import EpochKeys, Publication, Sealer
+from maia.types import SealingLevel, type_id
+from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import LinkId
-from maia.wire.messages import AskState, Carried, Interest, Offer, Ping, Renew
-from support.broker import Client, Net, connect_right, shown, sighting
+from maia.wire.messages import (
+    AskState,
+    Carried,
+    Interest,
+    Offer,
+    Ping,
+    Renew,
+    SealedOffer,
+    SealedProof,
+    StateFrame,
+    StateQuery,
+)
+from support.broker import Client, Net, connect_right, random_from, shown, sighting
+from support.recording import EVERYTHING, RecordingNet
+from support.sealed_net import state_of
 
 CAMERA = "camera at Victoria"
 LEASE_S = 60
@@ -197,31 +214,116 @@ def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) 
     assert town.refusals() == []
 
 
-def test_while_the_way_to_the_rendezvous_changes_nobody_is_shut_out(town: Town) -> None:
-    """For a lease after who led there is gone: who took over may be somebody else than we think."""
+def test_a_way_that_changes_opens_no_other(town: Town) -> None:
+    """A85, A67: with one key nearer to the rendezvous that comes and goes, the other key wins nothing."""
     leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
     rogue = town.neighbour()
-    town.live(LEASE_S + 10, leads, *follow, other, rogue)
-    assert not town.believes(rogue)
     leads.hang_up()
-    assert town.believes(rogue)
-    assert town.believes(other)
-    town.live(LEASE_S + 10, *follow, other, rogue)
+    assert not town.believes(rogue)
     assert town.believes(other), "it is one of those that follow now"
+    follow[0].hang_up()
     assert not town.believes(rogue)
 
 
-def test_while_who_leads_is_silent_others_on_the_way_are_believed(town: Town) -> None:
-    """It may have lost its power, and others may have found out first; nobody behind us is one of them."""
+def test_who_led_to_the_rendezvous_is_believed_for_a_lease_after_others_came_between(town: Town) -> None:
+    """It was asked for the type, and may not have heard yet that it is not any more."""
+    *between, led = town.nearer(REPLICAS + 2)
+    before = town.neighbour(led)
+    after = [town.neighbour(key) for key in between]
+    assert before.last(Interest).remove
+    assert town.believes(before)
+    town.live(LEASE_S + 10, before, *after)
+    assert not town.believes(before)
+
+
+def test_while_who_leads_is_silent_nobody_else_is_believed_than_before(town: Town) -> None:
+    """A85: silence of one neighbour is no reason to believe those that were never to follow it."""
     leads, *follow, other = map(town.neighbour, town.nearer(REPLICAS + 2))
+    town.live(LEASE_S + 10, leads, *follow, other)
+    town.live(40, *follow, other)  # two rounds; in the third it would be asked, and answer
+    assert all(town.believes(one) for one in follow)
+    assert not town.believes(other)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_numbers_near_the_last_one_use_up_no_others(town: Town, restarts: bool) -> None:
+    """A85: even from the neighbour that leads to the rendezvous; also after a restart."""
+    leads, camera = town.neighbour(town.nearer(1)[0]), town.net.client(CAMERA)
+    for number in range(2 * BrokerLimits().numbers_per_stream):
+        leads.say(town.frame("forged", 2**62 + number % 7 * number, camera.stream))
+    assert town.office.events()
+    if restarts:
+        town.net.drain("CCS broker")
+        town.net.restart("CCS broker")
+        town.office, camera = town.net.client("billing office"), town.net.client(CAMERA)
+        town.office.subscribe()
+    ref = camera.advertise()
+    plates = [f"true {number}" for number in range(5)]
+    for plate in plates:
+        camera.publish(ref, sighting(plate))
+    assert [event[NUMBERPLATE] for event in town.office.events() if event[NUMBERPLATE] != "forged"] == plates
+
+
+def test_a_number_far_ahead_is_not_the_last_word_for_ever(town: Town) -> None:
+    """A90: a subscriber that asks for the present state is told what the camera said last."""
+    leads, camera = town.neighbour(town.nearer(1)[0]), town.net.client(CAMERA)
+    leads.say(town.frame("forged", 2**62, camera.stream))
+    camera.publish(camera.advertise(), sighting("true"))
+    late = town.net.client("billing office")
+    late.subscribe(ref=1)
+    late.say(AskState(99, 1))
+    assert [event[NUMBERPLATE] for event in late.events()] == ["true"]
+
+
+def test_who_is_asked_for_the_state_is_believed_like_who_sends_frames(town: Town) -> None:
+    """A90: an offer of the sealed form of a plain type needs no proof here, and proves nothing."""
     rogue = town.neighbour()
-    town.live(LEASE_S + 10, leads, *follow, other, rogue)
-    assert not town.believes(other)
-    town.live(40, *follow, other, rogue)  # two rounds; in the third it would be asked, and answer
-    assert town.believes(other)
-    assert not town.believes(rogue)
-    leads.say(Ping(1))
-    assert not town.believes(other)
+    rogue.say(SealedOffer(town.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+    town.office.say(AskState(99, 1))
+    answer = encode(town.frame("forged", 2**62))
+    rogue.say(StateFrame(rogue.last(StateQuery).question, answer))
+    assert town.office.events() == []
+    assert len(state_of(town.broker).last_said) == 0
+    assert not rogue.closed
+
+
+def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town: Town) -> None:
+    """A90: a neighbour that is believed fills the memory of last words with made-up streams."""
+    camera, leads = town.net.client(CAMERA), town.neighbour(town.nearer(1)[0])
+    camera.publish(camera.advertise(), sighting("true"))
+    for number in range(FRAMES_MAX + 1):
+        leads.say(town.frame("forged", number, number.to_bytes(16)))
+    assert len(state_of(town.broker).last_said) == FRAMES_MAX
+    late = town.net.client("billing office")
+    late.subscribe(ref=1)
+    late.say(AskState(99, 1))
+    assert "true" in [event[NUMBERPLATE] for event in late.events()]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: bool) -> None:
+    """A90: by the neighbour that leads to the rendezvous of a made-up type, and that offers it sealed."""
+    net = RecordingNet(verify_in_transit=1.0, recording=EVERYTHING)
+    broker = net.broker()
+    key = SigningKey.from_seed(b"\x0f" * 32)
+    credentials = (connect_right(net.story, key.principal),)
+    rogue = net.client("rogue", key=key, credentials=credentials, address="rogue:1")
+    made_up = node_id_to_bytes(node_id_of_key(key.principal.key)) + bytes(16)
+    if sealed:
+        rogue.say(SealedOffer(made_up, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+    for number in range(20):
+        about = Publication(key.principal, b"s" * 16, number, int(net.now), 1)
+        rogue.say(
+            Sealer(key, random=random_from(bytes([number])), process_id=lambda: 1).seal(
+                [], about, keys=EpochKeys(made_up, 1, lambda _: None), level=SealingLevel.ATTRIBUTE
+            )
+            if sealed
+            else Carried(made_up, key.principal.key, b"s" * 16, number, int(net.now), 1, [], [])
+        )
+    assert not rogue.closed
+    assert net.log().safe == []
+    if not sealed:  # what is offered may be passed on, and is remembered for that under its signer
+        assert len(state_of(broker).routes.seen) == len(state_of(broker).last_said) == 0
 
 
 def test_a_neighbour_that_offers_and_takes_back_without_end_is_remembered_for_a_few_types(town: Town) -> None:

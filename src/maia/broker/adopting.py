@@ -38,8 +38,8 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], now: In
         if not is_of_sealed(type_id):  # as far as those can be read, they were when they came
             entries = tuple(_proved(state, neighbour.link, replica, now))
             effects += _not_proved(len(replica.entries) - len(entries))
-            if replica.offers:
-                offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
+        if replica.offers:
+            offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
         effects += told(state, book.adopt(node, type_id, entries, offers=replica.offers, now=now))
     return effects
 

@@ -146,7 +146,7 @@ def _taken(
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
         return [refused, _missed(entry, logged.position, logged.position, found)]
     transit = found.transit
-    if not cursor.order.is_next(transit.publisher.key, transit.stream, transit.sequence):
+    if not cursor.order.is_next(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
     data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))

@@ -19,6 +19,7 @@ from maia.broker.last_said import book_keys
 from maia.broker.log_opening import Readable, read_logged
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed_publication import sealed_alone
+from maia.broker.senders import is_believed, refuse_unasked
 from maia.broker.sessions import Link, Subscription
 from maia.broker.state import BrokerState, Due, seconds_after
 from maia.broker.state_cache import Remembered
@@ -30,7 +31,7 @@ from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.routing.hops import Hop
 from maia.routing.ids import NodeId
-from maia.sealing import closed_frame
+from maia.sealing import BadFrameProof, closed_frame, verify_frame
 from maia.sealing.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
@@ -165,8 +166,12 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
         return []
     try:
         frame = _frame_of(state, question, message)
-    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
+    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BadFrameProof) as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    plain, sealed = book_keys(frame.type_id)
+    if not is_believed(state, link, sealed if isinstance(frame, Sealed) else plain, now):
+        # It was asked because it offers the type in the other form, for which it needed no proof here.
+        return refuse_unasked(state, link, now, said="StateFrame")
     said = Remembered(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     is_newest = bool(is_cut) or state.last_said.remember(said)
@@ -307,9 +312,10 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
         raise NotTheState("a question about the state was answered with something else")
     sealing = state.types.sealing(frame.type_id)
     if isinstance(frame, Sealed):
-        closed_frame(frame)  # one that contradicts itself ends the link
+        closed = closed_frame(frame)  # one that contradicts itself ends the link
         if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
             raise SealedTooWeakly("a frame is sealed less than its type asks for")
+        verify_frame(closed, None, state.seals.checks)  # before it is remembered or passed on (A90)
         return frame
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")

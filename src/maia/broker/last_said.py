@@ -75,11 +75,8 @@ def forget_last_said(state: BrokerState, certificates: Collection[bytes], now: I
 def hear_state_gone(state: BrokerState, link: Link, message: StateGone, _now: Instant) -> list[Effect]:
     """Forget what a publisher said last, if that came the same way, and have others forget it."""
     node = state.routes.node_of[link.id]
-    known = state.last_said.of_type(message.type_id)
-    said = [one for who, stream, one in known if (who, stream) == (message.publisher, message.stream)]
-    if not said or said[0].came_from != node:
+    if not state.last_said.forget(message.type_id, message.publisher, message.stream, node):
         return []
-    state.last_said.forget(message.type_id, message.publisher, message.stream)
     return _tell_gone(state, message, besides=link.id)
 
 

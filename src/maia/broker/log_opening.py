@@ -35,6 +35,8 @@ class Readable:
 
     transit: Transit
     missing: frozenset[AttributeUid] = frozenset()
+    signer: bytes = b""
+    """Who signed it, entitled to; empty for a plain frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +99,4 @@ def _proved(state: BrokerState, opened: OpenedFrame, keys: EpochKeys, logged: Lo
         return SignerAwaited(signer)
     if not may:
         return SignerNotEntitled("a frame was signed by somebody who could not publish what is in it")
-    return Readable(sealed.part, sealed.missing)
+    return Readable(sealed.part, sealed.missing, signer.key)

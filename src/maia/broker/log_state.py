@@ -63,11 +63,15 @@ class Recording:
     last_read: int = 0
 
     def records(self, type_id: bytes, versions: tuple[VerifiedType, ...]) -> bool:
-        """Say whether frames of a type are recorded here; `versions` are those that are known."""
+        """Say whether frames of a type are recorded here; `versions` are those that are known.
+
+        Of a type without a known definition nothing is recorded unless its id was chosen: other
+        ids can be made up, and would fill the disk (A90).
+        """
         chosen = self.settings.types
-        if chosen is None or type_id.hex() in chosen:
-            return True
-        return any(version.name.name in chosen for version in versions)
+        if chosen is None:
+            return bool(versions)
+        return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
     def number(self, type_id: bytes, frame: Logged) -> None:
         """Take note of a frame that goes to the disk, at the next position."""

@@ -2,12 +2,16 @@
 
 While the tree of a type changes, a later frame may overtake an earlier one on
 another way. Subscribers get each publisher's frames in their order: a frame
-that comes too late is left out, and counted.
+that comes too late is left out, and counted. The numbers of a sealed frame
+are its signer's own: only frames of the same signer make it late. A plain
+frame is late within limits, because its number proves nothing (A85).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+
+from maia.wire.stream_numbers import is_late
 
 __all__ = ["StreamOrder"]
 
@@ -19,16 +23,18 @@ class StreamOrder:
 
     def __init__(self, streams_max: int) -> None:
         """Begin with nothing delivered."""
-        self._last: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        self._last: OrderedDict[tuple[bytes, bytes, bytes], int] = OrderedDict()
         self._streams_max = streams_max
 
-    def is_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+    def is_next(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Take note of a frame; say whether no later one was delivered before it.
 
-        Other rows of the same frame are not too late.
+        `signer` is whose signature was verified, empty for a plain frame. Other
+        rows of the same frame are not too late.
         """
-        key = (publisher, stream)
-        if sequence < self._last.get(key, 0):
+        key = (publisher, stream, signer)
+        last = self._last.get(key, 0)
+        if sequence < last if signer else is_late(sequence, newest=last):
             return False
         self._last[key] = sequence
         self._last.move_to_end(key)

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from maia.broker.adopting import adopt
 from maia.broker.routes import Neighbour
-from maia.broker.senders import tree_moved
+from maia.broker.senders import not_asked_any_more
 from maia.broker.sessions import Link
 from maia.broker.shown_rights import show_rights
 from maia.broker.state import BrokerState
@@ -181,7 +181,7 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     routes = state.routes
     routes.stir(now)
     tells = routes.book.parents_changed()
-    tree_moved(state, routes.book.take_moved(), now)
+    not_asked_any_more(state, routes.book.take_moved(), now)
     return told(state, tells)
 
 

@@ -17,7 +17,7 @@ from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast,
 from maia.broker.routes import unseen_part
 from maia.broker.routing_glue import forward
 from maia.broker.sealed_publication import send_sealed, waits_to_be_sealed
-from maia.broker.senders import is_believed, refuse_unasked
+from maia.broker.senders import is_believed, is_known_type, refuse_unasked
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.shaping import Shaped
 from maia.broker.state import BrokerState, Rest
@@ -79,6 +79,8 @@ def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> lis
     except TransitKindMismatch as problem:
         # Whoever passed it on may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    if not is_known_type(state, message.type_id):
+        return [Count("maia_frames_unwanted_total")]
     if not is_believed(state, link, message.type_id, now):
         # Before it is remembered: who is not believed must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)

@@ -142,7 +142,9 @@ def _recognise(state: BrokerState, logged: Logged) -> None:
     except ProtocolViolation:
         return  # of another version: nobody will send the same today
     rows = row_set(numbers) if numbers else ALL_ROWS
-    state.routes.seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows)
+    # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
+    unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != state.principal.key else b""
+    state.routes.seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)
 
 
 def _reload_cursor(recording: Recording, name: str, data: bytes) -> list[Effect]:

@@ -13,7 +13,7 @@ from maia.broker.peers import performed
 from maia.broker.resealing import look_at_sealed
 from maia.broker.routes import REPLICAS, Routes
 from maia.broker.sealed_interests import understood_in_replica
-from maia.broker.senders import offers_lapsed
+from maia.broker.senders import not_asked_any_more
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
 from maia.broker.telling import proof_of, sealed_wanted_of, told
@@ -39,7 +39,7 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     routes.is_stirred = True
     effects = told(state, routes.book.renew_due(now))
     effects += told(state, routes.book.expire(now))
-    offers_lapsed(state, routes.book.take_lapsed(), now)
+    not_asked_any_more(state, routes.book.take_lapsed(), now)
     routes.store.expire(now)
     effects += performed(state, routes.membership.tick(now), now)
     effects += look_at_sealed(state, now)

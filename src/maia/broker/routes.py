@@ -29,6 +29,7 @@ from maia.routing.rendezvous import BookLimits, RoutingBook
 from maia.routing.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
 from maia.wire.effects import LinkId
+from maia.wire.messages import Sealed
 
 __all__ = [
     "REPLICAS",
@@ -65,7 +66,7 @@ class Neighbour:
     refused_on: set[bytes] = field(default_factory=set)
     """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
     parting: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when frames are believed of types that it offers no more; see `senders.py`."""
+    """Up to when frames are expected of types for which it is not asked any more; see `senders.py`."""
     unasked_noted_at: Instant | None = None
 
     def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:
@@ -106,8 +107,6 @@ class Routes:
     """Where the holders in replicas were said to listen; the oldest word goes first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)
-    moving: dict[bytes, Instant] = field(default_factory=dict)
-    """Types whose way to the rendezvous has changed, and up to when others may not know it."""
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something sealed is to be looked at again."""
@@ -186,24 +185,30 @@ def memory_limits(limits: BrokerLimits) -> MemoryLimits:
     return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
 
 
-def has_unseen_rows(
-    routes: Routes, publisher: bytes, stream: bytes, sequence: int, numbers: Sequence[int]
-) -> bool:
-    """Say whether a row of a frame was not here before, and remember nothing; no numbers mean all rows."""
-    asked = row_set(numbers) if numbers else ALL_ROWS
-    return routes.seen.unseen_rows(publisher, stream, sequence, asked) != 0
+def has_unseen_rows(routes: Routes, frame: Sealed, numbers: Sequence[int]) -> bool:
+    """Say whether a row of a sealed frame was not here before; no numbers mean all rows.
+
+    It was if its signer sent it before, or any signer that was entitled to. Nothing is remembered.
+    """
+    about, seen = (frame.publisher, frame.stream, frame.sequence), routes.seen
+    asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
+    return seen.unseen_rows(*about, asked, frame.signer) != 0
 
 
-def unseen_part(routes: Routes, transit: Transit) -> Transit | None:
-    """Remember a frame and return the part that was not here before; None if there is none."""
-    return unseen_by(routes.seen, transit)
+def unseen_part(routes: Routes, transit: Transit, unjudged: bytes = b"") -> Transit | None:
+    """Remember a frame and return the part that was not here before; None if there is none.
+
+    `unjudged` is the signer of a sealed frame, unless this broker knows that it may publish:
+    such a frame uses up its signer's own numbers alone.
+    """
+    return unseen_by(routes.seen, transit, unjudged)
 
 
-def unseen_by(memory: DuplicateMemory, transit: Transit) -> Transit | None:
+def unseen_by(memory: DuplicateMemory, transit: Transit, unjudged: bytes = b"") -> Transit | None:
     """Remember a frame and return the part that a memory did not know; None if it knew all of it."""
     whole: Sequence[int] = transit.kept or range(transit.frame.rows)
     asked = row_set(transit.kept) if transit.kept else ALL_ROWS
-    new = memory.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked)
+    new = memory.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked, unjudged)
     if new == asked:
         return transit
     # Of all rows without some, those that this frame has.

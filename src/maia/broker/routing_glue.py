@@ -20,7 +20,7 @@ from maia.broker.routes import Neighbour
 from maia.broker.sealed_interests import doubts
 from maia.broker.sealed_offers import look_at_sealed_offer_again
 from maia.broker.sealed_state import HeardOffer, HeardSealed
-from maia.broker.senders import PARTING_S, offer_ended
+from maia.broker.senders import let_arrive
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
@@ -189,7 +189,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
         except MaiaError as problem:
             return _offer_refused(state, link, neighbour, message.type_id, proof, problem, now)
     elif state.routes.book.offers(neighbour.node, message.type_id):
-        _let_arrive(neighbour, message.type_id, now)
+        let_arrive(neighbour, message.type_id, now)
     # Under the name of its proof: an offer that stands for another reason than before is passed on again.
     tells = state.routes.book.heard_offer(
         neighbour.node,
@@ -200,13 +200,6 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
         advertisement=(proof.request, proof.credentials),
     )
     return told(state, tells)
-
-
-def _let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
-    """Believe frames that are on the way; what is doubted is not believed for longer by being taken back."""
-    until, doubted_until = seconds_after(now, PARTING_S), neighbour.doubt_ends
-    is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful
-    offer_ended(neighbour, type_id, doubted_until if is_doubted and doubted_until else until)
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:

@@ -19,6 +19,7 @@ from maia.broker.routes import Neighbour
 from maia.broker.sealed_interests import check_epoch, doubts, hear_doubted_interests
 from maia.broker.sealed_state import HeardOffer
 from maia.broker.sealed_tells import offer_from_wire
+from maia.broker.senders import let_arrive
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
@@ -43,6 +44,8 @@ def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now:
     neighbour.forget_change(key, _OFFER)
     heard, book = offer_from_wire(message), state.routes.book
     if heard is None:
+        if book.offers(neighbour.node, key):
+            let_arrive(neighbour, key, now)
         return told(state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now))
     try:
         heard = _resting(state, link, heard, now)
@@ -105,6 +108,7 @@ def _refused(
 ) -> list[Effect]:
     neighbour, key = _neighbour(state, link), book_key_of_sealed(heard.offer.type_id)
     gone = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+    neighbour.parting.pop(key, None)
     neighbour.forget_change(key, _OFFER)
     neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
     return [

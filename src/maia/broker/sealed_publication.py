@@ -1,10 +1,13 @@
 """The sealed part of the publication path: seal what leaves, open what arrives as far as keys go.
 
 A publisher's frame is sealed and signed once there is somebody to send it to.
-A frame from a neighbour is opened as far as this broker's keys go, proved if
-somebody here is to have it (A49), matched on what was opened, and passed on
-sealed as it came. A frame whose key or signer is not known yet waits, within
-limits. A broker without keys passes frames on by their type and reads none.
+A frame from a neighbour counts for nothing before its source is one that was
+asked for the type and its signature holds, for which no key is needed (A90).
+Then it is opened as far as this broker's keys go, its signer's right is judged
+if a subscriber here is to have it (A49), and it is matched on what was opened
+and passed on sealed as it came. A frame whose key or signer is not known yet
+waits, within limits. A broker without keys passes frames on by their type and
+reads none: there a frame uses up numbers of its own signer alone (A85).
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ from maia.broker.routes import has_unseen_rows, unseen_part
 from maia.broker.sealed_forwarding import forward_sealed
 from maia.broker.sealed_transit import SealedTransit, sealed_transit
 from maia.broker.seals import Arrived
+from maia.broker.senders import is_believed, is_known_type, refuse_unasked
 from maia.broker.sessions import Link
 from maia.broker.signing_together import record_once_signed
 from maia.broker.state import BrokerState
 from maia.broker.transit import Transit
 from maia.credentials import Principal
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant
 from maia.routing.hops import book_key_of_sealed
 from maia.routing.ids import node_id_of_key
@@ -44,7 +48,7 @@ from maia.sealing import (
     verify_frame,
 )
 from maia.sealing.content import LEVEL_NUMBERS
-from maia.sealing.opening import drafted_frame, open_further
+from maia.sealing.opening import drafted_frame, open_further, verify_further
 from maia.types import Sealing, SealingLevel
 from maia.wire.effects import Count, Effect
 from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
@@ -89,7 +93,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
     unseen = unseen_part(state.routes, transit)
     if unseen is None:
         return [Count("maia_duplicates_total")]
-    here = _delivered(state, unseen, frozenset())
+    here = _delivered(state, unseen, frozenset(), signer=state.principal)
     made: list[SealedTransit] = []
 
     def sealed(block_rows: int) -> SealedTransit:
@@ -167,9 +171,18 @@ def _carried(
     sealing = state.types.sealing(frame.type_id)
     if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
         return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
-    if not has_unseen_rows(state.routes, frame.publisher, frame.stream, frame.sequence, closed.row_numbers):
+    if not is_known_type(state, frame.type_id):
+        return [Count("maia_frames_unwanted_total")]
+    if not is_believed(state, link, book_key_of_sealed(frame.type_id), now):
+        return refuse_unasked(state, link, now, said="Sealed")
+    if not has_unseen_rows(state.routes, frame, closed.row_numbers):
         return [Count("maia_duplicates_total")]
-    arrived = Arrived(closed, contents, link.id)
+    try:
+        # Before it is remembered, cached, recorded or passed on, and before it waits; no key is needed.
+        verified = verify_frame(closed, None, state.seals.checks)
+    except BrokenCredential as problem:
+        return _refused(problem)
+    arrived = Arrived(verified, contents, link.id)
     if state.seals.carrying.holds(frame.type_id, arrived.stream):
         return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
     return take_on_again(state, arrived, now)
@@ -201,14 +214,17 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
-    if arrived.frame.type_id in state.audiences and not _is_proved(state, sealed, keys, now):
-        return [*counted, *_waits(state, arrived, now)]
-    unseen = unseen_part(state.routes, sealed.part)
+    unjudged = _unjudged(state, arrived.frame)
+    if arrived.frame.type_id in state.audiences:
+        if not _is_entitled(state, arrived, sealed, keys, now):
+            return [*counted, *_waits(state, arrived, now)]
+        unjudged = b""
+    unseen = unseen_part(state.routes, sealed.part, unjudged)
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
-    here = _delivered(state, unseen, sealed.missing)
+    here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
@@ -235,8 +251,8 @@ def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[Open
 def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> frozenset[AttributeUid]:
     """Return what a broker reads of a frame that it delivers to nobody: what neighbours ask about.
 
-    It opens at least one column, with its key and not by what came along: a seal is
-    bound to the frame's number, so nobody without a key can use that number up (A66).
+    It opens at least one column, with its key and not by what came along: the signature does not
+    cover ciphertexts, and a broken one must not use up the number of the frame it was taken from (A66).
     """
     asked = state.routes.book.asked_about(book_key_of_sealed(frame.type_id))
     uids = tuple([column.uid for column in frame.columns])
@@ -248,9 +264,11 @@ def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> froz
     return wanted
 
 
-def _is_proved(state: BrokerState, sealed: SealedTransit, keys: EpochKeys, now: Instant) -> bool:
+def _is_entitled(
+    state: BrokerState, arrived: Arrived, sealed: SealedTransit, keys: EpochKeys, now: Instant
+) -> bool:
     """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
-    signer = verify_frame(sealed.opened, keys, state.seals.checks).signer
+    signer = verify_further(arrived.verified, sealed.opened, keys).signer
     if not state.writers.knows(sealed.type_id, signer):
         learn_what_is_at_hand(state, sealed.type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
@@ -271,12 +289,14 @@ def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal)
         state.writers.learn(type_id, signer, state.edge.pool(link.shown, link.rights[type_id]))
 
 
-def _delivered(state: BrokerState, part: Transit, missing: frozenset[AttributeUid]) -> list[Effect]:
+def _delivered(
+    state: BrokerState, part: Transit, missing: frozenset[AttributeUid], *, signer: Principal
+) -> list[Effect]:
     """Deliver to local subscribers what could be opened, unless a later frame of the stream was."""
     audience = state.audiences.get(part.type_id)
     if audience is None:
         return []
-    if not state.routes.order.is_next(part.publisher.key, part.stream, part.sequence):
+    if not state.routes.order.is_next(part.publisher.key, part.stream, part.sequence, signer.key):
         return [Count("maia_late_frames_total")]
     return list(audience.deliver(part, missing=missing))
 
@@ -287,13 +307,18 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         sealed = sealed_transit(arrived.closed, {})
     except MaiaError as problem:
         return _refused(problem)
-    if unseen_part(state.routes, sealed.part) is None:
+    if unseen_part(state.routes, sealed.part, _unjudged(state, arrived.frame)) is None:
         return [Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
     return [Count("maia_frames_unread_total"), *recorded, *sent]
+
+
+def _unjudged(state: BrokerState, frame: Sealed) -> bytes:
+    """Return the signer of a frame whose right is not known here; this broker's own is."""
+    return b"" if frame.signer == state.principal.key else frame.signer
 
 
 def _refused(problem: MaiaError) -> list[Effect]:
@@ -317,8 +342,10 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
     until = arrived.until = arrived.until or waiting.until(now)
+    # Everybody can be a signer that nobody knows: such frames do not take all the room (A85).
+    is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
     has_room = until > now and waiting.put(
-        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until
+        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)

@@ -15,7 +15,7 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.waiting_frames import WaitingFrames, WaitingLimits
 from maia.credentials import SigningKey
 from maia.events import AttributeUid, Instant
-from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks
+from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks, VerifiedFrame
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
 from maia.wire.effects import LinkId
@@ -30,13 +30,18 @@ _EPOCHS_MAX: Final = 4096
 class Arrived:
     """A sealed frame from a neighbour, with what came along, where it came from, and how long it may wait."""
 
-    __slots__ = ("closed", "contents", "source", "until")
+    __slots__ = ("contents", "source", "until", "verified")
 
-    def __init__(self, closed: OpenedFrame, contents: list[OpenContent], source: LinkId) -> None:
-        """Take note of a frame as it arrived."""
-        self.closed, self.contents, self.source = closed, contents, source
+    def __init__(self, verified: VerifiedFrame, contents: list[OpenContent], source: LinkId) -> None:
+        """Take note of a frame as it arrived, once its signature is verified."""
+        self.verified, self.contents, self.source = verified, contents, source
         self.until: Instant | None = None
         """When it gives up, if it has begun to wait."""
+
+    @property
+    def closed(self) -> OpenedFrame:
+        """Return the frame with nothing of it opened."""
+        return self.verified.opened
 
     @property
     def frame(self) -> Sealed:
@@ -50,9 +55,9 @@ class Arrived:
         return 512 + 2 * len(self.frame.kept) + sealed + sum(len(one.content) for one in self.contents)
 
     @property
-    def stream(self) -> tuple[bytes, bytes]:
-        """Return which stream the frame is of."""
-        return self.frame.publisher, self.frame.stream
+    def stream(self) -> tuple[bytes, bytes, bytes]:
+        """Return which stream the frame is of: another signer's frames do not wait behind it (A85)."""
+        return self.frame.publisher, self.frame.stream, self.frame.signer
 
 
 class Seals:

@@ -46,7 +46,7 @@ class BrokerLimits:
     streams: int = 65_536
     """Publishers' streams whose numbers are remembered to recognise duplicates."""
     numbers_per_stream: int = 256
-    """Frames of one stream that may arrive out of order and are still recognised."""
+    """Runs of numbers of one stream that are remembered; a stream without gaps is one run."""
     frames_waiting_per_type: int = 1024
     """Frames of one sealed type that wait for a key."""
     bytes_waiting_per_type: int = 16 << 20
@@ -82,7 +82,7 @@ class RecordingSettings:
     """What a broker records."""
 
     types: frozenset[str] | None = None
-    """Names of types, or their ids in hexadecimal digits; None for all."""
+    """Names of types, or their ids in hexadecimal digits; None for all whose definition is known here."""
     durable: bool = True
     """Whether a publisher is answered only when its frame is safe."""
 

@@ -81,14 +81,26 @@ class WaitingFrames(Generic[_Frame]):
         """Return until when a frame waits that begins to wait now."""
         return Instant(now + self._limits.wait_s * _SECOND)
 
-    def put(self, type_id: bytes, stream: Hashable, frame: _Frame, *, size: int, until: Instant) -> bool:
-        """Let a frame wait; say whether there was room."""
+    def put(
+        self,
+        type_id: bytes,
+        stream: Hashable,
+        frame: _Frame,
+        *,
+        size: int,
+        until: Instant,
+        is_doubtful: bool = False,
+    ) -> bool:
+        """Let a frame wait; say whether there was room. What is doubtful leaves half of it to the rest."""
         queue = self._queues.get(type_id)
         if queue is None:
             if len(self._queues) >= self._limits.types:
                 return False
             queue = _Queue()
-        if len(queue.frames) >= self._limits.frames or queue.size + size > self._limits.size_bytes:
+        share = 2 if is_doubtful else 1
+        if len(queue.frames) >= self._limits.frames // share:
+            return False
+        if queue.size + size > self._limits.size_bytes // share:
             return False
         self._queues[type_id] = queue
         queue.put(until, stream, size, frame)

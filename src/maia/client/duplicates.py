@@ -2,15 +2,18 @@
 
 After a reconnection, or a repair of the network, a frame may arrive twice, or
 by an old way after a later one came by a new way. The application hears each
-publisher in order and nothing twice, so whatever is not newer than the newest
-frame of its stream is dropped: nobody promised that it would arrive, and the
-order was promised.
+publisher in order and nothing twice, so a frame that is not newer than the
+newest of its stream is dropped: its arrival was not promised, and the order
+was. A number far below the newest is no late one: the newest was forged, and
+must not silence its publisher (A85), or the publisher has begun anew.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TypeAlias
+
+from maia.wire.stream_numbers import is_late
 
 __all__ = ["SeenFrames"]
 
@@ -28,10 +31,10 @@ class SeenFrames:
         self._newest: OrderedDict[_Stream, int] = OrderedDict()
 
     def is_new(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
-        """Say whether a frame is newer than all before it in its stream, and remember it if so."""
+        """Say whether a frame is neither repeated nor late in its stream, and remember it if so."""
         key = (publisher, stream)
         newest = self._newest.get(key)
-        if newest is not None and sequence <= newest:
+        if newest is not None and (sequence == newest or is_late(sequence, newest=newest)):
             return False
         self._newest[key] = sequence
         self._newest.move_to_end(key)

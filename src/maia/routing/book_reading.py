@@ -41,6 +41,10 @@ class ReadableBook:
         targets = self._targets.get(type_id)
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
+    def knows(self, type_id: TypeId) -> bool:
+        """Say whether an interest or an offer of a type stands, from anywhere."""
+        return type_id in self._types
+
     def may_come_from(self, hop: Hop, type_id: TypeId) -> bool:
         """Say whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
 

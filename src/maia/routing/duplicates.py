@@ -1,23 +1,32 @@
 """Has this publication been here before?
 
-The broker asks for every frame that arrives, and a client for every frame
-that is delivered. A publication's identity is its publisher's key, stream and
-number, never an id that the sender chose: nobody but the publisher can use up
-a number (A66). Frames may arrive in any order and cut to some of their rows,
-so the answer is which rows are new.
+The broker asks for every frame that arrives. A publication's identity is its
+publisher's key, stream and number, never an id that the sender chose, and for
+a sealed frame whose signer was not judged the signer as well: a number that
+another signer has used is not used up (A66, A85). Frames may arrive in any
+order and cut to some of their rows, so the answer is which rows are new.
 
-Per stream there is a mark below which everything counts as seen, and the
-numbers seen above it. The mark never falls, and it survives a restart with
-`exported` (A65). Streams, numbers and bytes are bounded. When there are too
-many bytes, the streams that have been silent for longest keep their mark
-alone; when there are too many streams, they are forgotten.
+Per stream there are runs of numbers that were here whole, and numbers of
+which some rows were. What is promised:
+
+- a row counts as seen only if it was here: no number, however large, says
+  anything about the numbers below it, not even after a restart (`exported`);
+- streams, runs, numbers and bytes are bounded.
+
+What is not promised is that everything is recognised for ever. Of a stream
+with too many runs, the one that has not grown for longest is forgotten; a
+stream without gaps is one run, and is remembered whole. When there are too
+many bytes, the streams that have been silent for longest keep the run that
+grew last; when there are too many streams, they are forgotten. What was
+forgotten counts as new if it comes again.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -27,12 +36,15 @@ from maia.routing.row_sets import ALL_ROWS, RowSet, bytes_of_rows, rows_from_byt
 
 __all__ = ["BadMemory", "DuplicateMemory", "MemoryLimits"]
 
-_StreamKey: TypeAlias = tuple[bytes, bytes]
+_StreamKey: TypeAlias = tuple[bytes, bytes, bytes]
+"""A publisher, one of its streams, and a signer that was not judged; empty if there is none."""
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_Kept: TypeAlias = list[tuple[bytes, bytes, _Number, list[tuple[_Number, bytes]]]]
+_Kept: TypeAlias = list[
+    tuple[bytes, bytes, bytes, list[tuple[_Number, _Number]], list[tuple[_Number, bytes]]]
+]
 
 _BYTES_PER_NUMBER: Final = 150
-"""What one number costs in memory beside its rows, roughly."""
+"""What one run, or one number that is not whole, costs in memory beside its rows, roughly."""
 
 
 class BadMemory(BadInput):
@@ -43,7 +55,7 @@ class BadMemory(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """How much is remembered: streams, numbers above the mark of one stream, and bytes for all numbers."""
+    """How much is remembered: streams, runs and incomplete numbers of one stream, and bytes for all."""
 
     streams_max: int = 50_000
     numbers_per_stream_max: int = 1024
@@ -57,19 +69,59 @@ _DEFAULT_LIMITS: Final = MemoryLimits()
 class _Stream:
     """What was seen of one stream.
 
-    INVARIANT: everything below `mark` counts as seen; `seen` holds numbers at
-    or above it, and `order` is a heap of the same numbers.
+    INVARIANT: `starts` is sorted and holds the keys of `ends`; the runs from a start up to its end,
+    exclusive, neither overlap nor touch; no number of `parts` lies in one of them.
     """
 
-    mark: int = 0
-    seen: dict[int, RowSet] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: dict[int, int] = field(default_factory=dict)
+    """Where each run ends, by its start; the run that grew last is the last."""
+    parts: dict[int, RowSet] = field(default_factory=dict)
+    """The rows that were here of numbers that were not here whole; what grew last is the last."""
+    row_bytes: int = 0
 
-    def pop_lowest(self) -> int:
-        """Raise the mark over the lowest number; return the bytes that this frees."""
-        lowest = heappop(self.order)
-        self.mark = lowest + 1
-        return _cost(self.seen.pop(lowest))
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it holds, beside the one run that every stream may have."""
+        return _BYTES_PER_NUMBER * (max(0, len(self.ends) - 1) + len(self.parts)) + self.row_bytes
+
+    def rows_of(self, sequence: int) -> RowSet:
+        """Return the rows of a number that were here."""
+        at = bisect_right(self.starts, sequence)
+        if at and sequence < self.ends[self.starts[at - 1]]:
+            return ALL_ROWS
+        return self.parts.get(sequence, 0)
+
+    def add(self, sequence: int, rows: RowSet) -> None:
+        """Take note of some rows of a number that is in no run."""
+        before = self.parts.pop(sequence, 0)
+        self.row_bytes -= before.bit_length() // 8
+        together = before | rows
+        if together == ALL_ROWS:
+            self._grow(sequence)
+        else:
+            self.parts[sequence] = together
+            self.row_bytes += together.bit_length() // 8
+
+    def _grow(self, sequence: int) -> None:
+        """Join a number to the runs that end just before it and begin just behind it."""
+        at, first, end = bisect_right(self.starts, sequence), sequence, sequence + 1
+        if at < len(self.starts) and self.starts[at] == end:
+            end = self.ends.pop(self.starts.pop(at))
+        if at and self.ends[self.starts[at - 1]] == sequence:
+            first = self.starts[at - 1]
+            del self.ends[first]
+        else:
+            self.starts.insert(at, sequence)
+        self.ends[first] = end
+
+    def shrink(self, runs: int, parts: int) -> None:
+        """Forget what has not grown for longest, until no more is left than this."""
+        while len(self.ends) > runs:
+            first = next(iter(self.ends))
+            del self.ends[first], self.starts[bisect_left(self.starts, first)]
+        while len(self.parts) > parts:
+            self.row_bytes -= self.parts.pop(next(iter(self.parts))).bit_length() // 8
 
 
 class DuplicateMemory:
@@ -91,40 +143,34 @@ class DuplicateMemory:
         """Remember a whole publication; say whether any of it is new."""
         return self.new_rows(publisher, stream, sequence) != 0
 
-    def new_rows(self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS) -> RowSet:
+    def new_rows(
+        self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS, signer: bytes = b""
+    ) -> RowSet:
         """Remember some rows of a publication, and return those that were not here before."""
-        known = self._stream((publisher, stream))
-        if sequence < known.mark or not rows:
-            return 0
-        if sequence == known.mark and rows == ALL_ROWS and not known.seen:
-            known.mark += 1  # whole frames in their order, as nearly all are
-            return rows
-        before = known.seen.get(sequence, 0)
-        if sequence not in known.seen:
-            heappush(known.order, sequence)
-            self._bytes += _cost(0)
-        known.seen[sequence] = before | rows
-        self._bytes += _cost(before | rows) - _cost(before)
-        self._raise_mark(known)
-        self._stay_within_bytes()
-        return rows & ~before
+        known = self._stream((publisher, stream, signer))
+        fresh = rows & ~known.rows_of(sequence)
+        if fresh:
+            self._bytes -= known.cost
+            known.add(sequence, fresh)
+            self._bounded(known)
+        return fresh
 
-    def unseen_rows(self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS) -> RowSet:
+    def unseen_rows(
+        self, publisher: bytes, stream: bytes, sequence: int, rows: RowSet = ALL_ROWS, signer: bytes = b""
+    ) -> RowSet:
         """Return which of some rows were not here before, and remember nothing.
 
-        Whoever has to prove a publication first asks this, so that a forgery
+        A broker that has to prove a publication first asks this, so that a forgery
         does not use up the number of what it imitates.
         """
-        known = self._streams.get((publisher, stream))
-        if known is None:
-            return rows
-        return 0 if sequence < known.mark else rows & ~known.seen.get(sequence, 0)
+        known = self._streams.get((publisher, stream, signer))
+        return rows if known is None else rows & ~known.rows_of(sequence)
 
     def exported(self) -> bytes:
         """Return what must survive a restart, the streams heard of last at the end."""
         kept: _Kept = [
-            (publisher, stream, known.mark, [(at, bytes_of_rows(rows)) for at, rows in known.seen.items()])
-            for (publisher, stream), known in self._streams.items()
+            (*key, list(known.ends.items()), [(at, bytes_of_rows(rows)) for at, rows in known.parts.items()])
+            for key, known in self._streams.items()
         ]
         return msgspec.msgpack.encode(kept)
 
@@ -136,19 +182,28 @@ class DuplicateMemory:
         except msgspec.MsgspecError as problem:
             raise BadMemory("the memory of publications cannot be read") from problem
         memory = cls(limits)
-        for publisher, stream, mark, seen in kept:
-            memory._remember((publisher, stream), mark, seen)
+        for publisher, stream, signer, runs, parts in kept:
+            memory._remember((publisher, stream, signer), runs, parts)
         return memory
 
-    def _remember(self, key: _StreamKey, mark: int, seen: list[tuple[int, bytes]]) -> None:
+    def _remember(
+        self,
+        key: _StreamKey,
+        runs: list[tuple[int, int]],
+        parts: list[tuple[int, bytes]],
+    ) -> None:
         known = self._stream(key)
-        known.mark = max(known.mark, mark)
-        known.seen = {number: rows_from_bytes(rows) for number, rows in seen if number >= known.mark}
-        known.order = list(known.seen)
-        heapify(known.order)
-        self._bytes += sum(map(_cost, known.seen.values()))
-        self._raise_mark(known)
-        self._stay_within_bytes()
+        self._bytes -= known.cost
+        known.ends = dict(runs)
+        known.starts = sorted(known.ends)
+        edges = [edge for start in known.starts for edge in (start, known.ends[start])]
+        if any(later <= earlier for earlier, later in pairwise(edges)):
+            raise BadMemory("the memory of publications contradicts itself")
+        known.parts = {}
+        for number, rows in parts:
+            if not known.rows_of(number):
+                known.add(number, rows_from_bytes(rows))
+        self._bounded(known)
 
     def _stream(self, key: _StreamKey) -> _Stream:
         known = self._streams.get(key)
@@ -157,21 +212,19 @@ class DuplicateMemory:
             return known
         if len(self._streams) >= self._limits.streams_max:
             _, forgotten = self._streams.popitem(last=False)
-            self._bytes -= sum(map(_cost, forgotten.seen.values()))
+            self._bytes -= forgotten.cost
         return self._streams.setdefault(key, _Stream())
 
-    def _raise_mark(self, known: _Stream) -> None:
-        """Move the mark over what is fully seen and, past the limit, over what is missing for longest."""
-        while known.seen.get(known.mark) == ALL_ROWS or len(known.seen) > self._limits.numbers_per_stream_max:
-            self._bytes -= known.pop_lowest()
-
-    def _stay_within_bytes(self) -> None:
+    def _bounded(self, known: _Stream) -> None:
+        """Count a stream that has changed, and forget what is too much."""
+        most = self._limits.numbers_per_stream_max
+        known.shrink(most, most)
+        self._bytes += known.cost
         if self._bytes <= self._limits.bytes_max:
             return
-        for known in self._streams.values():
-            while known.seen and self._bytes > self._limits.bytes_max // 2:
-                self._bytes -= known.pop_lowest()
-
-
-def _cost(rows: RowSet) -> int:
-    return _BYTES_PER_NUMBER + rows.bit_length() // 8
+        for silent in self._streams.values():
+            if self._bytes <= self._limits.bytes_max // 2:
+                return
+            self._bytes -= silent.cost
+            silent.shrink(1, 0)
+            self._bytes += silent.cost

@@ -60,7 +60,7 @@ class RoutingBook(ReadableBook):
         self._links = self._neighbours.links
         self._local_entries = 0
         self._numbers: Final = count(1)
-        self._moved: list[TypeId] = []
+        self._moved: list[tuple[Hop, TypeId]] = []
         self._lapsed: list[tuple[Hop, TypeId]] = []
 
     # ------------------------------------------------------------ this broker's clients
@@ -124,8 +124,9 @@ class RoutingBook(ReadableBook):
         book = self._types.get(type_id)
         if book is None or book.parent == parent:
             return []
+        if book.parent is not None:
+            self._moved.append((book.parent, type_id))
         book.parent = parent
-        self._moved.append(type_id)
         return book.bring_up_to_date(self._links)
 
     def parents_changed(self) -> list[Tell]:
@@ -136,8 +137,8 @@ class RoutingBook(ReadableBook):
             for tell in self.set_parent(type_id, self._parent_of(type_id))
         ]
 
-    def take_moved(self) -> list[TypeId]:
-        """Return the types whose parent has changed since this was asked last."""
+    def take_moved(self) -> list[tuple[Hop, TypeId]]:
+        """Return the former parents of the types whose parent has changed since this was asked last."""
         moved, self._moved = self._moved, []
         return moved
 

@@ -56,6 +56,7 @@ __all__ = [
     "open_frame",
     "open_further",
     "verify_frame",
+    "verify_further",
 ]
 
 _SEAL: Final = object()
@@ -122,7 +123,7 @@ class OpenedFrame(msgspec.Struct, frozen=True):
 @final
 @dataclass(frozen=True, slots=True)
 class VerifiedFrame:
-    """The proof that `signer` signed the rows and columns that `opened` shows. Only `verify_frame` makes it.
+    """The proof that `signer` signed the rows and columns that `opened` shows; made by verifying alone.
 
     Whether the signer may publish them is asked elsewhere.
     """
@@ -134,7 +135,7 @@ class VerifiedFrame:
     def __post_init__(self, seal: object) -> None:
         """Refuse to be built by anybody but the verifier."""
         if seal is not _SEAL:
-            raise TypeError("only verify_frame makes a VerifiedFrame")
+            raise TypeError("only verify_frame and verify_further make a VerifiedFrame")
 
     def __init_subclass__(cls) -> None:
         """Refuse sub-classes, which could leave the check out."""
@@ -211,6 +212,14 @@ def verify_frame(opened: OpenedFrame, keys: EpochKeys | None, checks: SignatureC
         raise BadFrameProof("what was opened cannot be proved without the keys that opened it")
     signer = checks.check(frame, frame_root(opened.described, frame.columns))
     return VerifiedFrame(opened, signer, _SEAL)
+
+
+def verify_further(verified: VerifiedFrame, opened: OpenedFrame, keys: EpochKeys) -> VerifiedFrame:
+    """Return the proof for what was opened of a frame since its signature was verified."""
+    if opened.frame is not verified.opened.frame:
+        raise BadFrameProof("the signature that was verified is that of another frame")
+    _check_commitments(opened, keys)
+    return VerifiedFrame(opened, verified.signer, _SEAL)
 
 
 def _check_commitments(opened: OpenedFrame, keys: EpochKeys) -> None:

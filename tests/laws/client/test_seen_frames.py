@@ -7,15 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.client.duplicates import SeenFrames
+from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 
 KEY, STREAM = b"k" * 32, b"s" * 16
 
 
 @pytest.mark.laws
-@given(st.lists(st.integers(0, 50) | st.integers(0, 2**63 - 1), max_size=200))
+@given(st.lists(st.integers(0, 50) | st.integers(0, NUMBERS_BEHIND_MAX), max_size=200))
 @example([0, 0, 1, 0])
 @example([5, 4, 3, 5, 4])
-@example([2**63 - 1, 0, 2**63 - 1])
+@example([NUMBERS_BEHIND_MAX, 0, NUMBERS_BEHIND_MAX])
 def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(sequences: list[int]):
     memory = SeenFrames(4)
     heard = [sequence for sequence in sequences if memory.is_new(KEY, STREAM, sequence)]
@@ -24,6 +25,19 @@ def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(
     assert heard == [
         one for at, one in enumerate(sequences) if all(before < one for before in sequences[:at])
     ]
+
+
+@pytest.mark.laws
+@given(st.integers(0, 2**61), st.lists(st.integers(2, 2**61), min_size=1, max_size=50))
+@example(7, [2])
+def test_a_number_far_ahead_silences_no_publisher(last: int, ahead: list[int]):
+    """A85: after numbers of somebody else's choice, the next one of the publisher is heard."""
+    memory = SeenFrames(4)
+    assert memory.is_new(KEY, STREAM, last)
+    for far in ahead:
+        memory.is_new(KEY, STREAM, last + far + NUMBERS_BEHIND_MAX)
+    assert memory.is_new(KEY, STREAM, last + 1)
+    assert not memory.is_new(KEY, STREAM, last + 1)
 
 
 def test_streams_are_apart_and_the_one_unused_for_longest_is_forgotten():

@@ -14,6 +14,7 @@ from maia.broker.refusals import TooManyRequests
 from maia.events import Instant
 from maia.wire.effects import Tick, WakeAt
 from maia.wire.messages import Accepted
+from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 from support.broker import NOW, SECOND, Net, sighting
 from support.policy import PITO
 
@@ -101,6 +102,23 @@ def test_a_stream_goes_forward_only() -> None:
         True,
     ]
     assert order.is_next(b"p", b"another", 1)
+
+
+def test_a_number_that_no_signature_proves_silences_a_bounded_part_of_its_stream() -> None:
+    order = StreamOrder(10)
+    assert order.is_next(b"p", b"s", 2**62)
+    assert not order.is_next(b"p", b"s", 2**62 - NUMBERS_BEHIND_MAX)
+    assert [order.is_next(b"p", b"s", number) for number in (7, 6, 8)] == [True, False, True]
+
+
+def test_a_signer_s_numbers_are_its_own_and_go_forward_only() -> None:
+    order = StreamOrder(10)
+    assert order.is_next(b"p", b"s", 2**62, b"another")
+    assert [order.is_next(b"p", b"s", number, b"mine") for number in (2**40, 0, 2**40 + 1)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 # ------------------------------------------------------------ what is kept

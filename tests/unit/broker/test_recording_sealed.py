@@ -64,8 +64,9 @@ def test_what_was_recorded_is_what_neighbours_got() -> None:
     assert net.log(names["first"]).safe[0].data == net.log(names["last"]).safe[0].data
 
 
-def test_a_broker_without_keys_records_what_passes() -> None:
-    net, names = three(middle=EVERYTHING)
+def test_a_broker_without_keys_records_what_passes_of_a_type_that_it_was_told_to_record() -> None:
+    chosen = SealedRecordingNet().type_id.hex()
+    net, names = three(middle=RecordingSettings(frozenset({chosen})))
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     assert office.events()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maia.client.duplicates import SeenFrames
+from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 
 CAMERA, OTHER = b"c" * 32, b"o" * 32
 STREAM = b"s" * 16
@@ -25,6 +26,13 @@ def test_a_frame_that_comes_again_is_dropped():
 def test_a_frame_that_a_later_one_has_overtaken_is_dropped():
     """Seed 48128 of the simulation: a cut held frame 6 up while 7 took another way."""
     assert heard(5, 7, 6, 8) == [5, 7, 8]
+
+
+def test_a_number_just_beyond_the_late_ones_begins_anew():
+    """A85: what a forged number would silence is bounded; the edge is the first number that it does not."""
+    behind = NUMBERS_BEHIND_MAX
+    assert heard(behind + 5, 5) == [behind + 5]
+    assert heard(behind + 5, 4, 5, 4) == [behind + 5, 4, 5]
 
 
 def test_streams_and_publishers_do_not_disturb_each_other():

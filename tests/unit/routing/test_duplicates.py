@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from maia.events import ROWS_MAX
@@ -49,12 +50,27 @@ def test_no_rows_are_no_publication():
     assert memory.is_new(KEY, STREAM, 0)
 
 
-def test_past_the_window_what_is_missing_counts_as_seen():
+def test_of_too_many_runs_the_one_that_has_not_grown_for_longest_is_forgotten():
     memory = small(numbers_per_stream_max=4)
-    for number in (10, 11, 12, 13, 14):
+    for number in (10, 20, 30, 40, 11, 50):  # 10 and 11 are one run, and it grew after 20, 30 and 40
         assert memory.is_new(KEY, STREAM, number)
-    assert not memory.is_new(KEY, STREAM, 9), "the mark has passed it"
-    assert not any(memory.is_new(KEY, STREAM, number) for number in range(10, 15))
+    assert not any(memory.is_new(KEY, STREAM, number) for number in (10, 11, 30, 40, 50))
+    assert memory.is_new(KEY, STREAM, 20)
+
+
+def test_what_was_missing_comes_later_however_much_came_before_it():
+    memory = small(numbers_per_stream_max=4)
+    for number in (*range(10, 1_000, 2), 2**62):
+        assert memory.is_new(KEY, STREAM, number)
+    assert all(memory.is_new(KEY, STREAM, number) for number in range(10))
+
+
+def test_a_signer_that_was_not_judged_uses_up_numbers_of_its_own():
+    memory = DuplicateMemory()
+    assert memory.new_rows(KEY, STREAM, 7, signer=b"R" * 32)
+    assert not memory.new_rows(KEY, STREAM, 7, signer=b"R" * 32)
+    assert memory.new_rows(KEY, STREAM, 7, signer=b"W" * 32)
+    assert memory.new_rows(KEY, STREAM, 7)
 
 
 def test_the_stream_that_was_silent_for_longest_is_forgotten_first():
@@ -66,14 +82,16 @@ def test_the_stream_that_was_silent_for_longest_is_forgotten_first():
     assert memory.is_new(KEY, b"2", 0)
 
 
-def test_too_many_bytes_leave_silent_streams_their_mark():
+def test_too_many_bytes_leave_silent_streams_the_run_that_grew_last():
     memory = small(bytes_max=2_000)
     for number in range(1, 8):
         memory.is_new(KEY, b"silent", 2 * number)
-    for number in range(1, 8):
+    for number in range(1, 10):
         memory.is_new(KEY, b"loud", 2 * number)
-    assert not any(memory.is_new(KEY, b"silent", number) for number in range(15)), "never twice"
     assert memory._bytes <= 2_000
+    assert not memory.is_new(KEY, b"silent", 14)
+    assert memory.is_new(KEY, b"silent", 2)
+    assert not memory.is_new(KEY, b"loud", 18)
 
 
 def test_the_largest_frame_fits_and_is_counted():
@@ -99,12 +117,13 @@ def test_a_restart_forgets_nothing():
     assert again.new_rows(KEY, STREAM, 7, row_set([0, 1])) == row_set([0])
 
 
-def test_a_restart_with_smaller_limits_keeps_the_marks():
+def test_a_restart_with_smaller_limits_keeps_what_grew_last():
     memory = DuplicateMemory()
     for number in range(0, 3_000, 2):
         memory.is_new(KEY, STREAM, number)
     again = DuplicateMemory.imported(memory.exported(), MemoryLimits(numbers_per_stream_max=2))
-    assert not any(again.is_new(KEY, STREAM, number) for number in range(0, 3_000, 2))
+    assert not any(again.is_new(KEY, STREAM, number) for number in (2_996, 2_998))
+    assert again.is_new(KEY, STREAM, 0)
 
 
 def test_the_last_number_does_not_break_the_restart():
@@ -115,7 +134,15 @@ def test_the_last_number_does_not_break_the_restart():
     assert not again.is_new(KEY, STREAM, 2**63 - 1)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91\x01", b"\x91\x94\xc4\x01a\xc4\x01b\xff\x90"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x91\x01", b"\x91\x95\xc4\x01a\xc4\x01b\xc4\x00\x91\x92\xff\x01\x90"]
+)
 def test_what_was_not_written_by_us_is_refused(data: bytes):
     with pytest.raises(BadMemory):
         DuplicateMemory.imported(data)
+
+
+@pytest.mark.parametrize("runs", [[(3, 3)], [(3, 2)], [(0, 5), (4, 8)], [(0, 5), (5, 8)]])
+def test_runs_that_contradict_each_other_are_refused(runs: list[tuple[int, int]]):
+    with pytest.raises(BadMemory):
+        DuplicateMemory.imported(msgspec.msgpack.encode([(KEY, STREAM, b"", runs, [])]))

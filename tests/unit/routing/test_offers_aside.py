@@ -56,7 +56,7 @@ def test_the_book_tells_which_ways_have_changed_once():
     book = book_with_offers(ONE)
     book.set_parent(TYPE, TWO)
     book.set_parent(TYPE, TWO)
-    assert book.take_moved() == [TYPE]
+    assert book.take_moved() == [("parent", TYPE)]
     assert book.take_moved() == []
 
 

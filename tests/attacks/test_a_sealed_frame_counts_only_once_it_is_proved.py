@@ -1,0 +1,209 @@
+"""A sealed frame counts for nothing before its source and signature hold, and then for its signer alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from maia.broker.refusals import FrameUnasked
+from maia.broker.settings import RecordingSettings
+from maia.credentials import SigningKey
+from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
+from maia.scenarios.numberplate import NUMBERPLATE
+from maia.sealing import EpochKeys, Publication, Sealer
+from maia.sealing.groups import GroupId
+from maia.sealing.secrets import Secret
+from maia.types import SealingLevel
+from maia.wire.codec import encode
+from maia.wire.columns import frame_to_columns
+from maia.wire.effects import Received
+from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
+from support.broker import Client, Running, connect_right, random_from, sighting
+from support.recording import SealedRecordingNet
+from support.sealed_net import EVERYTHING, sightings, state_of
+from support.sealed_publications import READ, WRITE, camera_and_reader
+
+CAMERA = "camera at Victoria"
+NEAR_THE_LAST = [2**62 + 3 * number for number in range(300)]
+THE_NEXT_ONES = list(range(12))
+
+
+@dataclass
+class City:
+    """A camera's broker, one without keys that leads to the type, and an office's; each records the type."""
+
+    net: SealedRecordingNet
+    middle: Running
+    met: Running
+    camera: Client
+    office: Client
+
+    def rogue(self, at: Running, *, offers: bool) -> Client:
+        """Connect somebody who says that it is a broker, behind others as seen from the type."""
+        point = node_id_of_type(self.net.type_id)
+        nearest = max(
+            closeness(node_id_of_key(one.key.principal.key), point) for one in self.net.brokers.values()
+        )
+        keys = (SigningKey.from_seed(number.to_bytes(32)) for number in count(7))
+        key = next(one for one in keys if closeness(node_id_of_key(one.principal.key), point) > nearest)
+        credentials = (connect_right(self.net.story, key.principal),)
+        rogue = self.net.client("rogue", at.name, key=key, credentials=credentials, address="rogue:1")
+        if offers:
+            rogue.say(SealedOffer(self.net.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+        return rogue
+
+    def forged(self, signer: SigningKey, sequence: int, *, with_keys: bool = True, epoch: int = 1) -> Sealed:
+        """Return a frame in the camera's name: its stream, any number, any signer."""
+        net = self.net
+        ring = net.ring(*EVERYTHING, epochs=(epoch,))
+        made_up = Secret.from_bytes(sha256(b"no key of the group").digest())
+        keys = EpochKeys(
+            net.type_id,
+            epoch,
+            lambda uid: ring.key(GroupId(net.type_id, uid), epoch) if with_keys else made_up,
+        )
+        sealer = Sealer(signer, random=random_from(sequence.to_bytes(8)), process_id=lambda: 1)
+        about = Publication(net.story.principal(CAMERA), self.camera.stream, sequence, int(net.now), 1)
+        columns = frame_to_columns(sightings(("FORGED", "Victoria")))
+        return sealer.seal(columns, about, keys=keys, level=SealingLevel.ATTRIBUTE)
+
+    def middle_says(self, frame: Sealed) -> None:
+        """Let the office's broker hear a frame from the one that leads to the rendezvous."""
+        links = state_of(self.met).links.values()
+        link = next(one.id for one in links if one.peer == self.middle.key.principal)
+        self.net._input(self.met, Received(link, encode(frame)))
+        self.net.settle()
+
+    def camera_is_heard(self, *plates: str) -> None:
+        """Let the camera publish, and find all of it and nothing else at the office."""
+        self.office.take_events()
+        for plate in plates:
+            self.camera.publish(1, sighting(plate))
+        assert [event[NUMBERPLATE] for event in self.office.take_events()] == list(plates)
+
+
+@pytest.fixture
+def city() -> City:
+    net = SealedRecordingNet()
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    third = net.name_near_the_type("CCS broker", "Met broker")
+    recording = RecordingSettings(frozenset({net.type_id.hex()}))
+    ccs = net.broker("CCS broker")
+    middle = net.broker(third, seeds=["CCS broker"], recording=recording)
+    met = net.broker("Met broker", seeds=["CCS broker", third], recording=recording)
+    net.hold(ccs, *EVERYTHING)
+    net.hold(met, *EVERYTHING)
+    return City(net, middle, met, *camera_and_reader(net))
+
+
+def signers(city: City) -> dict[str, SigningKey]:
+    return {"a reader": city.net._identity("Met broker")[0], "nobody known": SigningKey.from_seed(b"x" * 32)}
+
+
+# ------------------------------------------------------------ A85: nobody else's numbers are used up
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "numbers", [THE_NEXT_ONES, NEAR_THE_LAST], ids=["the next ones", "near the last one"]
+)
+@pytest.mark.parametrize("offers", [False, True], ids=["off the path", "offers"])
+@pytest.mark.parametrize("signed", ["by nobody", "a reader", "nobody known"])
+def test_a_publisher_is_not_silenced_at_a_broker_without_keys(
+    city: City, signed: str, offers: bool, numbers: list[int], restarts: bool
+) -> None:
+    """A85, A66: there everybody may offer a sealed type, and no signer's right is known."""
+    rogue = city.rogue(city.middle, offers=offers)
+    signer = signers(city).get(signed, rogue.key)
+    for number in numbers:
+        frame = city.forged(signer, number, with_keys=signed == "a reader")
+        rogue.say(replace(frame, signature=bytes(64)) if signed == "by nobody" else frame)
+    assert not rogue.closed
+    if restarts:
+        city.net.drain(city.middle.name)
+        city.net.restart(city.middle.name)
+        city.net.advance(5)
+    city.camera_is_heard("one", "two", "three")
+
+
+@pytest.mark.parametrize(
+    "numbers", [THE_NEXT_ONES, NEAR_THE_LAST], ids=["the next ones", "near the last one"]
+)
+def test_a_publisher_is_not_silenced_where_its_readers_are(city: City, numbers: list[int]) -> None:
+    """A85: by the neighbour that leads to the rendezvous, with the group's keys and without the right."""
+    for number in numbers:
+        for signer in signers(city).values():
+            city.middle_says(city.forged(signer, number))
+    city.camera_is_heard("one", "two", "three")
+
+
+# ------------------------------------------------------------ A90: what is not proved leaves no trace
+
+
+@pytest.mark.parametrize("offers", [False, True], ids=["off the path", "offers"])
+def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city: City, offers: bool) -> None:
+    """A90: wherever it comes from, and whether the broker has keys or not."""
+    before = len(city.net.frames())
+    for broker in (city.middle, city.met):
+        rogue = city.rogue(broker, offers=offers)
+        for number in THE_NEXT_ONES:
+            frame = city.forged(rogue.key, number)
+            rogue.say(replace(frame, signature=bytes(64)))
+            rogue.say(replace(frame, signer=city.net._identity("CCS broker")[0].principal.key))
+        state = state_of(broker)
+        assert len(state.routes.seen) == len(state.last_said) == len(state.seals.carrying) == 0
+        assert city.net.log(broker.name).safe == []
+        assert broker.counts["maia_frames_refused_total"] == 2 * len(THE_NEXT_ONES)
+    assert len(city.net.frames()) == before
+
+
+def test_what_comes_from_off_the_path_is_not_looked_at(city: City) -> None:
+    """A90: however well it is signed, also by the camera's own broker; it is said once in a lease."""
+    rogue = city.rogue(city.middle, offers=False)
+    for number in THE_NEXT_ONES:
+        rogue.say(city.forged(city.net._identity("CCS broker")[0], number))
+    state = state_of(city.middle)
+    assert len(state.routes.seen) == len(state.last_said) == 0
+    assert [one["code"] for one in city.middle.noted("refused") if one["asked"] == "Sealed"] == [
+        FrameUnasked.code
+    ]
+    city.camera_is_heard("one")
+
+
+def test_a_signer_that_nobody_knows_keeps_no_other_waiting(city: City) -> None:
+    """A85: its frame waits for its certificates; the camera's frames do not wait behind it."""
+    city.middle_says(city.forged(signers(city)["nobody known"], 0))
+    assert len(state_of(city.met).seals.carrying) == 1
+    city.camera_is_heard("one", "two")
+
+
+def test_signers_that_nobody_knows_leave_room_for_those_that_are_known(city: City) -> None:
+    """A85: frames that wait for a new key are not crowded out by frames that wait for made-up signers."""
+    room = city.met.settings.limits.frames_waiting_per_type
+    unknown = city.forged(signers(city)["nobody known"], 0)
+    for _ in range(room + 1):
+        city.middle_says(unknown)
+    assert len(state_of(city.met).seals.carrying) == room // 2
+    city.middle_says(city.forged(city.net._identity("CCS broker")[0], 0, epoch=2))
+    assert len(state_of(city.met).seals.carrying) == room // 2 + 1
+
+
+def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> None:
+    """A90: an answer to a question about the state proves its signer like every frame."""
+    rogue = city.rogue(city.middle, offers=True)
+    city.office.say(AskState(99, 1))
+    question = rogue.last(StateQuery).question
+    frame = city.forged(rogue.key, 2**62)
+    rogue.say(StateFrame(question, encode(replace(frame, signature=bytes(64)))))
+    assert len(state_of(city.middle).last_said) == 0
+    rogue.say(StateFrame(question, encode(frame)))
+    assert len(state_of(city.middle).last_said) == 1
+    city.camera.publish(1, sighting("one"))
+    assert len(state_of(city.middle).last_said) == 2, (
+        "what one signer says does not replace what another says"
+    )
