@@ -24,6 +24,8 @@ HINTS: Final[Mapping[str, str]] = {
     "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids",
     "INPUT-UNKNOWN-MEMBERSHIP": "its id is in the answer of `maia domain activate`",
     "INPUT-UNKNOWN-ROLE": "`maia domain policy show` shows the roles and their parameters",
+    "INPUT-UNKNOWN-FACT": "`maia domain policy show` shows the facts and their parameters",
+    "INPUT-UNKNOWN-APPOINTMENT": "`maia domain policy show` shows them; the domain's own are `by here`",
     "REFUSED-ACTIVATION": _RESTS_ON,
     "REFUSED-LOGIN": _RESTS_ON,
     "REQUEST-TOO-LATE": _CLOCKS,

@@ -81,7 +81,8 @@ class Revoked:
     Without anything to say there is no statement. Where a list has no more
     room, there is none either: `is_silent` is then true and every right of
     this domain goes stale when the present list ends. `facts` are those that
-    conditions of this domain ask for, where the act has changed them.
+    conditions of this domain ask for, where the act has changed them. Without
+    `is_news` there was nothing to take away: what was retracted did not hold.
     """
 
     ids: tuple[bytes, ...] = ()
@@ -89,6 +90,7 @@ class Revoked:
     statement: SignedStatement | None = None
     is_silent: bool = False
     facts: SignedStatement | None = None
+    is_news: bool = True
 
 
 @dataclass(frozen=True, slots=True)

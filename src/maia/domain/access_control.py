@@ -21,7 +21,7 @@ from maia.credentials.appointments import (
     VerifiedAppointment,
     appointment_from_bytes,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Argument, Given, Word, read_word
 from maia.domain import facts_on_record, remembering
 from maia.domain.access_answers import (
     Activated,
@@ -57,7 +57,16 @@ from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
 from maia.domain.turn import Turn
 from maia.events import Instant
-from maia.roles import Membership, activate, rights
+from maia.roles import (
+    AppointmentDeclaration,
+    FactDeclaration,
+    Membership,
+    activate,
+    appointment_called,
+    fact_called,
+    rights,
+    stated_arguments,
+)
 from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["AccessControl"]
@@ -137,15 +146,20 @@ class AccessControl(AccessStatements, AccessQuestions):
         self,
         holder: Principal,
         name: str,
-        parameters: Sequence[Argument],
+        parameters: Sequence[Given],
         validity: Validity,
         *,
         actor: Principal,
         now: Instant,
     ) -> SignedAppointment:
-        """Sign an appointment certificate with the domain's key and register it."""
+        """Sign an appointment certificate with the domain's key and register it.
+
+        Where a policy is in force, it declares the appointment, by this domain and with these parameters.
+        """
         with self._turn(actor, now) as turn:
-            signed = self._desk.appoint(turn, holder, name, parameters, validity)
+            policy = self._shelf.in_force(turn.tables)
+            declared = None if policy is None else appointment_called(policy, name)
+            signed = self._desk.appoint(turn, holder, name, _stated(declared, parameters), validity)
             turn.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
             return signed
 
@@ -177,35 +191,55 @@ class AccessControl(AccessStatements, AccessQuestions):
             found = tuple(appointment_from_bytes(row.certificate) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
-    def assert_fact(
-        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
-    ) -> bool:
-        """Say that a fact holds; return whether that is news."""
+    def assert_fact(self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant) -> bool:
+        """Say that a fact holds; return whether that is news.
+
+        Where a policy is in force, it declares the fact, with these parameters.
+        """
         with self._turn(actor, now) as turn:
-            is_news = facts_on_record.assert_fact(turn.tables, name, arguments, self._settings.limits, now)
+            policy = self._shelf.in_force(turn.tables)
+            row = _stated(None if policy is None else fact_called(policy, name), arguments)
+            is_news = facts_on_record.assert_fact(turn.tables, name, row, self._settings.limits, now)
             if is_news:
-                self.has_news |= want_said(turn.tables, self._shelf.in_force(turn.tables), name)
-                turn.record("fact.assert", ("fact", _called(name, arguments)))
+                self.has_news |= want_said(turn.tables, policy, name)
+                turn.record("fact.assert", ("fact", _called(name, row)))
             return is_news
 
     def retract_fact(
-        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
+        self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Say that a fact holds no more; whatever watched it falls."""
+        """Say that a fact holds no more; whatever watched it falls.
+
+        What an earlier policy declared can be retracted still. What never held is no news.
+        """
         with self._turn(actor, now) as turn:
-            lost = facts_on_record.retract_fact(turn.tables, name, arguments)
+            policy = self._shelf.in_force(turn.tables)
+            is_kept = bool(turn.tables.find(FACTS, {"name": name}, limit=1))
+            declared = (
+                None
+                if policy is None or (is_kept and name not in policy.facts)
+                else fact_called(policy, name)
+            )
+            row = _stated(declared, arguments)
+            lost = facts_on_record.retract_fact(turn.tables, name, row)
             if not lost:
-                return Revoked()
+                return Revoked(is_news=False)
             lose(turn, lost, f"{name} holds no more")
-            turn.record("fact.retract", ("fact", _called(name, arguments)), *_taken(turn))
+            turn.record("fact.retract", ("fact", _called(name, row)), *_taken(turn))
             return self._taken_away_with_facts(turn)
 
     def replace_facts(
-        self, name: str, rows: Iterable[Sequence[Argument]], *, actor: Principal, now: Instant
+        self, name: str, rows: Iterable[Sequence[Given]], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Make exactly these rows hold, as a source says; whatever watched one that is gone falls."""
+        """Make exactly these rows hold, as a source says; whatever watched one that is gone falls.
+
+        Where a policy is in force, it declares the fact, unless no row is left of it.
+        """
         with self._turn(actor, now) as turn:
-            new, lost = facts_on_record.replace_facts(turn.tables, name, rows, self._settings.limits, now)
+            policy, given = self._shelf.in_force(turn.tables), list(rows)
+            declared = None if policy is None or not given else fact_called(policy, name)
+            stated = [_stated(declared, row) for row in given]
+            new, lost = facts_on_record.replace_facts(turn.tables, name, stated, self._settings.limits, now)
             if not new and not lost:
                 return Revoked()
             lose(turn, lost, f"{name} holds no more")
@@ -227,7 +261,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         self,
         principal: Principal,
         role: str,
-        arguments: Sequence[Argument | None] | None,
+        arguments: Sequence[Given | None] | None,
         shown: Iterable[SignedAppointment],
         *,
         actor: Principal,
@@ -398,6 +432,15 @@ def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
 
 def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
     return ("issued", " ".join(one.id.hex()[:16] for one in issued[:16]))
+
+
+def _stated(
+    declared: FactDeclaration | AppointmentDeclaration | None, given: Sequence[Given]
+) -> tuple[Argument, ...]:
+    """Return arguments as they were declared; without a policy, as they look."""
+    if declared is not None:
+        return stated_arguments(declared, given)
+    return tuple(read_word(one, None) if isinstance(one, Word) else one for one in given)
 
 
 def _called(name: str, arguments: Sequence[Argument]) -> str:

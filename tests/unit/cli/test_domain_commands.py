@@ -20,7 +20,9 @@ from support.processes import Answer, maia
 POLICY = """\
 policy "Police"
 fact detective(who: principal)
+fact shift(who: principal, number: string, hours: float, since: timestamp, leads: bool)
 appointment licence(kind: string) by here
+appointment court_order(case: string) by ed25519:{court}
 role officer()
 rule officer()
     while detective(holder)
@@ -28,7 +30,7 @@ rule officer()
 grant officer()
     may subscribe to topic "/calls" of here
 end
-"""
+""".replace("{court}", key_of("court").principal.key.hex())
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,73 @@ def test_ten_slips_of_an_administrator_get_one_line_a_code_and_a_hint(met: tuple
     assert shown["hint"].startswith("is `maia domain serve` running")
 
 
+def test_a_fact_that_the_policy_does_not_declare_so_is_not_said(met: tuple[DomainAtWork, Path]) -> None:
+    """Names, arities and kinds; the domain refuses them, and keeps nothing."""
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    smith = "smith.pub"
+    for words, code, hint in (
+        (("detectiv", smith), "INPUT-UNKNOWN-FACT", "did you mean `detective`?"),
+        (("on_leave", smith), "INPUT-UNKNOWN-FACT", "`maia domain policy show`"),
+        (("detective",), "INPUT-ARGUMENT", "`detective(who: principal)` was declared, and 0 arguments"),
+        (("detective", smith, "night"), "INPUT-ARGUMENT", "2 arguments are given"),
+        (("detective", "smith"), "INPUT-ARGUMENT", "parameter `who`"),
+        (("shift", smith, "7", "eight", "2026-11-15T08:30:00Z", "true"), "INPUT-ARGUMENT", "`eight` is none"),
+        (("shift", smith, "7", "8", "monday", "true"), "INPUT-ARGUMENT", "parameter `since`"),
+        (("shift", smith, "7", "8", "2026-11-15T08:30:00Z", "yes"), "INPUT-ARGUMENT", "`yes` is none"),
+    ):
+        for act in ("assert", "retract"):
+            said = run(met, "domain", "fact", act, *words)
+            assert (said.returncode, said.stdout) == (2, ""), said.stdout
+            assert f"[{code}]" in said.stderr
+            assert hint in said.stderr, said.stderr
+    (met[1] / "slip.json").write_text(json.dumps([[7]]))
+    assert "[INPUT-ARGUMENT]" in run(met, "domain", "fact", "replace", "detective", "slip.json").stderr
+    assert "[INPUT-UNKNOWN-FACT]" in run(met, "domain", "fact", "replace", "detectiv", "slip.json").stderr
+    assert run(met, "domain", "fact", "list", "detectiv").stdout.strip() == ""
+
+
+def test_words_are_read_by_the_kind_that_the_policy_declares(met: tuple[DomainAtWork, Path]) -> None:
+    """`007` is text where text was declared, and `8` a fraction where a fraction was."""
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    words = ("smith.pub", "007", "8", "2026-11-15T08:30:00Z", "true")
+    assert run(met, "domain", "fact", "assert", "shift", *words).returncode == 0
+    (row,) = json.loads(run(met, "domain", "fact", "list", "shift", "--json").stdout)["rows"]
+    who = {"principal": str(key_of("smith").principal)}
+    assert row == [who, "007", 8.0, {"timestamp": "2026-11-15T08:30:00Z"}, True]
+    assert type(row[2]) is float
+    given = run(met, "domain", "appoint", "smith.pub", "licence", "7", "--days", 1, "-o", "seven.appointment")
+    assert given.returncode == 0, given.stderr
+    assert 'licence("7")' in run(met, "domain", "appointments").stdout
+
+
+def test_what_never_held_is_not_retracted(met: tuple[DomainAtWork, Path]) -> None:
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    run(met, "domain", "fact", "assert", "detective", "admin.pub")
+    held = run(met, "domain", "fact", "retract", "detective", "admin.pub")
+    assert (held.returncode, "did not hold" in held.stdout) == (0, False)
+    never = run(met, "domain", "fact", "retract", "detective", "admin.pub")
+    assert never.returncode == 0
+    assert never.stdout.strip().endswith("did not hold: nothing changed")
+    record = json.loads(run(met, "domain", "fact", "retract", "detective", "admin.pub", "--json").stdout)
+    assert record["is_news"] is False
+
+
+def test_an_appointment_that_the_policy_does_not_declare_so_is_not_made(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    for words, code, hint in (
+        (("license", "van"), "INPUT-UNKNOWN-APPOINTMENT", "did you mean `licence`?"),
+        (("court_order", "7"), "INPUT-UNKNOWN-APPOINTMENT", "takes this appointment from others"),
+        (("licence",), "INPUT-ARGUMENT", "`licence(kind: string)` was declared, and 0 arguments are given"),
+    ):
+        said = run(met, "domain", "appoint", "smith.pub", *words, "--days", 1, "-o", "never.appointment")
+        assert said.returncode == 2, said.stdout
+        assert f"[{code}]" in said.stderr
+        assert hint in said.stderr, said.stderr
+        assert not (met[1] / "never.appointment").exists()
+
+
 def test_who_asks_for_the_same_twice_is_told_so(met: tuple[DomainAtWork, Path]) -> None:
     words = ("domain", "appoint", "smith.pub", "licence", "van", "--days", 1, "-o", "twice.appointment")
     assert run(met, *words).returncode == 0
@@ -181,7 +250,13 @@ def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
     smith = key_of("smith").principal
     words = ["case 7", "42", "1.5", "true", '"42"', f"{smith}", "time:2026-11-15T08:30:00Z", "-3"]
     found = arguments_from_words(words)
-    assert [type(one) for one in found] == [str, int, float, bool, str, TypedArgument, TypedArgument, int]
+    as_declared = [TypedArgument(word=one) for one in ("case 7", "42", "1.5", "true", "-3")]
+    assert [*found[:4], found[-1]] == as_declared
+    assert found[4:7] == [
+        "42",
+        TypedArgument(principal=str(smith)),
+        TypedArgument(timestamp="2026-11-15T08:30:00Z"),
+    ]
     assert shown_call("f", found) == f'f(case 7, 42, 1.5, true, "42", {smith}, time:2026-11-15T08:30:00Z, -3)'
     for word in ('"open', str(tmp_path / "nobody.pub")):
         with pytest.raises(BadArgumentWord):

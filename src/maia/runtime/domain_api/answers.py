@@ -171,6 +171,8 @@ class RevokedAnswer(msgspec.Struct, frozen=True):
     memberships: list[MembershipAnswer]
     statement: bytes | None
     is_silent: bool
+    is_news: bool = True
+    """False: what was retracted did not hold."""
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True):

@@ -138,6 +138,7 @@ def revoked_answer(revoked: Revoked) -> RevokedAnswer:
         [membership_answer(one) for one in revoked.memberships],
         None if revoked.statement is None else statement_to_bytes(revoked.statement),
         revoked.is_silent,
+        revoked.is_news,
     )
 
 
