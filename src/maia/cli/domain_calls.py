@@ -143,12 +143,12 @@ def shown_argument(value: ApiArgument) -> str:
     from maia.runtime.domain_api.bodies import TypedArgument
 
     match value:
+        case TypedArgument(word=str(word)):
+            return word
         case TypedArgument(timestamp=str(moment)):
             return f"time:{moment}"
         case TypedArgument(principal=principal):
             return str(principal)
-        case TypedArgument(word=str(word)):
-            return word
         case str() if _argument(value) == TypedArgument(word=value) and not _LOOKS_OTHERWISE.fullmatch(value):
             return value
         case plain:

@@ -83,6 +83,10 @@ class Revoked:
     this domain goes stale when the present list ends. `facts` are those that
     conditions of this domain ask for, where the act has changed them. Without
     `is_news` there was nothing to take away: what was retracted did not hold.
+
+    `still_open` are certificates that demand no test: a verifier that does not
+    hear the statement accepts them up to that moment (None: for ever). Every
+    other one is refused everywhere when the present lists end, at `closes_at`.
     """
 
     ids: tuple[bytes, ...] = ()
@@ -91,6 +95,8 @@ class Revoked:
     is_silent: bool = False
     facts: SignedStatement | None = None
     is_news: bool = True
+    still_open: tuple[tuple[bytes, Instant | None], ...] = ()
+    closes_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, TypeName, Validity
+from maia.credentials import Principal, SignedCertificate, TypeName, Validity, certificate_from_bytes
 from maia.credentials.appointments import (
     AppointmentKind,
     SignedAppointment,
@@ -22,6 +22,7 @@ from maia.credentials.appointments import (
     appointment_from_bytes,
 )
 from maia.credentials.arguments import Argument, Given, Word, read_word
+from maia.credentials.online_tests import TestKind
 from maia.domain import facts_on_record, remembering
 from maia.domain.access_answers import (
     Activated,
@@ -37,6 +38,7 @@ from maia.domain.access_answers import (
 from maia.domain.access_questions import AccessQuestions
 from maia.domain.access_refusals import (
     ActivationRefused,
+    NotOurs,
     NotTheirMembership,
     ServiceFull,
     UnknownCertificate,
@@ -56,6 +58,7 @@ from maia.domain.role_desk import active_row
 from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
 from maia.domain.turn import Turn
+from maia.errors import BadInput
 from maia.events import Instant
 from maia.roles import (
     AppointmentDeclaration,
@@ -97,11 +100,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         What the domain's own key issued elsewhere is registered so, and can be revoked from then on.
         """
         with self._turn(actor, now) as turn:
-            new = [one for one in certificates if turn.tables.get(RIGHTS, one.id) is None]
-            for signed in new:
-                self._cache.check(signed)
-                own = signed.certificate.issuer == self.principal
-                turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+            new = [one for one in certificates if self._put_on_record(turn, one)]
             if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
@@ -210,19 +209,19 @@ class AccessControl(AccessStatements, AccessQuestions):
     ) -> Revoked:
         """Say that a fact holds no more; whatever watched it falls.
 
-        What an earlier policy declared can be retracted still. What never held is no news.
+        What was said under an earlier policy can be retracted still. What never held is no news.
         """
         with self._turn(actor, now) as turn:
             policy = self._shelf.in_force(turn.tables)
-            is_kept = bool(turn.tables.find(FACTS, {"name": name}, limit=1))
-            declared = (
-                None
-                if policy is None or (is_kept and name not in policy.facts)
-                else fact_called(policy, name)
-            )
-            row = _stated(declared, arguments)
+            problem: BadInput | None = None
+            try:
+                row = _stated(None if policy is None else fact_called(policy, name), arguments)
+            except BadInput as told:
+                problem, row = told, _stated(None, arguments)
             lost = facts_on_record.retract_fact(turn.tables, name, row)
             if not lost:
+                if problem is not None:
+                    raise problem
                 return Revoked(is_news=False)
             lose(turn, lost, f"{name} holds no more")
             turn.record("fact.retract", ("fact", _called(name, row)), *_taken(turn))
@@ -338,20 +337,45 @@ class AccessControl(AccessStatements, AccessQuestions):
             return self._wallet(turn, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(self, signed: SignedCertificate, *, actor: Principal, now: Instant) -> Entry:
-        """Note that somebody passed on a right that leads through this domain; refuse one that does not."""
+        """Note that somebody passed on a right that leads through this domain; refuse one that does not.
+
+        What the domain's own key signed elsewhere is registered too.
+        """
         with self._turn(actor, now) as turn:
+            if signed.certificate.issuer == self.principal:
+                self._put_on_record(turn, signed)
             entry = self._register.register_delegation(turn, signed, self._tester(turn.tables))
             turn.record("delegation.register", ("id", signed.id.hex()))
             return entry
 
-    def revoke(self, ids: Iterable[bytes], reason: str, *, actor: Principal, now: Instant) -> Revoked:
-        """Take back certificates of this domain, whatever they are, and everything that rests on them."""
+    def revoke(
+        self,
+        ids: Iterable[bytes],
+        reason: str,
+        *,
+        actor: Principal,
+        now: Instant,
+        certificates: Iterable[SignedCertificate] = (),
+    ) -> Revoked:
+        """Take back certificates of this domain, whatever they are, and everything that rests on them.
+
+        `certificates` need not be in the register, where the domain's own key signed them.
+        """
         with self._turn(actor, now) as turn:
             wanted = list(ids)
+            for signed in certificates:
+                if signed.certificate.issuer == self.principal:
+                    self._put_on_record(turn, signed)
+                elif turn.tables.get(RIGHTS, signed.id) is None:
+                    raise NotOurs(
+                        f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
+                    )
+                wanted.append(signed.id)
             revoke_ids(turn, wanted, self._reason(reason), self.principal)
             named = " ".join(one.hex()[:16] for one in wanted)
             turn.record("revoke", ("ids", named), ("reason", reason), *_taken(turn))
-            return self._taken_away(turn)
+            closes_at = self._publisher.last_moment(turn.tables, now)
+            return replace(self._taken_away(turn), still_open=_still_open(turn), closes_at=closes_at)
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -374,6 +398,15 @@ class AccessControl(AccessStatements, AccessQuestions):
             remembering.use_nonce(turn.tables, principal, nonce, until=until, now=now)
 
     # ------------------------------------------------------------ the parts
+
+    def _put_on_record(self, turn: Turn, signed: SignedCertificate) -> bool:
+        """Register what others signed for this domain, or it signed elsewhere; return whether that is new."""
+        if turn.tables.get(RIGHTS, signed.id) is not None:
+            return False
+        self._cache.check(signed)
+        own = signed.certificate.issuer == self.principal
+        turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+        return True
 
     def _issue(
         self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
@@ -423,6 +456,17 @@ def _taken(turn: Turn) -> tuple[tuple[str, str], ...]:
         return ()
     some = " ".join(one.hex()[:16] for one in turn.ids[:16])
     return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))), ("ids", some))
+
+
+def _still_open(turn: Turn) -> tuple[tuple[bytes, Instant | None], ...]:
+    """Return what was revoked and demands no test that would fail without news, and when it ends."""
+    rows = (turn.tables.get(RIGHTS, one) for one in turn.ids)
+    periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows if row]
+    return tuple(
+        (one, validity.not_after)
+        for one, validity in periods
+        if all(test.kind is TestKind.CRL for test in validity.tests)
+    )
 
 
 def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from maia.credentials.arguments import (
     checked_argument,
     read_word,
 )
-from maia.errors import BadInput
+from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, Instant
 from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
@@ -206,7 +206,7 @@ def _of_kind(given: Given, parameter: Parameter) -> Argument:
     try:
         value = read_word(given, parameter.kind) if isinstance(given, Word) else given
         return checked_argument(value, parameter.kind)
-    except BadInput as problem:
+    except (BadInput, BrokenCredential) as problem:  # what is no key breaks a credential elsewhere
         raise BadArgument(f"parameter `{parameter.name}`: {problem.message}") from problem
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
-from maia.credentials import certificate_to_text
+from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.domain_api.bodies import TypedArgument
@@ -228,6 +228,86 @@ def test_an_appointment_that_the_policy_does_not_declare_so_is_not_made(
         assert f"[{code}]" in said.stderr
         assert hint in said.stderr, said.stderr
         assert not (met[1] / "never.appointment").exists()
+
+
+def by_hand(met: tuple[DomainAtWork, Path], out: str, *words: str, key: str = "met") -> dict[str, object]:
+    """Sign a certificate with a key file, without asking any domain."""
+    about = ("--owner", f"{key}.pub", "--topic", "/calls", "--action", "subscribe", "--days", 1)
+    issued = maia(
+        "cert", "issue", "-k", f"{key}.key", "--subject", "smith.pub", *about, "-o", out, *words, "--json",
+        cwd=met[1],
+    )  # fmt: skip
+    assert issued.returncode == 0, issued.stderr
+    found = json.loads(issued.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def listed(met: tuple[DomainAtWork, Path]) -> set[str]:
+    """Return what the domain's newest list revokes."""
+    said = met[0].ask(lambda access: access.current_statements(system_now()))
+    lists = [one.statement for one in said if isinstance(one.statement, RevocationList)]
+    return {one.hex() for one in max(lists, key=lambda one: one.sequence).revoked}
+
+
+def test_what_a_domain_signed_by_hand_is_revoked_by_its_file(met: tuple[DomainAtWork, Path]) -> None:
+    """It was never registered; and it demands no test, so the answer names where it stays open."""
+    issued = by_hand(met, "hand.cert")
+    assert issued["revocable_everywhere"] is False
+    gone = run(met, "cert", "revoke", "hand.cert", "--reason", "left us")
+    assert gone.returncode == 0, gone.stderr
+    assert f"revoked      {issued['id']}" in gone.stdout
+    valid = issued["valid"]
+    assert isinstance(valid, dict)
+    assert f"still open   {issued['id']}" in gone.stdout
+    assert f"accepts it until {valid['not_after']}" in gone.stdout
+    assert issued["id"] in listed(met)
+    again = run(met, "cert", "revoke", "hand.cert")
+    assert (again.returncode, "it was revoked before" in again.stdout) == (0, True)
+
+
+def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_otherwise(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    timed = by_hand(met, "timed.cert", "--domain", "met.pub")
+    assert timed["revocable_everywhere"] is True
+    assert "timed-crl" in json.dumps(timed["online"])
+    gone = run(met, "cert", "revoke", "timed.cert")
+    assert "still open" not in gone.stdout, gone.stderr
+    assert "then a verifier that heard nothing refuses it too" in gone.stdout
+    for out, words in (
+        ("dates.cert", ("--domain", "met.pub", "--online", "dates")),
+        ("other.cert", ("--domain", "smith.pub")),
+        ("nowhere.cert", ("--domain", "nowhere.pub")),
+    ):
+        assert by_hand(met, out, *words)["revocable_everywhere"] is False
+    connecting = ("--network", "Test", "--action", "connect", "--days", 1, "--domain", "met.pub")
+    said = maia(
+        "cert", "issue", "-k", "met.key", "--subject", "smith.pub", "--owner", "met.pub", *connecting,
+        "-o", "connect.cert", cwd=met[1],
+    )  # fmt: skip
+    assert "a verifier that hears none accepts it until" in said.stdout, said.stderr
+
+
+def test_what_a_domain_signed_by_hand_is_registered_and_then_revoked_by_its_id(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    issued = by_hand(met, "registered.cert")
+    noted = run(met, "domain", "delegated", "registered.cert")
+    assert noted.returncode == 0, noted.stderr
+    assert str(issued["id"]) in run(met, "domain", "register", "--standing").stdout
+    gone = run(met, "domain", "revoke", issued["id"])
+    assert f"still open   {issued['id']}" in gone.stdout, gone.stderr
+    assert issued["id"] in listed(met)
+
+
+def test_what_another_key_signed_is_not_revoked_here(met: tuple[DomainAtWork, Path]) -> None:
+    issued = by_hand(met, "smiths.cert", key="smith")
+    refused = run(met, "cert", "revoke", "smiths.cert")
+    assert (refused.returncode, "[REFUSED-NOT-OURS]" in refused.stderr) == (3, True), refused.stderr
+    stranger = run(met, "cert", "revoke", "hand.cert", who="smith")
+    assert (stranger.returncode, "[POLICY-NO-CHAIN]" in stranger.stderr) == (3, True), stranger.stderr
+    assert issued["id"] not in listed(met)
 
 
 def test_who_asks_for_the_same_twice_is_told_so(met: tuple[DomainAtWork, Path]) -> None:

@@ -27,7 +27,7 @@ from maia.domain.access_settings import AccessLimits, AccessSettings
 from maia.domain.access_tables import ALL_TABLES
 from maia.policy import Denial, Permit
 from maia.policy.refusals import PolicyRefusal
-from maia.roles import BadPolicy, UnknownRole
+from maia.roles import BadPolicy, UnknownFact, UnknownRole
 from support.access_control import (
     BROWN,
     DAY,
@@ -298,6 +298,17 @@ def test_kinds_of_arguments_never_mix():
     assert station.retract_fact("level", ["1"]) == Revoked(is_news=False)
     station.retract_fact("level", [True])
     assert {(type(row[0]), row[0]) for row in station.facts("level").rows} == {(int, 1), (float, 1.0)}
+
+
+def test_what_was_said_under_an_earlier_policy_is_retracted_still():
+    station = met(policy=POLICY.replace("fact detective", "fact old(n: int)\nfact detective"))
+    station.assert_fact("old", [1])
+    station.load_policy(POLICY)
+    with pytest.raises(UnknownFact):
+        station.retract_fact("old", [2])
+    assert station.retract_fact("old", [1]).is_news
+    with pytest.raises(UnknownFact):
+        station.retract_fact("old", [1])
 
 
 def test_ending_a_membership_ends_what_rests_on_it_and_not_what_it_rests_on(station, courts):

@@ -113,10 +113,14 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to take back: rights, appointments, memberships, by the ids of their certificates."""
+    """What to take back: rights, appointments, memberships, by the ids of their certificates.
 
-    ids: Annotated[list[_Id], Meta(min_length=1, max_length=1000)]
+    Or the certificates themselves, in base64: what the domain's own key signed need not be in its register.
+    """
+
+    ids: Annotated[list[_Id], Meta(max_length=1000)] = []
     reason: _ReasonText = ""
+    certificates: Annotated[list[bytes], Meta(max_length=SHOWN_MAX)] = []
 
 
 class FactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

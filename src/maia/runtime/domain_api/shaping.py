@@ -39,6 +39,7 @@ from maia.runtime.domain_api.answers import (
     EntryAnswer,
     HolderAnswer,
     MembershipAnswer,
+    OpenAnswer,
     PolicyAnswer,
     RevokedAnswer,
     RightAnswer,
@@ -139,6 +140,8 @@ def revoked_answer(revoked: Revoked) -> RevokedAnswer:
         None if revoked.statement is None else statement_to_bytes(revoked.statement),
         revoked.is_silent,
         revoked.is_news,
+        [OpenAnswer(one.hex(), _moment(until)) for one, until in revoked.still_open],
+        _moment(revoked.closes_at),
     )
 
 
