@@ -69,7 +69,7 @@ def test_what_was_issued_after_the_copy_stays_revoked_too(tmp_path: Path):
     assert again.hear_statement(last).ids
     assert right.id in listed(
         again.revoke_appointment(
-            again.appoint(SMITH.principal, "x", [], right.certificate.certificate.validity).id, ""
+            again.appoint(SMITH.principal, "medal", [], right.certificate.certificate.validity).id, ""
         ).statement
     )
     assert again.hear_statement(last).statement is None

@@ -15,6 +15,7 @@ import pytest
 from maia.domain.access_tables import ALL_TABLES
 from maia.runtime.domain_store import postgres_store, sqlite_store
 from support.access_control import (
+    BROWN,
     DAY,
     MET,
     POLICY,
@@ -36,7 +37,9 @@ ACTS = {
     "policy": lambda station, order: station.load_policy(POLICY.replace("8 hours", "7 hours")),
     "appoint": lambda station, order: station.appoint(SMITH.principal, "medal", [], until(DAY)),
     "beat": lambda station, order: station.access.due(later(28)),
-    "once": lambda station, order: station.once("k", b"d", lambda: b"%d" % station.assert_fact("x", [1])),
+    "once": lambda station, order: station.once(
+        "k", b"d", lambda: b"%d" % station.assert_fact("detective", [BROWN.principal])
+    ),
 }
 
 

@@ -243,6 +243,20 @@ def test_statements_out_of_order_never_bring_a_right_back(net: Net, order: tuple
     assert again.code_of(again.subscribe()) == "POLICY-REVOKED"
 
 
+def test_a_list_that_is_heard_early_brings_no_right_back_before_its_time(net: Net) -> None:
+    """A39: the next list no longer names the right; a broker that heard it early is not the milder one."""
+    issuer, right = Issuer(net), demanding(net)
+    issuer.vouch(60)
+    issuer.revoke(right)
+    issuer.says.revoked.clear()
+    issuer.vouch(60, since=Instant(net.now + 60 * SECOND))
+    subscriber = office(net, right)
+    assert subscriber.code_of(subscriber.subscribe()) == "POLICY-REVOKED"
+    net.advance(60)
+    ref = subscriber.subscribe()
+    assert subscriber.was_accepted(ref), subscriber.code_of(ref)
+
+
 def test_withheld_statements_end_the_right_in_time(net: Net) -> None:
     """A39, S17: who blocks the list wins nothing: without its successor all that demands it ends."""
     issuer = Issuer(net)

@@ -186,7 +186,7 @@ def test_another_domain_keeps_every_head_that_it_hears_also_over_a_restart():
     station, other = witness()
     for number in range(5):
         station.now = other.now = later(40 * number)
-        station.assert_fact("detective", [SMITH.principal, number])
+        station.assert_fact("case_assignment", [SMITH.principal, str(number)])
         told(other, station)
     kept = all_heads(other.restarted())
     assert len(kept) == 5
@@ -201,7 +201,7 @@ def test_a_domain_that_states_another_audit_is_noticed_as_it_speaks():
     station, other = witness()
     for number in range(3):
         station.now = other.now = later(40 * number)
-        station.assert_fact("detective", [SMITH.principal, number])
+        station.assert_fact("case_assignment", [SMITH.principal, str(number)])
         told(other, station)
     forged = Station(MET)
     for number in range(40):

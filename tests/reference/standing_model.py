@@ -25,7 +25,9 @@ class StandingModel:
     def accepts(self, signed: SignedCertificate, at: Instant) -> bool:
         certificate = signed.certificate
         tests = certificate.validity.tests
-        if any(signed.id in self._revoked(by) for by in (certificate.issuer, *(test.by for test in tests))):
+        if any(
+            signed.id in self._revoked(by, at) for by in (certificate.issuer, *(test.by for test in tests))
+        ):
             return False
         return all(self._passes(signed, test.kind, test.by, at) for test in tests)
 
@@ -43,9 +45,12 @@ class StandingModel:
             case TestKind.ONE_TIME:
                 return False
 
-    def _revoked(self, by: Principal) -> frozenset[bytes]:
-        newest = max(self._of(RevocationList, by), key=lambda one: one.sequence, default=None)
-        return frozenset() if newest is None else newest.revoked
+    def _revoked(self, by: Principal, at: Instant) -> frozenset[bytes]:
+        """Return what the newest list that has begun revokes, and every newer one."""
+        said = self._of(RevocationList, by)
+        begun = (one.sequence for one in said if one.period is None or one.period.not_before <= at)
+        first = max(begun, default=0)
+        return frozenset().union(*(one.revoked for one in said if one.sequence >= first))
 
     def _of(self, kind, by):
         return [said for said, _ in self.shown if isinstance(said, kind) and said.by == by]

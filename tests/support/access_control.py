@@ -26,6 +26,7 @@ policy "Metropolitan Police"
 key courts = {COURT.principal}
 type Numberplate = uk.gov.pito.Numberplate
 appointment court_order(case: string, plate: string) by courts
+appointment medal() by here
 fact detective(who: principal)
 fact case_assignment(who: principal, case: string)
 role detective_on_duty()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from maia.credentials import Action, Standing, TypePattern, Validity, exact_name
 from maia.credentials.appointments import verify_appointment
-from maia.credentials.arguments import argument_kind
+from maia.credentials.arguments import BadArgument, argument_kind
 from maia.credentials.broken_statements import CertificateRevoked
 from maia.domain.access_answers import Activated, EntryKind, Revoked
 from maia.domain.access_refusals import ActivationRefused
@@ -212,7 +212,12 @@ class DomainBeside:
         fact = self.dice.fact()
         _, name, values = fact
         arguments = [value for _, value in values]
-        is_news = self.act(lambda: self.station.assert_fact(name, arguments))
+        try:
+            is_news = self.act(lambda: self.station.assert_fact(name, arguments))
+        except BadArgument:
+            # Of another kind than the policy declares: nothing was said.
+            assert self.station.policy() is not None
+            return
         assert is_news == (fact not in self.model.facts)
         self.model.facts.add(fact)
         self.called[fact_support(name, arguments)] = fact
@@ -228,7 +233,11 @@ class DomainBeside:
         name = self.dice.one_of(FACTS)
         rows = {("fact", name, self.dice.row(FACTS[name])) for _ in range(self.dice.one_of((0, 2, 4)))}
         arguments = [[value for _, value in row] for _, _, row in sorted(rows, key=repr)]
-        self.take_away(lambda: self.station.replace_facts(name, arguments))
+        try:
+            self.take_away(lambda: self.station.replace_facts(name, arguments))
+        except BadArgument:
+            assert self.station.policy() is not None
+            return
         self.model.facts = {one for one in self.model.facts if one[1] != name} | rows
         for row, values in zip(sorted(rows, key=repr), arguments, strict=True):
             self.called[fact_support(name, values)] = row

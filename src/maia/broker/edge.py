@@ -253,6 +253,8 @@ class Edge:
         watched = frozenset([one.id for one in (*used, *missed)])
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
+        # A list that was stated ahead may give back what is refused now.
+        steady = steady.intersection(Validity(None, self._statements.unchanged_until(missed, at)))
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
         once = frozenset([one for signed in missed for one in one_time_tests(signed)])

@@ -10,7 +10,7 @@ its end, has changed; what follows from that is in `falling.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -231,6 +231,12 @@ class StatementDesk:
                 ends.append(until)
         voucher.look_at = min([*ends, *self._before_starts(voucher.by, now)], default=None)
         return frozenset(held)
+
+    def unchanged_until(self, certificates: Sequence[SignedCertificate], now: Instant) -> Instant | None:
+        """Return the last moment before a period begins that was stated ahead for one of these; or None."""
+        concerned = {signed.certificate.issuer for signed in certificates}
+        concerned |= self.standing.testers(certificates)
+        return min((end for by in concerned for end in self._before_starts(by, now)), default=None)
 
     def _before_starts(self, by: Principal, now: Instant) -> list[Instant]:
         """Return the last moments before periods that somebody has stated in advance."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.cli.domain_answers import answer_revoked
+from maia.cli.domain_calls import CallerKey, ReasonText, Server, Shown, calling
 from maia.cli.grants import (
     BadGrant,
     authority_from_options,
@@ -18,6 +20,8 @@ from maia.cli.grants import (
     one_action,
     online_record,
     online_tests,
+    revocation_lines,
+    revocation_record,
     validity_lines,
     validity_record,
 )
@@ -28,6 +32,7 @@ from maia.events import Instant
 
 if TYPE_CHECKING:
     from maia.credentials import (
+        Authority,
         OnlineTest,
         Principal,
         SignedCertificate,
@@ -54,7 +59,16 @@ To: TypeAlias = Annotated[
 
 Online: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--online", help="Also demand this test: crl timed-crl revalidation one-time; repeatable."),
+    typer.Option(
+        "--online",
+        help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
+    ),
+]
+OwnDomain: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--domain", envvar="MAIA_DOMAIN", help="If this is your key, it has a domain that publishes lists."
+    ),
 ]
 By: TypeAlias = Annotated[
     str | None, typer.Option("--by", help="Who vouches in these tests: key or .pub file; default: you.")
@@ -102,6 +116,7 @@ def issue(
         list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
     ] = None,
     where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
+    domain: OwnDomain = None,
     condition: Annotated[
         str | None,
         typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
@@ -123,7 +138,11 @@ def issue(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Issue an authorisation certificate."""
+    """Issue an authorisation certificate.
+
+    Where the issuer is a domain, which publishes lists of what it revokes, a timed list is demanded unless
+    `--online` says otherwise. Not of a right to connect or install: lists travel over such connections.
+    """
     from maia.credentials import AuthorisationCertificate
     from maia.credentials import issue as sign
 
@@ -139,7 +158,12 @@ def issue(
         may_delegate=may_delegate,
         authority=authority,
         validity=validity_from_options(days=days, not_before=not_before, not_after=not_after).with_tests(
-            *_tests(online, by, statements_at, signing_key.principal)
+            *_tests(
+                online or _usual_tests(authority, domain, signing_key.principal),
+                by,
+                statements_at,
+                signing_key.principal,
+            )
         ),
         comment=comment,
     )
@@ -174,6 +198,37 @@ def name(
     validity = validity.with_tests(*_tests(online, by, statements_at, signing_key.principal))
     certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+
+
+@app.command(
+    epilog="Examples: maia cert revoke desk.cert -k met.key --server met.example:7600; "
+    "maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs"
+)
+def revoke(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Certificates of one domain.")],
+    server: Server,
+    key: CallerKey,
+    domain: Annotated[
+        str | None,
+        typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer."),
+    ] = None,
+    credentials: Shown = None,
+    reason: ReasonText = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take certificates back at the domain whose key signed them, in its register or not."""
+    from maia.credentials import certificate_to_bytes
+    from maia.runtime.domain_api.answers import RevokedAnswer
+    from maia.runtime.domain_api.bodies import Revocation
+    from maia.runtime.domain_client import new_once
+
+    signed = read_certificates(files)
+    at = str(signed[0].certificate.issuer) if domain is None else domain
+    body = Revocation([], reason, [certificate_to_bytes(one) for one in signed])
+    with calling(server=server, domain=at, key=key, credentials=credentials) as client:
+        found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
+        first = [] if found.ids else ["already      it was revoked before"]
+        answer_revoked(client, found, as_json=as_json, first=first)
 
 
 @app.command(epilog="Example: maia cert show billing.cert")
@@ -285,15 +340,32 @@ def _tests(
 ) -> list[OnlineTest]:
     if not online and (by is not None or places):
         raise BadGrant("--by and --statements-at say something about --online, which is not given")
-    return online_tests(online or (), issuer if by is None else read_principal(by), places or ())
+    kinds = () if online == ["dates"] else online or ()
+    return online_tests(kinds, issuer if by is None else read_principal(by), places or ())
+
+
+def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
+    """Return what is demanded where nothing is said: a timed list, if the issuer is a domain."""
+    from maia.credentials import Action
+
+    is_named = domain is not None and (domain.startswith("ed25519:") or Path(domain).is_file())
+    if domain is None or not is_named or read_principal(domain) != issuer:
+        return None
+    return None if authority.actions <= {Action.CONNECT, Action.INSTALL} else ["timed-crl"]
 
 
 def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:
     from maia.credentials import certificate_to_text
 
     write_new(out, certificate_to_text(signed), overwrite=force)
-    lines = [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), f"written to   {out}"]
-    record = certificate_record(signed.certificate) | {"id": signed.id.hex(), "file": str(out)}
+    lines = [
+        f"id           {signed.id.hex()}",
+        *certificate_lines(signed.certificate),
+        *revocation_lines(signed.certificate),
+        f"written to   {out}",
+    ]
+    record = certificate_record(signed.certificate) | revocation_record(signed.certificate)
+    record |= {"id": signed.id.hex(), "file": str(out)}
     answer(lines, record, as_json=as_json)
 
 

@@ -59,6 +59,13 @@ def revoked_lines(found: RevokedAnswer) -> list[str]:
     """Return what was taken away, one line each."""
     lines = [f"fell         {membership_line(one)}" for one in found.memberships]
     lines += [f"revoked      {one}" for one in found.ids]
+    lines += [
+        f"still open   {one.id} demands no test: a verifier that does not hear this domain accepts it "
+        + ("for ever" if one.until is None else f"until {one.until}")
+        for one in found.still_open
+    ]
+    if found.closes_at is not None and len(found.ids) > len(found.still_open):
+        lines.append(f"at latest    {found.closes_at}: then a verifier that heard nothing refuses it too")
     if found.is_silent:
         lines.append("warning      the list is full: every right goes stale when the present list ends")
     return lines or ["nothing      rested on it"]
@@ -71,6 +78,8 @@ def revoked_record(found: RevokedAnswer, client: DomainClient) -> dict[str, obje
         "memberships": [record_of(one) for one in found.memberships],
         "published": client.last.is_published,
         "is_silent": found.is_silent,
+        "still_open": [record_of(one) for one in found.still_open],
+        "closes_at": found.closes_at,
     }
 
 

@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 PAGES_MAX: Final = 10_000
-_INT: Final = re.compile(r"[+-]?\d{1,19}")
-_FLOAT: Final = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d{1,3})?")
+_LOOKS_OTHERWISE: Final = re.compile(r"true|false|[+-]?\d+(?:\.\d+(?:[eE][+-]?\d{1,3})?)?")
+"""Text that would be taken for a truth value or a number, and is shown in quotes."""
 _Item_co = TypeVar("_Item_co", covariant=True)
 
 Server: TypeAlias = Annotated[
@@ -68,7 +68,7 @@ Words: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[ARGUMENT]...",
-        help='Text; 42; 1.5; true; time:2026-11-15T08:30:00Z; ed25519:… or a .pub file; "42" is text.',
+        help="As the policy declares it: text; 42; 1.5; true; 2026-11-15T08:30:00Z; ed25519:… or .pub file.",
     ),
 ]
 ReasonText: TypeAlias = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
@@ -132,8 +132,8 @@ def every_item(
 def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
     """Read arguments as they are typed.
 
-    `ed25519:…` and `.pub` files, which must be there, are principals, `time:…` moments, digits
-    numbers, true and false truth values, everything else text; quotes make text of anything.
+    `ed25519:…` and `.pub` files, which must be there, are principals, `time:…` moments, and what is
+    in quotes is text. The domain reads every other word by the kind that its policy declares.
     """
     return [_argument(word) for word in words]
 
@@ -143,11 +143,13 @@ def shown_argument(value: ApiArgument) -> str:
     from maia.runtime.domain_api.bodies import TypedArgument
 
     match value:
+        case TypedArgument(word=str(word)):
+            return word
         case TypedArgument(timestamp=str(moment)):
             return f"time:{moment}"
         case TypedArgument(principal=principal):
             return str(principal)
-        case str() if isinstance(_argument(value), str):
+        case str() if _argument(value) == TypedArgument(word=value) and not _LOOKS_OTHERWISE.fullmatch(value):
             return value
         case plain:
             return json.dumps(plain, ensure_ascii=False)
@@ -167,13 +169,7 @@ def _argument(word: str) -> ApiArgument:
         return TypedArgument(principal=str(read_principal(_key_file(word))))
     if word.startswith("time:"):
         return TypedArgument(timestamp=word.removeprefix("time:"))
-    if word in ("true", "false"):
-        return word == "true"
-    if _INT.fullmatch(word):
-        return int(word)
-    if _FLOAT.fullmatch(word):
-        return float(word)
-    return _quoted(word) if word.startswith('"') else word
+    return _quoted(word) if word.startswith('"') else TypedArgument(word=word)
 
 
 def _key_file(word: str) -> str:

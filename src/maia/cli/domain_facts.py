@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain_answers import answer_revoked
+from maia.cli.domain_answers import answer_revoked, published_line, revoked_lines, revoked_record
 from maia.cli.domain_calls import (
     CallerKey,
     DomainKey,
@@ -72,10 +72,15 @@ def retract(
     from maia.runtime.domain_api.bodies import FactBody
     from maia.runtime.domain_client import new_once
 
-    body = FactBody(name, arguments_from_words(arguments or ()))
+    row = arguments_from_words(arguments or ())
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
+        body = FactBody(name, row)
         found = client.call("POST", "/v1/facts/retraction", body, answer=RevokedAnswer, once=new_once())
-        answer_revoked(client, found, as_json=as_json)
+        record = {**revoked_record(found, client), "is_news": found.is_news}
+        said = [f"{shown_call(name, row)} did not hold: nothing changed"]
+        if found.is_news:
+            said = [*revoked_lines(found), *published_line(client)]
+        answer(said, record, as_json=as_json)
 
 
 @app.command(

@@ -21,9 +21,12 @@ HINTS: Final[Mapping[str, str]] = {
     "POLICY-NO-CHAIN": "`--credentials` shows certificates, and they must have been issued to your `--key`",
     "POLICY-EXPIRED": "ask whoever issued it for a new one, and show that with `--credentials`",
     "POLICY-REVOKED": "`maia domain audit show` tells another administrator when, by whom and why",
-    "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids",
+    "INPUT-UNKNOWN-CERTIFICATE": "`maia domain register` and `maia domain appointments` show the ids; "
+    "`maia cert revoke FILE` takes what the domain's key signed elsewhere",
     "INPUT-UNKNOWN-MEMBERSHIP": "its id is in the answer of `maia domain activate`",
     "INPUT-UNKNOWN-ROLE": "`maia domain policy show` shows the roles and their parameters",
+    "INPUT-UNKNOWN-FACT": "`maia domain policy show` shows the facts and their parameters",
+    "INPUT-UNKNOWN-APPOINTMENT": "`maia domain policy show` shows them; the domain's own are `by here`",
     "REFUSED-ACTIVATION": _RESTS_ON,
     "REFUSED-LOGIN": _RESTS_ON,
     "REQUEST-TOO-LATE": _CLOCKS,

@@ -36,6 +36,8 @@ __all__ = [
     "one_action",
     "online_record",
     "online_tests",
+    "revocation_lines",
+    "revocation_record",
     "shown_subject",
     "validity_lines",
 ]
@@ -243,6 +245,25 @@ def online_tests(kinds: Iterable[str], by: Principal, locations: Iterable[str]) 
         if word not in known:
             raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
     return [OnlineTest(known[word], by, tuple(locations)) for word in wanted]
+
+
+def revocation_lines(certificate: Certificate) -> list[str]:
+    """Say whether a certificate can be revoked, how, and where that would not be noticed."""
+    tests, end = certificate.validity.tests, certificate.validity.not_after
+    closing = [test for test in tests if test.kind.value != "crl"]
+    if closing:
+        who = ", ".join(dict.fromkeys(str(test.by) for test in closing))
+        return [f"revocable    by {who}: who hears nothing of it refuses the certificate"]
+    until = "for ever" if end is None else f"until {end}"
+    return [
+        "revocable    by a list of its issuer, where that is heard; it demands no test that fails without",
+        f"             news, so a verifier that hears none accepts it {until} (--online timed-crl)",
+    ]
+
+
+def revocation_record(certificate: Certificate) -> dict[str, object]:
+    """Return the same as a named field."""
+    return {"revocable_everywhere": any(test.kind.value != "crl" for test in certificate.validity.tests)}
 
 
 def _shown_test(test: OnlineTest) -> str:

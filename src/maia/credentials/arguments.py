@@ -8,13 +8,16 @@ Python's equality.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 from maia.canonical import SExpression, write_canonical
 from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.keys import principal_from_text
 from maia.credentials.principals import Principal
 from maia.credentials.subject_encoding import principal_from_expression, principal_to_expression
 from maia.errors import BadInput
@@ -25,13 +28,16 @@ __all__ = [
     "ARGUMENT_BYTES_MAX",
     "Argument",
     "BadArgument",
+    "Given",
     "ParameterKind",
+    "Word",
     "argument_from_expression",
     "argument_key",
     "argument_kind",
     "argument_to_expression",
     "arguments_digest",
     "checked_argument",
+    "read_word",
     "same_arguments",
 ]
 
@@ -39,6 +45,17 @@ ARGUMENT_BYTES_MAX: Final = 1024
 
 Argument: TypeAlias = str | int | float | bool | Instant | Principal
 """One value that a role, an appointment or a fact is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An argument as a person types it: the kind of its parameter says how it is read."""
+
+    text: str
+
+
+Given: TypeAlias = Argument | Word
+"""An argument, or a word for one."""
 
 
 class BadArgument(BadInput):
@@ -97,6 +114,39 @@ def checked_argument(argument: object, kind: ParameterKind) -> Argument:
     if isinstance(value, str) and len(value.encode()) > ARGUMENT_BYTES_MAX:
         raise BadArgument(f"an argument is longer than {ARGUMENT_BYTES_MAX} bytes")
     return value
+
+
+def read_word(word: Word, kind: ParameterKind | None) -> Argument:
+    """Return the argument of this kind that a word means; None: of the kind that it looks like."""
+    text = word.text
+    match _looks_like(text) if kind is None else kind:
+        case ParameterKind.STRING:
+            return checked_argument(text, ParameterKind.STRING)
+        case ParameterKind.INT if _INT.fullmatch(text):
+            return checked_argument(int(text), ParameterKind.INT)
+        case ParameterKind.FLOAT if _INT.fullmatch(text) or _FLOAT.fullmatch(text):
+            return checked_argument(float(text), ParameterKind.FLOAT)
+        case ParameterKind.BOOL if text in ("true", "false"):
+            return text == "true"
+        case ParameterKind.TIMESTAMP:
+            return Instant.parse(text)
+        case ParameterKind.PRINCIPAL:
+            return principal_from_text(text)
+        case wanted:
+            shown = text[:64].encode("unicode_escape").decode()
+            raise BadArgument(f"a {wanted.value} was expected, and `{shown}` is none")
+
+
+def _looks_like(text: str) -> ParameterKind:
+    if text in ("true", "false"):
+        return ParameterKind.BOOL
+    if _INT.fullmatch(text):
+        return ParameterKind.INT
+    return ParameterKind.FLOAT if _FLOAT.fullmatch(text) else ParameterKind.STRING
+
+
+_INT: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?\d+\.\d+(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def argument_to_expression(argument: Argument) -> SExpression:

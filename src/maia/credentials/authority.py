@@ -66,7 +66,10 @@ AttributeSet: TypeAlias = frozenset[AttributeUid] | AllAttributes
 
 @dataclass(frozen=True, slots=True)
 class AnyResource:
-    """Every network, type and topic, of one owner or (None) of any: a blanket capability."""
+    """Every network, type and topic, of one owner or (None) of any: a blanket capability.
+
+    What the system reserves (`is_reserved`) is not among them.
+    """
 
     owner: Owner | None = None
 

@@ -24,8 +24,8 @@ from maia.credentials.authority import (
     TopicPattern,
     TypePattern,
 )
-from maia.credentials.name_patterns import PatternTooComplex
-from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName
+from maia.credentials.name_patterns import NamePattern, PatternTooComplex
+from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.credentials.principals import Owner
 from maia.errors import BadInput, BrokenCredential
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size
@@ -117,12 +117,22 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
 
 
 def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
-    """Say whether a grant allows `action` on `resource`; attributes and terms are asked later."""
+    """Say whether a grant allows `action` on `resource`; attributes and terms are asked later.
+
+    To administer is to publish or subscribe without an event: attributes and a restriction could
+    not be kept there, so a grant with any does not allow it.
+    """
     if action not in authority.actions:
+        return False
+    if isinstance(resource, TopicName) and is_reserved(resource.path) and not _is_whole(authority):
         return False
     if action in EVENT_ACTIONS and not authority.attributes:
         return False
     return _matches(authority.resources, action, resource)
+
+
+def _is_whole(authority: Authority) -> bool:
+    return authority.attributes is ALL_ATTRIBUTES and authority.restriction == ALWAYS
 
 
 def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -> bool:
@@ -131,7 +141,7 @@ def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -
     if pattern.owner is not None and pattern.owner != resource.owner:
         return False
     if isinstance(pattern, AnyResource):
-        return True
+        return not is_reserved(resource.path if isinstance(resource, TopicName) else resource.name)
     match pattern, resource:
         case NetworkPattern(name=name), NetworkName():
             return name.matches(resource.name)
@@ -161,9 +171,16 @@ def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePat
 
 
 def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePattern | None:
+    """Return what a blanket resource of `owner` has in common with a pattern."""
+    if not isinstance(pattern, AnyResource) and _name_in(pattern).is_reserved:
+        return None
     if owner is None or pattern.owner == owner:
         return pattern
     return replace(pattern, owner=owner) if pattern.owner is None else None
+
+
+def _name_in(pattern: NetworkPattern | TypePattern | TopicPattern) -> NamePattern:
+    return pattern.path if isinstance(pattern, TopicPattern) else pattern.name
 
 
 def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:

@@ -4,7 +4,8 @@ Owners write patterns in certificates: a name, or `p*`, `*s`, `p*s`, `*i*`,
 `*`. A chain of certificates means the names that all its patterns match. That
 is in general no pattern of these six forms, so a `NamePattern` holds a
 conjunction of them. Its intersection is exact, always: never a pattern that
-merely overlaps (see docs/decisions/name-patterns.md).
+merely overlaps (see docs/decisions/name-patterns.md). A wildcard stands for
+no name that the system reserves, unless the pattern begins with one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from maia.credentials.names import NAME_MAX
+from maia.credentials.names import NAME_MAX, is_reserved
 from maia.errors import BadInput
 
 __all__ = [
@@ -61,12 +62,18 @@ class NamePattern:
     min_length: int = 0
     infixes: tuple[str, ...] = ()
 
+    @property
+    def is_reserved(self) -> bool:
+        """Say whether the names meant belong to the system itself; a pattern never means both sorts."""
+        return is_reserved(self.prefix if self.exact is None else self.exact)
+
     def matches(self, name: str) -> bool:
         """Say whether `name` is one of the names meant."""
         if self.exact is not None:
             return name == self.exact
         return (
             len(name) >= self.min_length
+            and is_reserved(name) == self.is_reserved
             and name.startswith(self.prefix)
             and name.endswith(self.suffix)
             and all(infix in name for infix in self.infixes)
@@ -80,7 +87,7 @@ class NamePattern:
             return self if other.matches(self.exact) else None
         if other.exact is not None:
             return other if self.matches(other.exact) else None
-        return _both(self, other)
+        return _both(self, other) if self.is_reserved == other.is_reserved else None
 
     def parts(self) -> tuple[str, ...]:
         """Return the patterns of the six written forms whose conjunction this is."""
@@ -125,9 +132,14 @@ def pattern_of_parts(texts: Iterable[str]) -> NamePattern:
     texts = tuple(texts)
     if not 1 <= len(texts) <= INFIXES_MAX + 2:
         raise BadPattern(f"a name pattern has 1 to {INFIXES_MAX + 2} parts")
-    pattern: NamePattern | None = ANY_NAME
-    for text in texts:
-        pattern = pattern.intersection(parse_name_pattern(text)) if pattern else None
+    first, *rest = map(parse_name_pattern, texts)
+    pattern: NamePattern | None = first
+    for part in rest:
+        # A part alone says nothing about reserved names: `/admin/a*` and `*b` are one pattern of them.
+        if pattern is None or pattern.exact is not None or part.exact is not None:
+            pattern = None
+            break
+        pattern = _both(pattern, part)
     if pattern is None or pattern.parts() != texts:
         raise BadPattern(
             "the parts of a name pattern contradict or repeat each other, or stand in the wrong order"

@@ -27,6 +27,7 @@ __all__ = [
     "checked_label",
     "checked_topic_path",
     "checked_version",
+    "is_reserved",
 ]
 
 NAME_MAX: Final = 200
@@ -35,6 +36,10 @@ Version: TypeAlias = str
 """`0` for the first version of a type, a lower-case UUID for every later one."""
 
 FIRST_VERSION: Final[Version] = "0"
+
+# What the system itself acts on, under every key: the administration of a domain, and streams such as
+# `maia.validity`. Whatever it will need next is called the same way (docs/decisions/reserved-names.md).
+_RESERVED: Final = ("/admin/", "maia.")
 
 # Segments between dots; inner spaces and hyphens only. No empty segment, no `..`, no wildcard, no control
 # character.
@@ -64,6 +69,15 @@ def checked_topic_path(text: str) -> str:
     if len(text) > NAME_MAX or not _TOPIC.fullmatch(text):
         raise BadName(f"`{_shown(text)}` is not a topic path such as `/traffic/london`")
     return text
+
+
+def is_reserved(name: str) -> bool:
+    """Say whether a name, or what a pattern's names begin with, belongs to the system itself.
+
+    A pattern means reserved names only if it spells their beginning out: `/admin/*` does, and
+    `*`, `/*` or the blanket resource do not.
+    """
+    return name.startswith(_RESERVED)
 
 
 def checked_version(text: str) -> Version:

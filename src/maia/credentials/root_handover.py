@@ -20,8 +20,7 @@ from maia.credentials.authority import (
 )
 from maia.credentials.authority_algebra import FITTING_ACTIONS
 from maia.credentials.certificate import AuthorisationCertificate, Certificate
-from maia.credentials.name_patterns import ANY_NAME
-from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName
+from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.credentials.principals import Principal
 from maia.credentials.reduction import full_authority
 from maia.credentials.validity import UNBOUNDED
@@ -84,12 +83,16 @@ def _reasons(
 def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:
     """Say whether a pattern speaks of `resource` in all its versions, or (None) of every resource."""
     match pattern, resource:
-        case AnyResource(), _:
+        case AnyResource(), None:
             return True
+        case AnyResource(), TopicName():
+            return not is_reserved(resource.path)
+        case AnyResource(), NetworkName() | TypeName():
+            return not is_reserved(resource.name)
         case NetworkPattern(name=name), NetworkName():
-            return name == ANY_NAME or name.matches(resource.name)
+            return name.matches(resource.name)
         case TypePattern(name=name, version=None), TypeName():
-            return name == ANY_NAME or name.matches(resource.name)
+            return name.matches(resource.name)
         case TopicPattern(path=path), TopicName():
-            return path == ANY_NAME or path.matches(resource.path)
+            return path.matches(resource.path)
     return False

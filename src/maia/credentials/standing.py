@@ -11,7 +11,8 @@ is asked of each certificate whether anything speaks against it at a moment
   moment at which no such statement holds: who is cut off stops accepting when
   the last statement says, and not a microsecond later.
 - Replaying, reordering or withholding statements never makes a certificate
-  valid for longer than delivering all of them in time.
+  valid for longer than delivering all of them in time, and a list that is
+  heard early gives nothing back before its period begins.
 - What was heard survives a restart (`exported`, `reloaded`).
 
 A certificate without tests, of an issuer of whom nothing was heard, costs one
@@ -142,7 +143,6 @@ class Standing:
         match kind_of_series(statement):
             case SeriesKind.LISTS:
                 old, new = revoked_in(before), revoked_in(after)
-                self._list(by, added=new - old, removed=old - new)
                 return Heard(by, True, revoked=new - old, restored=old - new, problem=problem)
             case SeriesKind.REVALIDATIONS:
                 old, new = valid_in(before.newest), valid_in(after.newest)
@@ -161,8 +161,13 @@ class Standing:
                 del self._listers[identifier]
 
     def _keep(self, key: tuple[Principal, SeriesKind], series: Series) -> None:
-        self._ids_kept += weight_of(series) - weight_of(self._series.get(key, _EMPTY))
+        before = self._series.get(key, _EMPTY)
+        self._ids_kept += weight_of(series) - weight_of(before)
         self._series[key] = series
+        by, kind = key
+        if kind is SeriesKind.LISTS and series.said is not before.said:
+            old, new = revoked_in(before), revoked_in(series)
+            self._list(by, added=new - old, removed=old - new)
 
     # ------------------------------------------------------------ asking
 
@@ -180,10 +185,10 @@ class Standing:
         if listers is None and not tests:
             return None
         if listers is not None:
-            concerned = (certificate.issuer, *(test.by for test in tests))
-            revoker = next((one for one in concerned if one in listers), None)
-            if revoker is not None:
-                return _revoked(signed, revoker)
+            for one in (certificate.issuer, *(test.by for test in tests)):
+                # Its list may have ended since, and the next one may no longer name the certificate.
+                if one in listers and signed.id in revoked_in(self._aged((one, SeriesKind.LISTS), at)):
+                    return _revoked(signed, one)
         for test in tests:
             problem = self._failure(test, signed, at, once)
             if problem is not None:
@@ -227,7 +232,7 @@ class Standing:
         return min((end for end in ends if end is not None), default=None)
 
     def revoked_by(self, by: Principal) -> frozenset[bytes]:
-        """Return what `by` lists as revoked, by its newest word."""
+        """Return what `by` revokes, by the list of the last moment that was asked for or a newer one."""
         return revoked_in(self._series.get((by, SeriesKind.LISTS), _EMPTY))
 
     def sequence_of(self, by: Principal, kind: SeriesKind = SeriesKind.LISTS) -> int:
@@ -310,7 +315,6 @@ class Standing:
             # There was room for all of it once, in the order in which it was heard.
             check_issuer(standing._series, key[0])
             standing._keep(key, series)
-            standing._list(key[0], added=revoked_in(series), removed=())
         return standing
 
     def __iter__(self) -> Iterator[Principal]:

@@ -29,8 +29,8 @@ _NONE: frozenset[bytes] = frozenset()
 
 
 def revoked_in(series: Series) -> frozenset[bytes]:
-    """Return what the newest list revokes."""
-    lists = [_revoked(source) for source in series.newest]
+    """Return what the list of the moment revokes, or a newer one."""
+    lists = [_revoked(source) for source in series.said]
     return reduce(frozenset.union, lists) if lists else _NONE
 
 

@@ -25,6 +25,7 @@ from maia.credentials.statement_encoding import (
 )
 from maia.credentials.statement_series import (
     HOLDS_MAX,
+    SAID_MAX,
     SOURCES_MAX,
     Hold,
     Series,
@@ -38,7 +39,7 @@ from maia.events import Instant
 
 __all__ = ["series_from_bytes", "series_to_bytes"]
 
-_STATEMENTS_MAX: Final = (HOLDS_MAX + 1) * SOURCES_MAX
+_STATEMENTS_MAX: Final = HOLDS_MAX * SOURCES_MAX + SAID_MAX
 _LIMITS: Final = Limits(
     size_max=_STATEMENTS_MAX * STATEMENT_BYTES_MAX, depth_max=4, atom_max=STATEMENT_BYTES_MAX
 )
@@ -54,7 +55,7 @@ def series_to_bytes(kind: SeriesKind, series: Series) -> bytes:
             kind.value.encode(),
             (b"spent", b"%d" % series.spent),
             (b"statements", *map(statement_to_bytes, series.statements())),
-            (b"newest", *(signed.id for signed in series.newest)),
+            (b"newest", *(signed.id for signed in series.said)),
             *(_hold_to_expression(hold) for hold in series.holds),
         )
     )
@@ -120,8 +121,10 @@ def _checked(series: Series, kind: SeriesKind) -> Series:
         raise BadStatement("a record holds a one-time answer")
     if {kind_of_series(numbered(signed)) for signed in held} != {kind}:
         raise BadStatement("a record mixes kinds of statements")
-    newest = {numbered(signed).sequence for signed in series.newest}
-    if len({signed.statement.by for signed in held}) != 1 or newest != {numbered(held[-1]).sequence}:
+    said = [numbered(signed).sequence for signed in series.said]
+    in_order = said == sorted(said) and len(said) <= SAID_MAX
+    is_newest = in_order and said[-1] == numbered(held[-1]).sequence
+    if len({signed.statement.by for signed in held}) != 1 or not is_newest:
         raise BadStatement("a record mixes issuers, or its newest statement is not the newest")
     in_order = all(one.until < other.since for one, other in pairwise(series.holds))
     if not in_order or not all(map(_was_said, series.holds)):

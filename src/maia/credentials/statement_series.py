@@ -7,6 +7,9 @@ to the same answer:
 
 - The highest number is the newest word, at once, whether its period has begun
   or not. Numbers never go back.
+- What a list revokes stays revoked until the period of a newer one has begun:
+  the list of the moment decides, and newer ones count as far as they revoke.
+  So a verifier that has heard more lists is never the more permissive one.
 - A period counts if it overlaps no other. Where two overlap, the one that was
   heard first stays and the other counts for nothing: an issuer that breaks the
   rule can shorten rights by it, and never extend them.
@@ -14,7 +17,8 @@ to the same answer:
   verifier's clock says later.
 - Two different statements with one number: what both say holds, and nobody's
   period but the common part.
-- An older statement that comes late adds its period, never its content.
+- A statement that comes late adds its period. Its content counts only where
+  it is a list, and none that is newer has begun.
 
 Facts are not of SPKI, and must be able to change at once: there a newer
 period cuts an older one short, and what the newest list does not say holds no
@@ -40,6 +44,7 @@ from maia.events import INSTANT_MIN, Instant
 __all__ = [
     "EARLY_MAX",
     "HOLDS_MAX",
+    "SAID_MAX",
     "SOURCES_MAX",
     "Hold",
     "Numbered",
@@ -54,6 +59,9 @@ HOLDS_MAX: Final = 64
 
 SOURCES_MAX: Final = 8
 """How many contradictions with one number are kept."""
+
+SAID_MAX: Final = HOLDS_MAX + SOURCES_MAX
+"""How many lists are kept for what they revoke: the one of the moment, and those to come."""
 
 EARLY_MAX: Final = 24 * 3600 * 1_000_000
 """How many microseconds before it begins a period is kept."""
@@ -107,19 +115,25 @@ class Hold:
 class Series:
     """What is held of one series.
 
-    `newest` has one statement, or several that contradict each other. `holds`
-    are in the order of time and never overlap. No period that begins at or
-    before `spent` counts any more.
+    `said` are the statements whose content counts, in the order of their
+    numbers: of lists the one of the moment and all newer ones, of other
+    statements the newest. `holds` are in the order of time and never overlap.
+    No period that begins at or before `spent` counts any more.
     """
 
-    newest: tuple[SignedStatement, ...] = ()
+    said: tuple[SignedStatement, ...] = ()
     holds: tuple[Hold, ...] = ()
     spent: int = INSTANT_MIN - 1
 
     @property
     def sequence(self) -> int:
         """Return the highest number heard; 0 before the first."""
-        return numbered(self.newest[0]).sequence if self.newest else 0
+        return numbered(self.said[-1]).sequence if self.said else 0
+
+    @property
+    def newest(self) -> tuple[SignedStatement, ...]:
+        """Return the statement with the highest number, or several that contradict each other."""
+        return tuple(signed for signed in self.said if numbered(signed).sequence == self.sequence)
 
     def knows(self, identifier: bytes) -> bool:
         """Say whether the statement of this id is held."""
@@ -128,7 +142,7 @@ class Series:
     def statements(self) -> tuple[SignedStatement, ...]:
         """Return every statement held, in the order of their numbers, each once."""
         sources = [source for hold in self.holds for source in hold.sources]
-        held = {signed.id: signed for signed in (*sources, *self.newest)}
+        held = {signed.id: signed for signed in (*sources, *self.said)}
         return tuple(sorted(held.values(), key=lambda signed: (numbered(signed).sequence, signed.id)))
 
     def holding(self, at: Instant) -> Hold | None:
@@ -144,7 +158,10 @@ class Series:
         return last
 
     def aged(self, now: Instant) -> Series:
-        """Return the series without the periods that are over, which never come back."""
+        """Return the series without what is over, which never comes back: periods, and replaced lists."""
+        said = _that_count(self.said, now)
+        if said is not self.said:
+            return replace(self, said=said).aged(now)
         if not self.holds or self.holds[0].until >= now:
             return self
         left = tuple(hold for hold in self.holds if hold.until >= now)
@@ -166,7 +183,7 @@ class Series:
 
 
 def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
-    heard = replace(series, newest=(signed,))
+    heard = replace(series, said=_that_count((*series.said, signed), now))
     hold = _hold_of(signed)
     if hold is None:
         return heard, None
@@ -191,7 +208,7 @@ def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, Bro
     problem = StatementConflict(
         f"`{signed.statement.by}` has signed two different statements with number {series.sequence}"
     )
-    if len(series.newest) >= SOURCES_MAX:
+    if len(series.newest) >= SOURCES_MAX or len(series.said) >= SAID_MAX:
         raise problem
     theirs = _hold_of(signed)
     disputed = [hold for hold in series.holds if hold.sequence == series.sequence]
@@ -201,15 +218,38 @@ def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, Bro
     ends = [hold.until for hold in (*disputed, theirs) if hold is not None]
     spent = max(series.spent, *ends) if ends else series.spent
     ordered = tuple(sorted((*holds, *agreed), key=lambda hold: hold.since))
-    return Series((*series.newest, signed), ordered, spent), problem
+    return Series((*series.said, signed), ordered, spent), problem
+
+
+def _number(signed: SignedStatement) -> int:
+    return numbered(signed).sequence
+
+
+def _that_count(said: tuple[SignedStatement, ...], now: Instant) -> tuple[SignedStatement, ...]:
+    """Return the statements whose content counts at `now`, or later; the same tuple if all of them do."""
+    first = _number(said[-1]) if said else 0
+    if said and isinstance(said[0].statement, RevocationList):
+        first = max((_number(one) for one in said if _has_begun(one, now)), default=0)
+    left = said if not said or _number(said[0]) >= first else tuple(s for s in said if _number(s) >= first)
+    # More than these come from an issuer that speaks of days to come; the list of the moment stays.
+    return left if len(left) <= SAID_MAX else (left[0], *left[1 - SAID_MAX :])
+
+
+def _has_begun(signed: SignedStatement, now: Instant) -> bool:
+    hold = _hold_of(signed)
+    return hold is None or hold.since <= now
 
 
 def _older(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
     hold = _hold_of(signed)
-    old = StatementOld(
+    old: StatementOld | None = StatementOld(
         f"statement {numbered(signed).sequence} of `{signed.statement.by}` is older than "
         f"number {series.sequence}, which is known"
     )
+    said = _that_count(tuple(sorted((*series.said, signed), key=_number)), now)
+    if signed in said:
+        # Whether or not its period counts too, it is news.
+        series, old = replace(series, said=said), None
     if hold is None or hold.since - now > EARLY_MAX or _overlaps(series, hold):
         return series, old
     # That its period is over is worth knowing, should the clock be set back.

@@ -81,7 +81,12 @@ class Revoked:
     Without anything to say there is no statement. Where a list has no more
     room, there is none either: `is_silent` is then true and every right of
     this domain goes stale when the present list ends. `facts` are those that
-    conditions of this domain ask for, where the act has changed them.
+    conditions of this domain ask for, where the act has changed them. Without
+    `is_news` there was nothing to take away: what was retracted did not hold.
+
+    `still_open` are certificates that demand no test: a verifier that does not
+    hear the statement accepts them up to that moment (None: for ever). Every
+    other one is refused everywhere when the present lists end, at `closes_at`.
     """
 
     ids: tuple[bytes, ...] = ()
@@ -89,6 +94,9 @@ class Revoked:
     statement: SignedStatement | None = None
     is_silent: bool = False
     facts: SignedStatement | None = None
+    is_news: bool = True
+    still_open: tuple[tuple[bytes, Instant | None], ...] = ()
+    closes_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, TypeName, Validity
+from maia.credentials import Principal, SignedCertificate, TypeName, Validity, certificate_from_bytes
 from maia.credentials.appointments import (
     AppointmentKind,
     SignedAppointment,
     VerifiedAppointment,
     appointment_from_bytes,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Argument, Given, Word, read_word
+from maia.credentials.online_tests import TestKind
 from maia.domain import facts_on_record, remembering
 from maia.domain.access_answers import (
     Activated,
@@ -37,6 +38,7 @@ from maia.domain.access_answers import (
 from maia.domain.access_questions import AccessQuestions
 from maia.domain.access_refusals import (
     ActivationRefused,
+    NotOurs,
     NotTheirMembership,
     ServiceFull,
     UnknownCertificate,
@@ -56,8 +58,18 @@ from maia.domain.role_desk import active_row
 from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
 from maia.domain.turn import Turn
+from maia.errors import BadInput
 from maia.events import Instant
-from maia.roles import Membership, activate, rights
+from maia.roles import (
+    AppointmentDeclaration,
+    FactDeclaration,
+    Membership,
+    activate,
+    appointment_called,
+    fact_called,
+    rights,
+    stated_arguments,
+)
 from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["AccessControl"]
@@ -88,11 +100,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         What the domain's own key issued elsewhere is registered so, and can be revoked from then on.
         """
         with self._turn(actor, now) as turn:
-            new = [one for one in certificates if turn.tables.get(RIGHTS, one.id) is None]
-            for signed in new:
-                self._cache.check(signed)
-                own = signed.certificate.issuer == self.principal
-                turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+            new = [one for one in certificates if self._put_on_record(turn, one)]
             if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
@@ -137,15 +145,20 @@ class AccessControl(AccessStatements, AccessQuestions):
         self,
         holder: Principal,
         name: str,
-        parameters: Sequence[Argument],
+        parameters: Sequence[Given],
         validity: Validity,
         *,
         actor: Principal,
         now: Instant,
     ) -> SignedAppointment:
-        """Sign an appointment certificate with the domain's key and register it."""
+        """Sign an appointment certificate with the domain's key and register it.
+
+        Where a policy is in force, it declares the appointment, by this domain and with these parameters.
+        """
         with self._turn(actor, now) as turn:
-            signed = self._desk.appoint(turn, holder, name, parameters, validity)
+            policy = self._shelf.in_force(turn.tables)
+            declared = None if policy is None else appointment_called(policy, name)
+            signed = self._desk.appoint(turn, holder, name, _stated(declared, parameters), validity)
             turn.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
             return signed
 
@@ -177,35 +190,55 @@ class AccessControl(AccessStatements, AccessQuestions):
             found = tuple(appointment_from_bytes(row.certificate) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
-    def assert_fact(
-        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
-    ) -> bool:
-        """Say that a fact holds; return whether that is news."""
+    def assert_fact(self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant) -> bool:
+        """Say that a fact holds; return whether that is news.
+
+        Where a policy is in force, it declares the fact, with these parameters.
+        """
         with self._turn(actor, now) as turn:
-            is_news = facts_on_record.assert_fact(turn.tables, name, arguments, self._settings.limits, now)
+            policy = self._shelf.in_force(turn.tables)
+            row = _stated(None if policy is None else fact_called(policy, name), arguments)
+            is_news = facts_on_record.assert_fact(turn.tables, name, row, self._settings.limits, now)
             if is_news:
-                self.has_news |= want_said(turn.tables, self._shelf.in_force(turn.tables), name)
-                turn.record("fact.assert", ("fact", _called(name, arguments)))
+                self.has_news |= want_said(turn.tables, policy, name)
+                turn.record("fact.assert", ("fact", _called(name, row)))
             return is_news
 
     def retract_fact(
-        self, name: str, arguments: Sequence[Argument], *, actor: Principal, now: Instant
+        self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Say that a fact holds no more; whatever watched it falls."""
+        """Say that a fact holds no more; whatever watched it falls.
+
+        What was said under an earlier policy can be retracted still. What never held is no news.
+        """
         with self._turn(actor, now) as turn:
-            lost = facts_on_record.retract_fact(turn.tables, name, arguments)
+            policy = self._shelf.in_force(turn.tables)
+            problem: BadInput | None = None
+            try:
+                row = _stated(None if policy is None else fact_called(policy, name), arguments)
+            except BadInput as told:
+                problem, row = told, _stated(None, arguments)
+            lost = facts_on_record.retract_fact(turn.tables, name, row)
             if not lost:
-                return Revoked()
+                if problem is not None:
+                    raise problem
+                return Revoked(is_news=False)
             lose(turn, lost, f"{name} holds no more")
-            turn.record("fact.retract", ("fact", _called(name, arguments)), *_taken(turn))
+            turn.record("fact.retract", ("fact", _called(name, row)), *_taken(turn))
             return self._taken_away_with_facts(turn)
 
     def replace_facts(
-        self, name: str, rows: Iterable[Sequence[Argument]], *, actor: Principal, now: Instant
+        self, name: str, rows: Iterable[Sequence[Given]], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Make exactly these rows hold, as a source says; whatever watched one that is gone falls."""
+        """Make exactly these rows hold, as a source says; whatever watched one that is gone falls.
+
+        Where a policy is in force, it declares the fact, unless no row is left of it.
+        """
         with self._turn(actor, now) as turn:
-            new, lost = facts_on_record.replace_facts(turn.tables, name, rows, self._settings.limits, now)
+            policy, given = self._shelf.in_force(turn.tables), list(rows)
+            declared = None if policy is None or not given else fact_called(policy, name)
+            stated = [_stated(declared, row) for row in given]
+            new, lost = facts_on_record.replace_facts(turn.tables, name, stated, self._settings.limits, now)
             if not new and not lost:
                 return Revoked()
             lose(turn, lost, f"{name} holds no more")
@@ -227,7 +260,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         self,
         principal: Principal,
         role: str,
-        arguments: Sequence[Argument | None] | None,
+        arguments: Sequence[Given | None] | None,
         shown: Iterable[SignedAppointment],
         *,
         actor: Principal,
@@ -304,20 +337,45 @@ class AccessControl(AccessStatements, AccessQuestions):
             return self._wallet(turn, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(self, signed: SignedCertificate, *, actor: Principal, now: Instant) -> Entry:
-        """Note that somebody passed on a right that leads through this domain; refuse one that does not."""
+        """Note that somebody passed on a right that leads through this domain; refuse one that does not.
+
+        What the domain's own key signed elsewhere is registered too.
+        """
         with self._turn(actor, now) as turn:
+            if signed.certificate.issuer == self.principal:
+                self._put_on_record(turn, signed)
             entry = self._register.register_delegation(turn, signed, self._tester(turn.tables))
             turn.record("delegation.register", ("id", signed.id.hex()))
             return entry
 
-    def revoke(self, ids: Iterable[bytes], reason: str, *, actor: Principal, now: Instant) -> Revoked:
-        """Take back certificates of this domain, whatever they are, and everything that rests on them."""
+    def revoke(
+        self,
+        ids: Iterable[bytes],
+        reason: str,
+        *,
+        actor: Principal,
+        now: Instant,
+        certificates: Iterable[SignedCertificate] = (),
+    ) -> Revoked:
+        """Take back certificates of this domain, whatever they are, and everything that rests on them.
+
+        `certificates` need not be in the register, where the domain's own key signed them.
+        """
         with self._turn(actor, now) as turn:
             wanted = list(ids)
+            for signed in certificates:
+                if signed.certificate.issuer == self.principal:
+                    self._put_on_record(turn, signed)
+                elif turn.tables.get(RIGHTS, signed.id) is None:
+                    raise NotOurs(
+                        f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
+                    )
+                wanted.append(signed.id)
             revoke_ids(turn, wanted, self._reason(reason), self.principal)
             named = " ".join(one.hex()[:16] for one in wanted)
             turn.record("revoke", ("ids", named), ("reason", reason), *_taken(turn))
-            return self._taken_away(turn)
+            closes_at = self._publisher.last_moment(turn.tables, now)
+            return replace(self._taken_away(turn), still_open=_still_open(turn), closes_at=closes_at)
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -340,6 +398,15 @@ class AccessControl(AccessStatements, AccessQuestions):
             remembering.use_nonce(turn.tables, principal, nonce, until=until, now=now)
 
     # ------------------------------------------------------------ the parts
+
+    def _put_on_record(self, turn: Turn, signed: SignedCertificate) -> bool:
+        """Register what others signed for this domain, or it signed elsewhere; return whether that is new."""
+        if turn.tables.get(RIGHTS, signed.id) is not None:
+            return False
+        self._cache.check(signed)
+        own = signed.certificate.issuer == self.principal
+        turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+        return True
 
     def _issue(
         self, turn: Turn, membership: Membership, shown: Sequence[VerifiedAppointment]
@@ -391,6 +458,17 @@ def _taken(turn: Turn) -> tuple[tuple[str, str], ...]:
     return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))), ("ids", some))
 
 
+def _still_open(turn: Turn) -> tuple[tuple[bytes, Instant | None], ...]:
+    """Return what was revoked and demands no test that would fail without news, and when it ends."""
+    rows = (turn.tables.get(RIGHTS, one) for one in turn.ids)
+    periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows if row]
+    return tuple(
+        (one, validity.not_after)
+        for one, validity in periods
+        if all(test.kind is TestKind.CRL for test in validity.tests)
+    )
+
+
 def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
     new = [one.membership.id.hex()[:16] for one, is_new in taken if is_new]
     return ("memberships", " ".join(new))
@@ -398,6 +476,15 @@ def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
 
 def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
     return ("issued", " ".join(one.id.hex()[:16] for one in issued[:16]))
+
+
+def _stated(
+    declared: FactDeclaration | AppointmentDeclaration | None, given: Sequence[Given]
+) -> tuple[Argument, ...]:
+    """Return arguments as they were declared; without a policy, as they look."""
+    if declared is not None:
+        return stated_arguments(declared, given)
+    return tuple(read_word(one, None) if isinstance(one, Word) else one for one in given)
 
 
 def _called(name: str, arguments: Sequence[Argument]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from maia.credentials import Action, Principal, TypeName
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Given
 from maia.credentials.statements import AuditHead
 from maia.domain.access_answers import Ability, Activated, Entry, Holder, Page
 from maia.domain.access_core import AccessCore
@@ -87,7 +87,7 @@ class AccessQuestions(AccessCore):
             row = tables.get(MEMBERSHIPS, membership)
             return row is not None and row.principal == principal.key
 
-    def would_be_able(self, role: str, arguments: Sequence[Argument], now: Instant) -> tuple[Ability, ...]:
+    def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
         """Return what a member of a role would be able to do, as the kernel would decide it."""
         with self._looking() as tables:
             given = Supposition(

@@ -2,8 +2,9 @@
 
 The right to do so is a certificate like any other, over topics of the domain's
 own key: to publish on `/admin/policy` is to change the policy, to subscribe to
-`/admin/audit` is to read the audit. The policy kernel decides. The domain key
-owns the topics and needs nothing.
+`/admin/audit` is to read the audit. The policy kernel decides: these topics
+are reserved, so no wildcard and no blanket grant covers them
+(docs/decisions/reserved-names.md). The domain key owns them and needs nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from maia.credentials import (
-    Action,
-    AuthorisationCertificate,
-    Authority,
     Principal,
     SignedCertificate,
     SigningKey,
     TopicName,
-    TopicPattern,
-    Validity,
     VerificationCache,
-    exact_name,
-    issue,
 )
 from maia.credentials.standing import Tester
 from maia.domain.access_answers import AdminAct
@@ -33,8 +27,6 @@ from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 
 __all__ = ["authorised"]
 
-_SECOND: Final = 1_000_000
-_LEVELS_ABOVE: Final = ("/", "/admin")
 _POOL_MAX: Final = 256
 
 
@@ -52,27 +44,8 @@ def authorised(
     if len(pool) > _POOL_MAX:
         raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
     request = Request(actor, act.action, TopicName(key.principal, act.topic))
-    shown = [*pool, *_levels_above(key, actor, act, now)]
-    evidence = gather_evidence(request, shown, at=now, cache=cache, standing=tester)
+    evidence = gather_evidence(request, pool, at=now, cache=cache, standing=tester)
     decision = decide(request, evidence, Facts(), now)
     if isinstance(decision, Denial):
         raise decision.as_refusal()
     return decision
-
-
-def _levels_above(key: SigningKey, actor: Principal, act: AdminAct, now: Instant) -> list[SignedCertificate]:
-    """Return the right to publish on the topics above, for this second.
-
-    Whoever publishes on a topic reaches the subscribers of those above it and
-    needs their leave. Nobody listens to `/` or `/admin`, so the domain gives
-    it, and an administrator's certificate names the one topic that it is about.
-    """
-    if act.action is not Action.PUBLISH or actor == key.principal:
-        return []
-    second = Instant(now - now % _SECOND)
-    above = []
-    for path in _LEVELS_ABOVE:
-        authority = Authority(TopicPattern(key.principal, exact_name(path)), frozenset({Action.PUBLISH}))
-        validity = Validity(second, Instant(second + _SECOND))
-        above.append(issue(AuthorisationCertificate(key.principal, actor, False, authority, validity), key))
-    return above

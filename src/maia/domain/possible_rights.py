@@ -29,7 +29,7 @@ from maia.credentials import (
     covers_request,
     issue,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Given
 from maia.credentials.standing import Tester
 from maia.domain.access_answers import Ability
 from maia.domain.issuing import sample_resources
@@ -56,7 +56,7 @@ class Supposition:
     now: Instant
 
 
-def abilities(given: Supposition, role: str, arguments: Sequence[Argument]) -> tuple[Ability, ...]:
+def abilities(given: Supposition, role: str, arguments: Sequence[Given]) -> tuple[Ability, ...]:
     """Return what a member of `role(arguments)` would be able to do, by action and resource."""
     nobody = _nobody(given.key)
     found: list[Ability] = []

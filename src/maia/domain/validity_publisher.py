@@ -141,6 +141,12 @@ class ValidityPublisher:
         rows = {row.number: row for row in (*timed, *newest)}
         return tuple(read_statement(rows[number]) for number in sorted(rows))
 
+    def last_moment(self, tables: Tables, now: Instant) -> Instant | None:
+        """Return the end of the last list that was signed, up to which a verifier without news goes by it."""
+        said = [signed.statement for signed in self.current(tables, now)]
+        periods = [one.period for one in said if isinstance(one, RevocationList) and one.period is not None]
+        return max((one.not_after for one in periods if one.not_after is not None), default=None)
+
     # ------------------------------------------------------------ the parts
 
     def _next_period(self, covered: Iterable[_Stretch], now: Instant) -> tuple[Instant, int]:

@@ -72,8 +72,12 @@ class BoundRule:
     ) -> bool:
         """Say whether the rule limits this principal, who relies on these certificates."""
         held = self.holder == principal if isinstance(self.holder, Principal) else self.holder in certificates
-        reach = Authority(resources=self.resources, actions=frozenset({self.action}))
-        return held and covers_request(reach, action, resource)
+        if not held or action is not self.action:
+            return False
+        if isinstance(self.resources, AnyResource):
+            # A bound takes away, so one on everything is on reserved names too: grants alone must spell them.
+            return self.resources.owner in (None, resource.owner)
+        return covers_request(Authority(self.resources, frozenset({action})), action, resource)
 
 
 def permits(rule: BoundRule, requested: Predicate) -> bool:

@@ -133,7 +133,7 @@ def _wrong_subject(grant: Grant, request: Request) -> Miss | None:
 
 
 def _wrong_resource(grant: Grant, resource: ResourceName) -> Miss | None:
-    if _speaks_of(grant.authority, resource):
+    if grant.chain is None or _speaks_of(grant.authority, resource):
         return None
     culprit = _blamed(grant, lambda part: _speaks_of(part, resource))
     reason = Reason("resource", "your certificates are about other resources", culprit, "authority.resources")
@@ -141,7 +141,7 @@ def _wrong_resource(grant: Grant, resource: ResourceName) -> Miss | None:
 
 
 def _wrong_action(grant: Grant, request: Request, resource: ResourceName) -> Miss | None:
-    if covers_request(grant.authority, request.action, resource):
+    if grant.chain is None or covers_request(grant.authority, request.action, resource):
         return None
     culprit = _blamed(grant, lambda part: request.action in part.actions)
     reason = Reason("action", f"`{request.action.value}` is not granted", culprit, "authority.actions")

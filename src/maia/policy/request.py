@@ -16,7 +16,7 @@ from typing import Final
 from maia.canonical import SExpression, write_canonical
 from maia.credentials.authority import Action, NetworkPattern, TopicPattern, TypePattern
 from maia.credentials.authority_algebra import EVENT_ACTIONS, FITTING_ACTIONS
-from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName
+from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.credentials.principals import Principal
 from maia.credentials.subject_encoding import owner_to_expression
 from maia.errors import BadInput
@@ -108,10 +108,15 @@ def resources_needed(request: Request) -> tuple[ResourceName, ...]:
     """Return every name that the request needs a right to.
 
     Whoever publishes on a topic reaches the subscribers of its super-topics,
-    and needs the right to publish there too (dissertation 5.5).
+    and needs the right to publish there too (dissertation 5.5). To administer
+    is no event, and reaches no subscriber.
     """
     resource = request.resource
-    if request.action is Action.PUBLISH and isinstance(resource, TopicName):
+    if (
+        request.action is Action.PUBLISH
+        and isinstance(resource, TopicName)
+        and not is_reserved(resource.path)
+    ):
         return (*_topics_above(resource), resource)
     return (resource,)
 

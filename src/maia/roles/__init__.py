@@ -4,11 +4,16 @@ from maia.roles.cascade import fallen, fallen_rights
 from maia.roles.changes import PolicyChanges, changes
 from maia.roles.engine import (
     ActivationLimits,
+    UnknownAppointment,
+    UnknownFact,
     UnknownRole,
     activate,
     activate_all,
+    appointment_called,
     checked_arguments,
+    fact_called,
     membership_certificate,
+    stated_arguments,
 )
 from maia.roles.granting import PossibleRight, possible_rights, rights
 from maia.roles.known_world import KnownWorld, WithMemberships
@@ -60,14 +65,18 @@ __all__ = [
     "Rule",
     "Support",
     "SupportKind",
+    "UnknownAppointment",
+    "UnknownFact",
     "UnknownRole",
     "WithMemberships",
     "World",
     "activate",
     "activate_all",
+    "appointment_called",
     "certificate_support",
     "changes",
     "checked_arguments",
+    "fact_called",
     "fact_support",
     "fallen",
     "fallen_rights",
@@ -76,4 +85,5 @@ __all__ = [
     "parse_policy",
     "possible_rights",
     "rights",
+    "stated_arguments",
 ]

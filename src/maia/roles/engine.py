@@ -8,7 +8,7 @@ principal activates it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -19,28 +19,57 @@ from maia.credentials.appointments import Appointment, AppointmentKind
 from maia.credentials.arguments import (
     Argument,
     BadArgument,
+    Given,
+    Word,
     argument_key,
     argument_to_expression,
     checked_argument,
+    read_word,
 )
-from maia.errors import BadInput
+from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, Instant
 from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
 from maia.roles.memberships import Ground, Membership, World
-from maia.roles.policy import Ends, Policy, RoleDeclaration, Rule
+from maia.roles.policy import (
+    AppointmentDeclaration,
+    Declaration,
+    Ends,
+    FactDeclaration,
+    Parameter,
+    Policy,
+    RoleDeclaration,
+    Rule,
+)
 from maia.roles.problems import did_you_mean, shown
 
 __all__ = [
     "ActivationLimits",
+    "UnknownAppointment",
+    "UnknownFact",
     "UnknownRole",
     "activate",
     "activate_all",
+    "appointment_called",
     "checked_arguments",
+    "fact_called",
     "membership_certificate",
+    "stated_arguments",
 ]
 
 _SECOND: Final = 1_000_000
+
+
+class UnknownFact(BadInput):
+    """A policy declares no such fact."""
+
+    code = "INPUT-UNKNOWN-FACT"
+
+
+class UnknownAppointment(BadInput):
+    """A policy declares no such appointment by the domain itself."""
+
+    code = "INPUT-UNKNOWN-APPOINTMENT"
 
 
 class UnknownRole(BadInput):
@@ -71,7 +100,7 @@ def activate(
     world: World,
     principal: Principal,
     role: str,
-    arguments: Sequence[Argument | None] | None,
+    arguments: Sequence[Given | None] | None,
     now: Instant,
     limits: ActivationLimits = DEFAULT_LIMITS,
 ) -> tuple[Membership, ...]:
@@ -122,27 +151,63 @@ def membership_certificate(policy: Policy, membership: Membership) -> Appointmen
 def role_called(policy: Policy, role: str) -> RoleDeclaration:
     """Return a role of the policy, or say which near name may have been meant."""
     if role not in policy.roles:
-        hint = did_you_mean(role, policy.roles)
-        raise UnknownRole(f"the policy has no role `{shown(role)}`" + (f": {hint}" if hint else ""))
+        raise UnknownRole(f"the policy has no role `{shown(role)}`{_hint(role, policy.roles)}")
     return policy.roles[role]
 
 
+def fact_called(policy: Policy, name: str) -> FactDeclaration:
+    """Return a fact of the policy, or say which near name may have been meant."""
+    if name not in policy.facts:
+        raise UnknownFact(f"the policy declares no fact `{shown(name)}`{_hint(name, policy.facts)}")
+    return policy.facts[name]
+
+
+def appointment_called(policy: Policy, name: str) -> AppointmentDeclaration:
+    """Return an appointment that the domain itself makes by its policy, or say which may have been meant."""
+    every = [one for one in policy.appointments.values() if not one.is_role]
+    own = {one.called: one for one in every if policy.domain in policy.issuers(one.name)}
+    if name not in own:
+        others = name in {one.called for one in every}
+        said = (
+            "takes this appointment from others, and declares none" if others else "declares no appointment"
+        )
+        raise UnknownAppointment(f"the policy {said} `{shown(name)}` by here{_hint(name, own)}")
+    return own[name]
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known)
+    return f": {hint}" if hint else ""
+
+
 def checked_arguments(
-    declaration: RoleDeclaration, arguments: Sequence[Argument | None] | None
+    declaration: Declaration, arguments: Sequence[Given | None] | None
 ) -> tuple[Argument | None, ...]:
-    """Return the arguments of a role, each of its parameter's kind or None; refuse everything else."""
+    """Return arguments, each of its parameter's kind or None; refuse everything else."""
     if arguments is None:
         return (None,) * len(declaration.parameters)
     if len(arguments) != len(declaration.parameters):
-        wanted = len(declaration.parameters)
-        raise BadArgument(f"`{declaration.name}` has {wanted} parameters, and {len(arguments)} are given")
+        wanted = ", ".join(f"{one.name}: {one.kind.value}" for one in declaration.parameters)
+        raise BadArgument(
+            f"`{declaration.name}({wanted})` was declared, and {len(arguments)} arguments are given"
+        )
     checked: list[Argument | None] = []
     for parameter, argument in zip(declaration.parameters, arguments, strict=True):
-        try:
-            checked.append(None if argument is None else checked_argument(argument, parameter.kind))
-        except BadArgument as problem:
-            raise BadArgument(f"parameter `{parameter.name}`: {problem.message}") from problem
+        checked.append(None if argument is None else _of_kind(argument, parameter))
     return tuple(checked)
+
+
+def stated_arguments(declaration: Declaration, arguments: Sequence[Given]) -> tuple[Argument, ...]:
+    """Return the arguments of a fact or an appointment, all of which are stated."""
+    return tuple(one for one in checked_arguments(declaration, arguments) if one is not None)
+
+
+def _of_kind(given: Given, parameter: Parameter) -> Argument:
+    try:
+        value = read_word(given, parameter.kind) if isinstance(given, Word) else given
+        return checked_argument(value, parameter.kind)
+    except (BadInput, BrokenCredential) as problem:  # what is no key breaks a credential elsewhere
+        raise BadArgument(f"parameter `{parameter.name}`: {problem.message}") from problem
 
 
 def whole_second(moment: Instant) -> Instant:

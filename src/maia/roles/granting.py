@@ -20,7 +20,7 @@ from maia.credentials import (
     TypePattern,
     Validity,
 )
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Given
 from maia.events import INSTANT_MAX, Instant, PresentValue
 from maia.policy.clock_facts import during
 from maia.predicates.scanner import BadPredicateText
@@ -74,7 +74,7 @@ def rights(
 
 
 def possible_rights(
-    policy: Policy, role: str, arguments: Sequence[Argument], holder: Principal, now: Instant
+    policy: Policy, role: str, arguments: Sequence[Given], holder: Principal, now: Instant
 ) -> tuple[PossibleRight, ...]:
     """Say what a member of `role(arguments)` would be able to do, whatever the facts are."""
     values = [value for value in checked_arguments(role_called(policy, role), arguments) if value is not None]

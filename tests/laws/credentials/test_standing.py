@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import (
     BrokenStatement,
+    CertificateRevoked,
     FactList,
     RevocationList,
     Standing,
@@ -82,6 +83,22 @@ def test_a_restart_changes_nothing(steps):
         assert hear(once, signed, now) == hear(again, signed, now)
         again = Standing.reloaded(again.exported()) if restarts else again
         assert once.exported() == again.exported()
+
+
+@given(honest_series(CERTIFICATES, TESTER), st.data())
+def test_who_has_heard_more_lists_is_never_the_more_permissive_one(series, data):
+    """Until a newer list begins, a verifier that heard it refuses whatever one that did not refuses."""
+    second = data.draw(st.integers(0, 20))
+    few = series[: data.draw(st.integers(1, len(series)))]
+    periods = [(signed, signed.statement.period) for signed in series]
+    more = few + [signed for signed, period in periods if period and period.not_before > moment(second)]
+    one, other = Standing(), Standing()
+    for standing, said in ((one, few), (other, data.draw(st.permutations(more)))):
+        for signed in said:
+            hear(standing, signed, moment(0))
+    for certificate_ in CERTIFICATES:
+        if isinstance(one.problem_with(certificate_, moment(second)), CertificateRevoked):
+            assert isinstance(other.problem_with(certificate_, moment(second)), CertificateRevoked)
 
 
 @given(deliveries())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
-from maia.credentials import certificate_to_text
+from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant
 from maia.runtime.clock import system_now
 from maia.runtime.domain_api.bodies import TypedArgument
@@ -20,7 +20,9 @@ from support.processes import Answer, maia
 POLICY = """\
 policy "Police"
 fact detective(who: principal)
+fact shift(who: principal, number: string, hours: float, since: timestamp, leads: bool)
 appointment licence(kind: string) by here
+appointment court_order(case: string) by ed25519:{court}
 role officer()
 rule officer()
     while detective(holder)
@@ -28,7 +30,7 @@ rule officer()
 grant officer()
     may subscribe to topic "/calls" of here
 end
-"""
+""".replace("{court}", key_of("court").principal.key.hex())
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,153 @@ def test_ten_slips_of_an_administrator_get_one_line_a_code_and_a_hint(met: tuple
     assert shown["hint"].startswith("is `maia domain serve` running")
 
 
+def test_a_fact_that_the_policy_does_not_declare_so_is_not_said(met: tuple[DomainAtWork, Path]) -> None:
+    """Names, arities and kinds; the domain refuses them, and keeps nothing."""
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    smith = "smith.pub"
+    for words, code, hint in (
+        (("detectiv", smith), "INPUT-UNKNOWN-FACT", "did you mean `detective`?"),
+        (("on_leave", smith), "INPUT-UNKNOWN-FACT", "`maia domain policy show`"),
+        (("detective",), "INPUT-ARGUMENT", "`detective(who: principal)` was declared, and 0 arguments"),
+        (("detective", smith, "night"), "INPUT-ARGUMENT", "2 arguments are given"),
+        (("detective", "smith"), "INPUT-ARGUMENT", "parameter `who`"),
+        (("shift", smith, "7", "eight", "2026-11-15T08:30:00Z", "true"), "INPUT-ARGUMENT", "`eight` is none"),
+        (("shift", smith, "7", "8", "monday", "true"), "INPUT-ARGUMENT", "parameter `since`"),
+        (("shift", smith, "7", "8", "2026-11-15T08:30:00Z", "yes"), "INPUT-ARGUMENT", "`yes` is none"),
+    ):
+        for act in ("assert", "retract"):
+            said = run(met, "domain", "fact", act, *words)
+            assert (said.returncode, said.stdout) == (2, ""), said.stdout
+            assert f"[{code}]" in said.stderr
+            assert hint in said.stderr, said.stderr
+    (met[1] / "slip.json").write_text(json.dumps([[7]]))
+    assert "[INPUT-ARGUMENT]" in run(met, "domain", "fact", "replace", "detective", "slip.json").stderr
+    assert "[INPUT-UNKNOWN-FACT]" in run(met, "domain", "fact", "replace", "detectiv", "slip.json").stderr
+    assert run(met, "domain", "fact", "list", "detectiv").stdout.strip() == ""
+
+
+def test_words_are_read_by_the_kind_that_the_policy_declares(met: tuple[DomainAtWork, Path]) -> None:
+    """`007` is text where text was declared, and `8` a fraction where a fraction was."""
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    words = ("smith.pub", "007", "8", "2026-11-15T08:30:00Z", "true")
+    assert run(met, "domain", "fact", "assert", "shift", *words).returncode == 0
+    (row,) = json.loads(run(met, "domain", "fact", "list", "shift", "--json").stdout)["rows"]
+    who = {"principal": str(key_of("smith").principal)}
+    assert row == [who, "007", 8.0, {"timestamp": "2026-11-15T08:30:00Z"}, True]
+    assert type(row[2]) is float
+    given = run(met, "domain", "appoint", "smith.pub", "licence", "7", "--days", 1, "-o", "seven.appointment")
+    assert given.returncode == 0, given.stderr
+    assert 'licence("7")' in run(met, "domain", "appointments").stdout
+
+
+def test_what_never_held_is_not_retracted(met: tuple[DomainAtWork, Path]) -> None:
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    run(met, "domain", "fact", "assert", "detective", "admin.pub")
+    held = run(met, "domain", "fact", "retract", "detective", "admin.pub")
+    assert (held.returncode, "did not hold" in held.stdout) == (0, False)
+    never = run(met, "domain", "fact", "retract", "detective", "admin.pub")
+    assert never.returncode == 0
+    assert never.stdout.strip().endswith("did not hold: nothing changed")
+    record = json.loads(run(met, "domain", "fact", "retract", "detective", "admin.pub", "--json").stdout)
+    assert record["is_news"] is False
+
+
+def test_an_appointment_that_the_policy_does_not_declare_so_is_not_made(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    assert run(met, "domain", "policy", "load", "met.policy").returncode == 0
+    for words, code, hint in (
+        (("license", "van"), "INPUT-UNKNOWN-APPOINTMENT", "did you mean `licence`?"),
+        (("court_order", "7"), "INPUT-UNKNOWN-APPOINTMENT", "takes this appointment from others"),
+        (("licence",), "INPUT-ARGUMENT", "`licence(kind: string)` was declared, and 0 arguments are given"),
+    ):
+        said = run(met, "domain", "appoint", "smith.pub", *words, "--days", 1, "-o", "never.appointment")
+        assert said.returncode == 2, said.stdout
+        assert f"[{code}]" in said.stderr
+        assert hint in said.stderr, said.stderr
+        assert not (met[1] / "never.appointment").exists()
+
+
+def by_hand(met: tuple[DomainAtWork, Path], out: str, *words: str, key: str = "met") -> dict[str, object]:
+    """Sign a certificate with a key file, without asking any domain."""
+    about = ("--owner", f"{key}.pub", "--topic", "/calls", "--action", "subscribe", "--days", 1)
+    issued = maia(
+        "cert", "issue", "-k", f"{key}.key", "--subject", "smith.pub", *about, "-o", out, *words, "--json",
+        cwd=met[1],
+    )  # fmt: skip
+    assert issued.returncode == 0, issued.stderr
+    found = json.loads(issued.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def listed(met: tuple[DomainAtWork, Path]) -> set[str]:
+    """Return what the domain's newest list revokes."""
+    said = met[0].ask(lambda access: access.current_statements(system_now()))
+    lists = [one.statement for one in said if isinstance(one.statement, RevocationList)]
+    return {one.hex() for one in max(lists, key=lambda one: one.sequence).revoked}
+
+
+def test_what_a_domain_signed_by_hand_is_revoked_by_its_file(met: tuple[DomainAtWork, Path]) -> None:
+    """It was never registered; and it demands no test, so the answer names where it stays open."""
+    issued = by_hand(met, "hand.cert")
+    assert issued["revocable_everywhere"] is False
+    gone = run(met, "cert", "revoke", "hand.cert", "--reason", "left us")
+    assert gone.returncode == 0, gone.stderr
+    assert f"revoked      {issued['id']}" in gone.stdout
+    valid = issued["valid"]
+    assert isinstance(valid, dict)
+    assert f"still open   {issued['id']}" in gone.stdout
+    assert f"accepts it until {valid['not_after']}" in gone.stdout
+    assert issued["id"] in listed(met)
+    again = run(met, "cert", "revoke", "hand.cert")
+    assert (again.returncode, "it was revoked before" in again.stdout) == (0, True)
+
+
+def test_where_the_issuer_is_a_domain_a_timed_list_is_demanded_unless_it_says_otherwise(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    timed = by_hand(met, "timed.cert", "--domain", "met.pub")
+    assert timed["revocable_everywhere"] is True
+    assert "timed-crl" in json.dumps(timed["online"])
+    gone = run(met, "cert", "revoke", "timed.cert")
+    assert "still open" not in gone.stdout, gone.stderr
+    assert "then a verifier that heard nothing refuses it too" in gone.stdout
+    for out, words in (
+        ("dates.cert", ("--domain", "met.pub", "--online", "dates")),
+        ("other.cert", ("--domain", "smith.pub")),
+        ("nowhere.cert", ("--domain", "nowhere.pub")),
+    ):
+        assert by_hand(met, out, *words)["revocable_everywhere"] is False
+    connecting = ("--network", "Test", "--action", "connect", "--days", 1, "--domain", "met.pub")
+    said = maia(
+        "cert", "issue", "-k", "met.key", "--subject", "smith.pub", "--owner", "met.pub", *connecting,
+        "-o", "connect.cert", cwd=met[1],
+    )  # fmt: skip
+    assert "a verifier that hears none accepts it until" in said.stdout, said.stderr
+
+
+def test_what_a_domain_signed_by_hand_is_registered_and_then_revoked_by_its_id(
+    met: tuple[DomainAtWork, Path],
+) -> None:
+    issued = by_hand(met, "registered.cert")
+    noted = run(met, "domain", "delegated", "registered.cert")
+    assert noted.returncode == 0, noted.stderr
+    assert str(issued["id"]) in run(met, "domain", "register", "--standing").stdout
+    gone = run(met, "domain", "revoke", issued["id"])
+    assert f"still open   {issued['id']}" in gone.stdout, gone.stderr
+    assert issued["id"] in listed(met)
+
+
+def test_what_another_key_signed_is_not_revoked_here(met: tuple[DomainAtWork, Path]) -> None:
+    issued = by_hand(met, "smiths.cert", key="smith")
+    refused = run(met, "cert", "revoke", "smiths.cert")
+    assert (refused.returncode, "[REFUSED-NOT-OURS]" in refused.stderr) == (3, True), refused.stderr
+    stranger = run(met, "cert", "revoke", "hand.cert", who="smith")
+    assert (stranger.returncode, "[POLICY-NO-CHAIN]" in stranger.stderr) == (3, True), stranger.stderr
+    assert issued["id"] not in listed(met)
+
+
 def test_who_asks_for_the_same_twice_is_told_so(met: tuple[DomainAtWork, Path]) -> None:
     words = ("domain", "appoint", "smith.pub", "licence", "van", "--days", 1, "-o", "twice.appointment")
     assert run(met, *words).returncode == 0
@@ -181,7 +330,13 @@ def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
     smith = key_of("smith").principal
     words = ["case 7", "42", "1.5", "true", '"42"', f"{smith}", "time:2026-11-15T08:30:00Z", "-3"]
     found = arguments_from_words(words)
-    assert [type(one) for one in found] == [str, int, float, bool, str, TypedArgument, TypedArgument, int]
+    as_declared = [TypedArgument(word=one) for one in ("case 7", "42", "1.5", "true", "-3")]
+    assert [*found[:4], found[-1]] == as_declared
+    assert found[4:7] == [
+        "42",
+        TypedArgument(principal=str(smith)),
+        TypedArgument(timestamp="2026-11-15T08:30:00Z"),
+    ]
     assert shown_call("f", found) == f'f(case 7, 42, 1.5, true, "42", {smith}, time:2026-11-15T08:30:00Z, -3)'
     for word in ('"open', str(tmp_path / "nobody.pub")):
         with pytest.raises(BadArgumentWord):

@@ -29,7 +29,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.statement_series import EARLY_MAX, HOLDS_MAX, SOURCES_MAX, SeriesKind
+from maia.credentials.statement_series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,
     ISSUER,
@@ -147,6 +147,40 @@ def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
     assert standing.hear(crl(2, TIMED), moment(5)).revoked == {TIMED.id}
     assert code_of(standing, TIMED, 5) is CertificateRevoked
     assert standing.fresh_until(BY, moment(5)) == moment(30) - 1
+
+
+def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_once():
+    """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was heard besides."""
+    other = certificate(TestKind.TIMED_CRL, comment="another")
+    standing = Standing()
+    standing.hear(crl(1, TIMED, since=0), moment(0))
+    heard = standing.hear(crl(2, other, since=30), moment(20))
+    assert (heard.revoked, heard.restored) == ({other.id}, frozenset())
+    assert code_of(standing, TIMED, 29.999_999) is CertificateRevoked
+    assert code_of(standing, other, 20) is CertificateRevoked
+    assert code_of(standing, TIMED, 30) is None
+    assert standing.revoked_by(BY) == {other.id}
+
+
+def test_an_immediate_revocation_stands_until_the_period_of_a_newer_list_begins():
+    standing = Standing()
+    for signed in (crl(1, since=0), crl(3, since=30), crl(2, TIMED)):
+        standing.hear(signed, moment(5))
+    assert code_of(standing, TIMED, 6) is CertificateRevoked
+    assert code_of(Standing.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
+    assert code_of(standing, TIMED, 30) is None
+    with pytest.raises(StatementOld):
+        standing.hear(crl(2, TIMED), moment(31))
+
+
+def test_the_list_of_the_moment_is_kept_however_many_are_to_come():
+    standing = Standing()
+    standing.hear(crl(1, TIMED, since=0), moment(0))
+    for number in range(SAID_MAX + 5):
+        standing.hear(crl(2 + number, since=30 * (number + 1)), moment(0))
+    assert code_of(standing, TIMED, 29) is CertificateRevoked
+    assert len(standing.statements(BY, moment(29))) <= SAID_MAX + HOLDS_MAX
+    assert code_of(Standing.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
 
 
 def test_what_is_known_is_no_news():

@@ -27,7 +27,7 @@ from maia.domain.access_settings import AccessLimits, AccessSettings
 from maia.domain.access_tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
 from maia.policy.refusals import PolicyRefusal
-from maia.roles import BadPolicy, UnknownRole
+from maia.roles import BadPolicy, UnknownFact, UnknownRole
 from support.access_control import (
     BROWN,
     DAY,
@@ -327,14 +327,26 @@ def test_a_source_that_replaces_its_rows_takes_only_what_is_gone(station, courts
     assert sorted(row[1] for row in station.facts("case_assignment").rows) == ["44", "45"]
 
 
-def test_kinds_of_arguments_never_mix(station):
+def test_kinds_of_arguments_never_mix():
+    station = Station(MET)  # without a policy, nothing says of which kind an argument must be
     assert station.assert_fact("level", [1])
     assert station.assert_fact("level", [True])
     assert station.assert_fact("level", [1.0])
     assert not station.assert_fact("level", [1])
-    assert station.retract_fact("level", ["1"]) == Revoked()
+    assert station.retract_fact("level", ["1"]) == Revoked(is_news=False)
     station.retract_fact("level", [True])
     assert {(type(row[0]), row[0]) for row in station.facts("level").rows} == {(int, 1), (float, 1.0)}
+
+
+def test_what_was_said_under_an_earlier_policy_is_retracted_still():
+    station = met(policy=POLICY.replace("fact detective", "fact old(n: int)\nfact detective"))
+    station.assert_fact("old", [1])
+    station.load_policy(POLICY)
+    with pytest.raises(UnknownFact):
+        station.retract_fact("old", [2])
+    assert station.retract_fact("old", [1]).is_news
+    with pytest.raises(UnknownFact):
+        station.retract_fact("old", [1])
 
 
 def test_ending_a_membership_ends_what_rests_on_it_and_not_what_it_rests_on(station, courts):

@@ -80,7 +80,7 @@ def shown(station, who=JONES, case="43"):
 ACTS = {
     "login": lambda station: station.login(JONES.principal, shown(station)),
     "retract": lambda station: station.retract_fact("detective", [SMITH.principal]),
-    "assert": lambda station: station.assert_fact("detective", [SMITH.principal, "again"]),
+    "assert": lambda station: station.assert_fact("case_assignment", [SMITH.principal, "again"]),
     "revoke": lambda station: station.revoke(
         [station.rights_of(SMITH.principal).rows[0].certificate.id], "mistake"
     ),

@@ -162,7 +162,8 @@ def test_old_lists_that_come_late_bring_nobody_back_on_duty(order):
 
 
 def test_a_policy_whose_conditions_ask_for_a_fact_has_it_stated_when_it_comes_into_force():
-    station = met()
+    declared = POLICY.replace("fact detective", "fact on_duty(who: principal)\nfact detective")
+    station = met(policy=declared)
     station.beat()
     station.now = later(3)
     station.assert_fact("on_duty", [SMITH.principal])

@@ -164,6 +164,13 @@ class WalletAnswer(msgspec.Struct, frozen=True):
     withheld: list[WithheldAnswer] = []
 
 
+class OpenAnswer(msgspec.Struct, frozen=True):
+    """A revoked certificate that a verifier without news accepts until then; without a moment, for ever."""
+
+    id: str
+    until: str | None
+
+
 class RevokedAnswer(msgspec.Struct, frozen=True):
     """What was taken away, and the statement that tells everybody."""
 
@@ -171,6 +178,12 @@ class RevokedAnswer(msgspec.Struct, frozen=True):
     memberships: list[MembershipAnswer]
     statement: bytes | None
     is_silent: bool
+    is_news: bool = True
+    """False: what was retracted did not hold."""
+    still_open: list[OpenAnswer] = []
+    """Certificates that demand no test, for verifiers that do not hear the statement."""
+    closes_at: str | None = None
+    """When the present lists end, and every other certificate is refused everywhere."""
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True):

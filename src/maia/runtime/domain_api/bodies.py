@@ -2,7 +2,9 @@
 
 An argument is a JSON value: text, a whole number, a fraction, true or false;
 moments and principals are written `{"timestamp": "…"}` and
-`{"principal": "ed25519:…"}`, so that no text is ever taken for one.
+`{"principal": "ed25519:…"}`, so that no text is ever taken for one. What a
+person typed is written `{"word": "42"}`, and read by the kind that the policy
+declares.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from maia.credentials import Principal, Validity, principal_from_text
-from maia.credentials.arguments import Argument
+from maia.credentials.arguments import Argument, Given, Word
 from maia.events import Instant
 from maia.runtime.domain_api.problems import BadCall
 
@@ -71,10 +73,11 @@ _ReasonText: TypeAlias = Annotated[str, Meta(max_length=200)]
 
 
 class TypedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A moment or a principal; exactly one of the two."""
+    """A moment, a principal, or a word that is read by the declared kind; exactly one of them."""
 
     timestamp: str | None = None
     principal: str | None = None
+    word: str | None = None
 
 
 ApiArgument: TypeAlias = str | bool | int | float | TypedArgument
@@ -110,10 +113,14 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to take back: rights, appointments, memberships, by the ids of their certificates."""
+    """What to take back: rights, appointments, memberships, by the ids of their certificates.
 
-    ids: Annotated[list[_Id], Meta(min_length=1, max_length=1000)]
+    Or the certificates themselves, in base64: what the domain's own key signed need not be in its register.
+    """
+
+    ids: Annotated[list[_Id], Meta(max_length=1000)] = []
     reason: _ReasonText = ""
+    certificates: Annotated[list[bytes], Meta(max_length=SHOWN_MAX)] = []
 
 
 class FactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,22 +240,24 @@ class AuditQuestion(Question, frozen=True):
 # ------------------------------------------------------------ from JSON to values, and back
 
 
-def argument(value: ApiArgument) -> Argument:
+def argument(value: ApiArgument) -> Given:
     """Return what an argument means."""
     match value:
-        case TypedArgument(timestamp=str(text), principal=None):
+        case TypedArgument(timestamp=str(text), principal=None, word=None):
             return moment(text)
-        case TypedArgument(timestamp=None, principal=str(text)):
+        case TypedArgument(timestamp=None, principal=str(text), word=None):
             return principal_from_text(text)
+        case TypedArgument(timestamp=None, principal=None, word=str(text)):
+            return Word(text)
         case TypedArgument():
-            raise BadCall("an argument is a `timestamp` or a `principal`, one of the two")
+            raise BadCall("an argument is a `timestamp`, a `principal` or a `word`, one of them")
         case float() if not math.isfinite(value):
             raise BadCall("a number is neither infinite nor undefined")
         case plain:
             return plain
 
 
-def arguments(values: Sequence[ApiArgument]) -> tuple[Argument, ...]:
+def arguments(values: Sequence[ApiArgument]) -> tuple[Given, ...]:
     """Return what arguments mean."""
     return tuple(argument(value) for value in values)
 

@@ -56,9 +56,9 @@ class DomainPages(PageWork):
 
     async def reload_policy(self, call: Call) -> Answer:
         """Read the policy's file again."""
+        await self.ask(call, lambda _access: None)
         if self.reload is None:
             raise NotFound("this domain's policy has no file; load it with PUT /v1/policy")
-        await self.ask(call, lambda _access: None)
         loaded, is_known = await self.reload(call.actor)
         return told(shaping.policy_answer(loaded), is_known=is_known)
 

@@ -21,6 +21,7 @@ from maia.runtime.domain_api.page_work import (
     pool_of,
     shown_of,
 )
+from maia.runtime.domain_api.problems import BadCall
 
 __all__ = ["RightsPages"]
 
@@ -110,8 +111,14 @@ class RightsPages(PageWork):
         """Take certificates back, and whatever rests on them."""
         body: bodies.Revocation = call.body
         ids = [id_from_word(one) for one in body.ids]
+        shown = [certificate_from_bytes(one) for one in body.certificates]
+        if not ids and not shown:
+            raise BadCall("say what to revoke: `ids`, or `certificates`")
         return await self.take_away(
-            call, lambda access: access.revoke(ids, body.reason, actor=call.actor, now=call.now)
+            call,
+            lambda access: access.revoke(
+                ids, body.reason, actor=call.actor, now=call.now, certificates=shown
+            ),
         )
 
     async def statements(self, call: Call) -> Answer:

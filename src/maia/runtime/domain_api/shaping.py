@@ -39,6 +39,7 @@ from maia.runtime.domain_api.answers import (
     EntryAnswer,
     HolderAnswer,
     MembershipAnswer,
+    OpenAnswer,
     PolicyAnswer,
     RevokedAnswer,
     RightAnswer,
@@ -138,6 +139,9 @@ def revoked_answer(revoked: Revoked) -> RevokedAnswer:
         [membership_answer(one) for one in revoked.memberships],
         None if revoked.statement is None else statement_to_bytes(revoked.statement),
         revoked.is_silent,
+        revoked.is_news,
+        [OpenAnswer(one.hex(), _moment(until)) for one, until in revoked.still_open],
+        _moment(revoked.closes_at),
     )
 
 
