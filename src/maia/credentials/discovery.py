@@ -4,8 +4,8 @@ Clients and brokers hold certificates in no order and do not want to sort them
 (mission: "the system finds the chain by itself"). The search stays within
 counted steps, whatever an attacker put into the pool: a cycle, a chain of ten
 thousand, a diamond of a million paths, a name that never ends. Signatures are
-checked only where a chain might pass, and each found chain is verified again
-by the verifier, which alone builds proofs. Equal pools give equal answers,
+checked only where a chain might pass, from the owner on, and each found chain
+is verified again by the verifier, which alone builds proofs. Equal pools give equal answers,
 in whatever order the certificates come.
 
 The explanation of a failure is meant for the owner of the pool.
@@ -14,7 +14,7 @@ The explanation of a failure is meant for the owner of the pool.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from maia.credentials.authority import Action
@@ -27,6 +27,7 @@ from maia.credentials.broken_chains import (
     WrongRoot,
     shown_id,
 )
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
@@ -63,6 +64,7 @@ def find_chain(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
+    budget: Budget | None = None,
 ) -> VerifiedChain:
     """Return a shortest chain for the request; refuse with the nearest miss if there is none."""
     chains = find_chains(
@@ -75,6 +77,7 @@ def find_chain(  # noqa: PLR0913 - every one is named at the call
         cache=cache,
         constitutions=constitutions,
         limits=replace(limits, chains_max=1),
+        budget=budget,
     )
     return chains[0]
 
@@ -90,11 +93,16 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
+    budget: Budget | None = None,
 ) -> tuple[VerifiedChain, ...]:
     """Return the chains for the request that grant something no other found chain grants.
 
     At least one, at most `limits.chains_max`, the short ones first. Several
     matter where one shows attributes that another hides.
+
+    Whoever decides for others hands in a `budget`, which all its searches for
+    one answer share. Of a miss it is then looked for no more than what a
+    requester may be told: a right that has ended, or not begun.
     """
     if resource.owner != root:
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
@@ -111,6 +119,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
         cache=VerificationCache() if cache is None else cache,
         constitutions=constitutions,
         limits=limits,
+        shared=budget,
     )
     flows = quest.flows()
     if not flows:
@@ -145,6 +154,7 @@ class _Quest:
     cache: VerificationCache
     constitutions: tuple[VerifiedConstitution, ...]
     limits: FlowLimits
+    shared: Budget | None
 
     def flows(self) -> list[Flow]:
         """Return the flows that no other found flow makes needless."""
@@ -171,6 +181,7 @@ class _Quest:
                     cache=self.cache,
                     constitutions=self.constitutions,
                     limits=self.limits,
+                    budget=self._budget(),
                 )
             except SuperfluousCertificate as extra:
                 certificates = tuple(one for one in certificates if one.id != extra.certificate)
@@ -178,7 +189,7 @@ class _Quest:
     def nearest_miss(self) -> NoChain:
         """Return the refusal; it names the one rule that, bent, would have let a chain through."""
         request = f"no chain lets `{self.subject}` {self.action.value} `{self.resource}`"
-        for bent in _BENT_ONE_BY_ONE:
+        for bent in _BENT_ONE_BY_ONE if self.shared is None else _BENT_FOR_REQUESTERS:
             certificates = self._first(bent)
             if certificates:
                 problem = self._problem_of(certificates)
@@ -217,27 +228,34 @@ class _Quest:
 
     # ------------------------------------------------------------ the rules of a search
 
+    def _budget(self) -> Budget:
+        return self.limits.budget() if self.shared is None else self.shared
+
     def _search(self, bent: _Bent) -> FlowSearch:
         limits = replace(self.limits, certificates_max=_WITHOUT_LENGTH) if bent.length else self.limits
-        trust = _Trust(self.cache, self.limits.signatures_max, forgiving=bent.signature)
+        budget = self._budget()
+        trust = _Trust(self.cache, budget, forgiving=bent.signature)
         helpful = {signed.certificate.issuer for signed in self.pool} | {self.subject}
 
         def admits(signed: SignedCertificate) -> bool:
             in_time = bent.validity or signed.certificate.validity.contains(self.at)
             return in_time and (bent.right or self._covers(signed))
 
-        def accepts_name(signed: SignedCertificate) -> bool:
+        def admits_name(signed: SignedCertificate) -> bool:
             # Of a group of a thousand, only those who could be on the way are worth a signature check.
             means = signed.certificate.subject
             if isinstance(means, Principal) and means not in helpful:
                 return False
-            in_time = bent.validity or signed.certificate.validity.contains(self.at)
-            return in_time and trust.of(signed)
+            return bent.validity or signed.certificate.validity.contains(self.at)
 
         rules = Rules(
-            admits, trust.of, needs_delegation=not bent.delegation, weighs_authority=not bent.authority
+            admits,
+            trust.of,
+            admits_name,
+            needs_delegation=not bent.delegation,
+            weighs_authority=not bent.authority,
         )
-        return flow_search(self.pool, self.terminal, self.subject, rules, limits, accepts_name)
+        return flow_search(self.pool, self.terminal, self.subject, rules, limits, budget)
 
     def _covers(self, signed: SignedCertificate) -> bool:
         certificate = signed.certificate
@@ -251,23 +269,20 @@ class _Trust:
     """Signature checks on demand, each once, up to a number."""
 
     cache: VerificationCache
-    left: int
+    budget: Budget
     forgiving: bool
-    refused: set[tuple[bytes, bytes]] = field(default_factory=set)
 
     def of(self, signed: SignedCertificate) -> bool:
         """Say whether the signature holds."""
         if self.forgiving or self.cache.knows(signed):
             return True
-        if (signed.id, signed.signature) in self.refused:
+        if (signed.id, signed.signature) in self.budget.refused:
             return False
-        self.left -= 1
-        if self.left < 0:
-            raise SearchTooLarge("the search for a chain reached its limit of signature checks")
+        self.budget.spend_check()
         try:
             self.cache.check(signed)
         except BrokenCredential:
-            self.refused.add((signed.id, signed.signature))
+            self.budget.refused.add((signed.id, signed.signature))
             return False
         return True
 
@@ -292,6 +307,9 @@ _BENT_ONE_BY_ONE: Final = (
     _Bent(authority=True, signature=True),
     _Bent(authority=True, length=True, signature=True),
 )
+
+_BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
+"""What is wrong in every other way is the business of the pool's owner, who can search for it itself."""
 
 
 def _makes_needless(one: Flow, other: Flow) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from maia.credentials.broken_chains import SearchTooLarge
+from maia.credentials.budget import Budget
 from maia.credentials.certificate import NameCertificate, SignedCertificate
 from maia.credentials.principals import LocalName, Principal, Subject, Threshold
 from maia.credentials.subject_encoding import LINKED_NAMES_MAX
@@ -28,7 +28,6 @@ from maia.credentials.validity import UNBOUNDED, Validity
 __all__ = [
     "Meaning",
     "NameBook",
-    "Steps",
     "Terminal",
     "name_book",
     "rewritten",
@@ -36,21 +35,6 @@ __all__ = [
 
 Terminal: TypeAlias = Principal | Threshold
 """What is left when no name is."""
-
-
-@dataclass(slots=True)
-class Steps:
-    """A budget of steps, shared by all parts of one search. Steps, never time: a verdict must not
-    depend on how busy the machine is.
-    """
-
-    left: int
-
-    def spend(self, amount: int = 1) -> None:
-        """Take `amount` steps, or stop the search."""
-        self.left -= amount
-        if self.left < 0:
-            raise SearchTooLarge("the search for a chain reached its limit of steps; give fewer certificates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +85,16 @@ class NameBook:
     accepts: Callable[[SignedCertificate], bool]
     _known: dict[LocalName, tuple[Meaning, ...]] = field(default_factory=dict)
 
-    def meanings(self, subject: Subject, steps: Steps) -> tuple[Meaning, ...]:
+    def meanings(self, subject: Subject, budget: Budget) -> tuple[Meaning, ...]:
         """Return everything that `subject` means, the nearest first; itself if it is no name."""
         if not isinstance(subject, LocalName):
             return (Meaning(subject, ()),)
         known = self._known.get(subject)
         if known is None:
-            known = self._known[subject] = tuple(self._walk(subject, steps))
+            known = self._known[subject] = tuple(self._walk(subject, budget))
         return known
 
-    def _walk(self, name: LocalName, steps: Steps) -> list[Meaning]:
+    def _walk(self, name: LocalName, budget: Budget) -> list[Meaning]:
         """Walk breadth first, so that each meaning is found by its shortest derivation."""
         found: dict[Terminal, Meaning] = {}
         # How each name was reached: the name before it, and the certificate between the two.
@@ -119,7 +103,7 @@ class NameBook:
         while waiting:
             here = waiting.popleft()
             for signed in self._defining(here):
-                steps.spend()
+                budget.spend()
                 definition = signed.certificate
                 after = rewritten(here, definition) if isinstance(definition, NameCertificate) else None
                 if isinstance(after, LocalName):
