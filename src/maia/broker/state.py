@@ -102,6 +102,8 @@ class BrokerState:
     types: KnownTypes
     requests: ReplayJournal
     quota: RequestQuota
+    broker_quota: RequestQuota
+    """Of the work that other brokers cause, in steps."""
     routes: Routes
     keys: KeyDesk
     seals: Seals
@@ -188,6 +190,7 @@ def new_state(
         types=types,
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
+        broker_quota=RequestQuota(settings.limits.work_per_minute_and_broker),
         routes=new_routes(key.principal, settings),
         keys=keys,
         seals=seals,

@@ -14,10 +14,12 @@ from typing import Final
 
 from maia.credentials.broken_chains import SearchTooLarge
 
-__all__ = ["STEPS_PER_CHECK", "TERMS_PER_STEP", "Budget"]
+__all__ = ["BYTES_PER_STEP", "STEPS_PER_CHECK", "TERMS_PER_STEP", "Budget"]
 
 TERMS_PER_STEP: Final = 16
 """Comparing so many parts of restrictions, conditions or attribute lists costs about as much as a step."""
+BYTES_PER_STEP: Final = 16
+"""Reading so many bytes that somebody else has written costs about as much as a step."""
 STEPS_PER_CHECK: Final = 16
 """A signature check costs about as much as so many steps."""
 
@@ -32,20 +34,36 @@ class Budget:
     """Steps, a signature check counted as `STEPS_PER_CHECK` of them."""
     refused: set[tuple[bytes, bytes]] = field(default_factory=set, repr=False)
     """Certificates whose signature was found bad, by id and signature."""
+    meter: Budget | None = field(default=None, repr=False)
+    """Another budget that counts, in its `used`, what this one and others use."""
+
+    @classmethod
+    def of(cls, work: int, meter: Budget | None = None) -> Budget:
+        """Return a budget of so many steps, and of as many signature checks as would cost the same."""
+        return cls(work, work // STEPS_PER_CHECK, meter=meter)
 
     def spend(self, steps: int = 1, *, terms: int = 0) -> None:
         """Take some steps, which compare so many parts of terms, or stop the search."""
         price = steps + terms // TERMS_PER_STEP
-        self.used += price
+        self._count(price)
         self.steps -= price
         if self.steps < 0:
             raise SearchTooLarge("the search for a chain reached its limit of steps; give fewer certificates")
 
+    def spend_reading(self, size: int) -> None:
+        """Take as many steps as it costs to read so many bytes, or stop."""
+        self.spend(size // BYTES_PER_STEP)
+
     def spend_check(self) -> None:
         """Take one signature check, or stop the search."""
-        self.used += STEPS_PER_CHECK
+        self._count(STEPS_PER_CHECK)
         self.checks -= 1
         if self.checks < 0:
             raise SearchTooLarge(
                 "the search for a chain reached its limit of signature checks; give fewer certificates"
             )
+
+    def _count(self, price: int) -> None:
+        self.used += price
+        if self.meter is not None:
+            self.meter.used += price

@@ -15,6 +15,7 @@ from maia.credentials import (
     Action,
     AuthorisationCertificate,
     Authority,
+    Budget,
     Principal,
     SignedCertificate,
     SigningKey,
@@ -31,11 +32,13 @@ from maia.domain.access_refusals import TooManyShown
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 
-__all__ = ["authorised"]
+__all__ = ["WORK_MAX", "authorised"]
 
 _SECOND: Final = 1_000_000
 _LEVELS_ABOVE: Final = ("/", "/admin")
 _POOL_MAX: Final = 256
+WORK_MAX: Final = 4096
+"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
 
 
 def authorised(
@@ -53,7 +56,9 @@ def authorised(
         raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
     request = Request(actor, act.action, TopicName(key.principal, act.topic))
     shown = [*pool, *_levels_above(key, actor, act, now)]
-    evidence = gather_evidence(request, shown, at=now, cache=cache, standing=tester)
+    evidence = gather_evidence(
+        request, shown, at=now, cache=cache, standing=tester, budget=Budget.of(WORK_MAX)
+    )
     decision = decide(request, evidence, Facts(), now)
     if isinstance(decision, Denial):
         raise decision.as_refusal()

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from maia.credentials.broken_chains import CertificateExpired, CertificateNotYetValid, NoChain
+from maia.credentials.broken_chains import (
+    CertificateExpired,
+    CertificateNotYetValid,
+    NoChain,
+    SearchTooLarge,
+)
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chain import VerifiedChain
@@ -28,6 +34,8 @@ from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.policy.bounds import BoundRule
 from maia.policy.evidence import CHAINS_MAX, Evidence
+from maia.policy.reasons import Reason
+from maia.policy.refusals import TooMuchToSearch
 from maia.policy.request import Request, request_digest, resources_needed
 
 __all__ = ["gather_evidence"]
@@ -43,21 +51,26 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     constitutions: Sequence[VerifiedConstitution] = (),
     standing: Tester | None = None,
     once: Iterable[Revalidated] = (),
+    budget: Budget | None = None,
 ) -> Evidence:
     """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more.
 
     `standing` knows what is revoked and whose statements hold; without one
     nothing was heard. `once` are answers to one-time questions about this
-    request (`request_digest` names it), which are spent here.
+    request (`request_digest` names it), which are spent here. Whoever decides
+    for others hands in the `budget` of the answer: it is not exceeded, and a
+    refusal is explained no further than a requester is told.
     """
     tested = _Tested(pool, standing, at, _spent(once, request))
-    search = _Search(request, at, cache, constitutions, _limits_of(request))
+    search = _Search(request, at, cache, constitutions, _limits_of(request), budget)
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
     broken: list[BrokenCredential] = []
     for resource in resources_needed(request):
         try:
             found = search.chains(tested.good, resource)
         except BrokenCredential as problem:
+            if budget is not None and isinstance(problem, SearchTooLarge):
+                raise TooMuchToSearch((_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
             broken += blamed or (_about_time(problem, tested.good, at),)
         else:
@@ -96,6 +109,7 @@ class _Search:
     cache: VerificationCache | None
     constitutions: Sequence[VerifiedConstitution]
     limits: FlowLimits
+    budget: Budget | None
 
     def chains(self, pool: Sequence[SignedCertificate], resource: ResourceName) -> tuple[VerifiedChain, ...]:
         """Return the chains in `pool`, or raise the nearest miss."""
@@ -109,6 +123,7 @@ class _Search:
             cache=self.cache,
             constitutions=self.constitutions,
             limits=self.limits,
+            budget=self.budget,
         )
 
     def blamed(self, tested: _Tested, resource: ResourceName) -> tuple[BrokenCredential, ...]:
@@ -124,6 +139,9 @@ class _Search:
 
 
 _NOTHING_HEARD: Final = Standing()
+_TOO_MUCH: Final = Reason(
+    "limits", "among so many certificates no chain was found within the work for one answer: show fewer"
+)
 
 
 def _limits_of(request: Request) -> FlowLimits:
