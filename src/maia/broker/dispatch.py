@@ -217,7 +217,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Publish: publish,
 }
 
-_WORK_FOR_A_REQUEST: Final = 256
+_WORK_FOR_A_REQUEST: Final = 1024
 """So many steps of a search cost about as much as a request; the client's quota pays for them so (A87)."""
 
 _READ_LATER_S: Final = 10

@@ -11,7 +11,7 @@ they still do although they demand it, speak for nobody.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -104,23 +104,18 @@ class Edge:
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
         """Read certificates that were shown; the same ones shown again cost no reading and no memory."""
         given = tuple(data for some in shown for data in some)
-        return self._kept_pool(given, lambda: self._read(given))
-
-    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
-        self.meter.used += sum(map(len, given)) // BYTES_PER_STEP
-        return tuple(certificate_from_bytes(data) for data in dict.fromkeys(given))
-
-    def _kept_pool(
-        self, given: tuple[bytes, ...], read: Callable[[], tuple[SignedCertificate, ...]]
-    ) -> tuple[SignedCertificate, ...]:
-        """Return the same pool each time: what was found in it is remembered by its identity."""
         known = self._pools.get(given)
         if known is None:
-            known = self._pools[given] = read()
+            known = self._pools[given] = self._read(given)
             if len(self._pools) > _POOLS_MAX:
                 self._pools.popitem(last=False)
         self._pools.move_to_end(given)
         return known
+
+    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
+        once = dict.fromkeys(given)
+        self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
+        return tuple(certificate_from_bytes(data) for data in once)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
@@ -135,7 +130,7 @@ class Edge:
             budget=budget,
             constitutions=self._settings.constitutions,
         )
-        return self._kept_pool(tuple(read), lambda: tuple(read.values()))
+        return tuple(read.values())
 
     def budget_before_welcome(self) -> Budget:
         """Return what one greeting or hello may cost."""
