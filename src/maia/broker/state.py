@@ -167,7 +167,8 @@ def new_state(
     """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
     statements = StatementDesk(kept, vouchers_max=settings.limits.vouchers)
-    edge, types = Edge(settings, certificates, statements), KnownTypes(settings, certificates)
+    edge = Edge(settings, certificates, statements)
+    types = KnownTypes(settings, certificates, edge.meter)
     keys = KeyDesk(
         key,
         settings,
