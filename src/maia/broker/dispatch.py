@@ -133,8 +133,8 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
         told = _refused(state, link, message, problem, now)
         return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
     finally:
-        work = state.edge.meter.used - before
-        if work >= _WORK_FOR_A_REQUEST:
+        work = state.edge.meter.used - before - _WORK_OF_A_REQUEST
+        if work > 0:
             state.quota.owe(link.peer, now, work // _WORK_FOR_A_REQUEST)
 
 
@@ -217,8 +217,10 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Publish: publish,
 }
 
-_WORK_FOR_A_REQUEST: Final = 1024
-"""So many steps of a search cost about as much as a request; the client's quota pays for them so (A87)."""
+_WORK_OF_A_REQUEST: Final = 1024
+"""Steps that a request may cost when its certificates are met for the first time: its own price pays them."""
+_WORK_FOR_A_REQUEST: Final = 256
+"""So many steps more count for another request; the client's quota pays for them so (A87)."""
 
 _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""
