@@ -112,9 +112,10 @@ def test_who_may_connect_and_shows_much_besides_costs_no_more_than_the_budget() 
     net = Net()
     net.broker()
     right = connect_right(net.story, STRANGER.principal)
+    onward = passed_on(STRANGER, OWN_KEYS[0], connecting(net))
     mine = of_ones_own(connecting(net), STRANGER.principal, 254)
     with counted() as costs:
-        peer = net.client("connect only", key=STRANGER, credentials=(right, *mine))
+        peer = net.client("connect only", key=STRANGER, credentials=(right, onward, *mine))
     assert isinstance(peer.heard[-1], Welcome)
     assert (costs.checks, costs.read) == (1, 1)
     assert costs.steps < STEPS_MAX

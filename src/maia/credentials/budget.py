@@ -42,11 +42,6 @@ class Budget:
         """Return a budget of so many steps, and of as many signature checks as would cost the same."""
         return cls(work, work // STEPS_PER_CHECK, meter=meter)
 
-    @property
-    def is_spent(self) -> bool:
-        """Say whether something was left undone because there was not enough of it."""
-        return self.steps < 0 or self.checks < 0
-
     def spend(self, steps: int = 1, *, terms: int = 0) -> None:
         """Take some steps, which compare so many parts of terms, or stop the search."""
         price = steps + terms // TERMS_PER_STEP

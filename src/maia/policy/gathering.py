@@ -69,7 +69,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
         try:
             found = search.chains(tested.good, resource)
         except BrokenCredential as problem:
-            if budget is not None and (isinstance(problem, SearchTooLarge) or budget.is_spent):
+            if budget is not None and isinstance(problem, SearchTooLarge):
                 raise TooMuchToSearch((_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
             broken += blamed or (_about_time(problem, tested.good, at),)
