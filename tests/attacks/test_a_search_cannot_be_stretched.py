@@ -15,6 +15,7 @@ from maia.credentials import (
     Action,
     AuthorisationCertificate,
     BrokenChain,
+    Budget,
     ChainTooLong,
     FlowLimits,
     NoChain,
@@ -26,6 +27,8 @@ from maia.credentials import (
     find_chains,
     verify_chain,
 )
+from maia.events import AttributeUid
+from maia.predicates import AllOf, Comparison, Operator, Predicate
 from support.chains import (
     ALICE,
     BOB,
@@ -43,6 +46,7 @@ from support.chains import (
     named,
     uids,
 )
+from support.costs import counted
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +127,13 @@ def diamond(crowd, layers: int, *, distinct: bool):
     return pool
 
 
+def replace_terms(signed: SignedCertificate, terms: Predicate) -> SignedCertificate:
+    """Sign the same grant anew, under a restriction."""
+    certificate = signed.certificate
+    assert isinstance(certificate, AuthorisationCertificate)
+    return grant(certificate.issuer, certificate.subject, replace(certificate.authority, restriction=terms))
+
+
 def test_a24_a_diamond_of_a_million_paths_costs_as_much_as_its_edges(crowd) -> None:
     """A24: 2^20 paths; memory stays small and few steps are enough."""
     pool = diamond(crowd, 20, distinct=False)
@@ -185,6 +196,36 @@ def test_a24_forged_certificates_cost_a_bounded_number_of_checks(crowd) -> None:
     forged += [grant(person, DAVE) for person in crowd[:30]]
     with pytest.raises(SearchTooLarge, match="signature checks"):
         found(forged, limits=FlowLimits(signatures_max=20))
+
+
+def test_a87_signatures_are_checked_from_the_owner_on(crowd) -> None:
+    """A24, A87: a diamond of genuine certificates behind a forged one costs the check of the forged one."""
+    forged = replace(grant(OWNER, crowd[0]), signature=bytes(64))
+    pool = [forged, *diamond(crowd, 20, distinct=True)[4:]]
+    with counted() as costs, pytest.raises(NoChain):
+        found(pool, budget=Budget.of(100_000))
+    assert costs.checks == 1
+
+
+def test_a87_what_may_not_be_passed_on_leads_no_further(crowd) -> None:
+    """A24, A87: nothing is checked of what somebody issued who had nothing to pass on."""
+    behind = [grant(crowd[0], crowd[1]), grant(crowd[1], crowd[2]), grant(crowd[2], DAVE)]
+    with counted() as costs, pytest.raises(NoChain):
+        found([grant(OWNER, crowd[0], final=True), *behind], budget=Budget.of(100_000))
+    assert costs.checks == 1
+
+
+def test_a87_a_step_is_priced_by_the_size_of_its_terms(crowd) -> None:
+    """A24, A87: the same diamond costs more where its certificates are longer."""
+
+    def cost(parts: int) -> int:
+        terms = AllOf(tuple(Comparison(AttributeUid(f"a{part}"), Operator.EQ, "x") for part in range(parts)))
+        pool = [replace_terms(one, terms) for one in diamond(crowd, 4, distinct=True)]
+        budget = Budget.of(1_000_000)
+        found(pool, budget=budget)
+        return budget.used
+
+    assert cost(200) > 4 * cost(2)
 
 
 def test_a80_limits_count_steps_so_the_verdict_is_the_same_every_time(crowd) -> None:

@@ -28,14 +28,15 @@ from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plain
 from maia.broker.sessions import Link, Role
 from maia.broker.showing import hear_held, price_of_showing, show
 from maia.broker.shown_rights import hear_rights
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscription import advertise, subscribe, unadvertise, unsubscribe
 from maia.broker.vouching import hear_told_state
+from maia.credentials.budget import BYTES_PER_STEP
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.types import definition_to_bytes
 from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
+from maia.wire.effects import Count, Effect, ReadLater, Send
 from maia.wire.messages import (
     Advertise,
     Announce,
@@ -86,8 +87,8 @@ __all__ = ["answer"]
 _Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
 
 
-def answer(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
-    """Do what a message on a ready link asks for, if its sender may ask for it."""
+def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
+    """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
     kind = type(message)
     if kind in _OF_ANYBODY:
         return _OF_ANYBODY[kind](state, link, message, now)
@@ -98,13 +99,29 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant) -> li
     if kind in _OF_BROKERS:
         if link.role is not Role.BROKER:
             raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-        # A second link to the same broker may still carry what was said before it had to go.
-        return _OF_BROKERS[kind](state, link, message, now) if state.routes.is_current(link.id) else []
+        return _told(state, link, message, now, size)
     raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
+
+
+def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
+    """Hear what another broker says; one that causes more work than its share is read later (A87)."""
+    if not state.routes.is_current(link.id):
+        return []  # a second link to the same broker may still carry what was said before it had to go
+    handler, before = _OF_BROKERS[type(message)], state.edge.meter.used
+    if type(message) in _FRAMES:
+        return handler(state, link, message, now)
+    effects = handler(state, link, message, now)
+    work = 1 + size // BYTES_PER_STEP + state.edge.meter.used - before
+    paid_at = state.broker_quota.owe(link.peer, now, work)
+    if paid_at is None:
+        return effects
+    until = min(paid_at, seconds_after(now, _READ_LATER_S))
+    return [*effects, ReadLater(link.id, until), Count("maia_links_slowed_total")]
 
 
 def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     """Answer a client; what is wrong with one request is said in the answer to it."""
+    before = state.edge.meter.used
     try:
         if type(message) not in _FREE:
             state.quota.spend(link.peer, now, requests=_price(link, message))
@@ -115,6 +132,10 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     except MaiaError as problem:
         told = _refused(state, link, message, problem, now)
         return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
+    finally:
+        work = state.edge.meter.used - before - _WORK_OF_A_REQUEST
+        if work > 0:
+            state.quota.owe(link.peer, now, work // _WORK_FOR_A_REQUEST)
 
 
 def _price(link: Link, message: Message) -> int:
@@ -196,8 +217,19 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Publish: publish,
 }
 
+_WORK_OF_A_REQUEST: Final = 1024
+"""Steps that a request may cost when its certificates are met for the first time: its own price pays them."""
+_WORK_FOR_A_REQUEST: Final = 256
+"""So many steps more count for another request; the client's quota pays for them so (A87)."""
+
+_READ_LATER_S: Final = 10
+"""How long a broker that owes work is not read at most: a message that has begun must end in time."""
+
 _FREE: Final = frozenset({Publish, Seen, TypeQuery, Vouched})
 """What a client may say as often as it likes."""
+
+_FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
+"""What publishers said: brokers carry it as fast as it comes."""
 
 _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,

@@ -24,6 +24,8 @@ from maia.broker.statement_desk import StatementDesk
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
+    Budget,
+    Owner,
     Principal,
     ResourceName,
     SignedCertificate,
@@ -34,6 +36,8 @@ from maia.credentials import (
     find_chains,
     steady_period,
 )
+from maia.credentials.budget import BYTES_PER_STEP
+from maia.credentials.rooted import read_from_owner
 from maia.credentials.standing import Once
 from maia.credentials.vouched_once import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.errors import BrokenCredential, MaiaError
@@ -46,6 +50,7 @@ from maia.policy import (
     Permit,
     PolicyRefusal,
     Request,
+    TooMuchToSearch,
     View,
     decide,
     gather_evidence,
@@ -79,6 +84,7 @@ class Edge:
         "_statements",
         "decisions",
         "epoch",
+        "meter",
     )
 
     def __init__(
@@ -95,17 +101,51 @@ class Edge:
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
         """How often the kernel was asked."""
+        self.meter = Budget(0)
+        """Counts, in `used`, all work on certificates; who caused it is seen by looking before and after."""
 
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
         """Read certificates that were shown; the same ones shown again cost no reading and no memory."""
         given = tuple(data for some in shown for data in some)
         known = self._pools.get(given)
         if known is None:
-            known = self._pools[given] = tuple(certificate_from_bytes(data) for data in dict.fromkeys(given))
+            known = self._pools[given] = self._read(given)
             if len(self._pools) > _POOLS_MAX:
                 self._pools.popitem(last=False)
         self._pools.move_to_end(given)
         return known
+
+    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
+        once = dict.fromkeys(given)
+        self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
+        return tuple(certificate_from_bytes(data) for data in once)
+
+    def pool_of_stranger(
+        self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
+    ) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that the signatures of an owner lead to, and no others; the network's owner
+        unless another one is named.
+        """
+        read = read_from_owner(
+            shown,
+            root=self._settings.network.owner if owner is None else owner,
+            cache=self._certificates,
+            budget=budget,
+            constitutions=self._settings.constitutions,
+        )
+        return tuple(read.values())
+
+    def budget_before_welcome(self) -> Budget:
+        """Return what one greeting or hello may cost."""
+        return Budget.of(self._settings.limits.work_before_welcome, self.meter)
+
+    def budget_of_answer(self) -> Budget:
+        """Return what one decision for a client may cost."""
+        return Budget.of(self._settings.limits.work_per_request, self.meter)
+
+    def budget_of_message(self) -> Budget:
+        """Return what one message of another broker may cost."""
+        return Budget.of(self._settings.limits.work_per_message, self.meter)
 
     def decide(
         self,
@@ -114,14 +154,16 @@ class Edge:
         now: Instant,
         known: Known = NOTHING_KNOWN,
         vouched: VouchedFor | None = None,
+        budget: Budget | None = None,
     ) -> Right:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
         `known` are facts about the requester's connection. `vouched` are the
         one-time answers that were given for this very request; what rests on
-        them stands no longer than they may serve.
+        them stands no longer than they may serve. `budget` is what the search
+        for chains may cost, if that is not what an answer may cost.
         """
-        found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once)
+        found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
         self.decisions += 1
@@ -225,6 +267,7 @@ class Edge:
         pool: tuple[SignedCertificate, ...],
         now: Instant,
         once: frozenset[Once] = NO_ANSWERS,
+        budget: Budget | None = None,
     ) -> Found:
         """Return the chains for a request; they are looked for once until a certificate begins or ends."""
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
@@ -239,17 +282,23 @@ class Edge:
             return known
         heard = self._statements.standing
         tester = Answered(heard, once) if once else heard
-        found = self._found[asked] = self._found_in(request, pool, now, tester)
+        found = self._found[asked] = self._found_in(request, pool, now, tester, budget)
         if len(self._found) > _POOLS_MAX:
             self._found.popitem(last=False)
         return found
 
     def _found_in(
-        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        budget: Budget | None = None,
     ) -> Found:
-        evidence = self._gathered(request, pool, at, standing)
+        budget = self.budget_of_answer() if budget is None else budget
+        evidence = self._gathered(request, pool, at, standing, budget)
         used = used_in(evidence)
-        missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing)
+        missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
         watched = frozenset([one.id for one in (*used, *missed)])
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
@@ -261,7 +310,12 @@ class Edge:
         return Found(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
 
     def _missed(
-        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, standing: Tester
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        budget: Budget,
     ) -> tuple[SignedCertificate, ...]:
         """Return the certificates that would speak for a request if they counted, and no others.
 
@@ -270,7 +324,10 @@ class Edge:
         doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
         if not doubted:
             return ()
-        would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, doubted))
+        try:
+            would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, budget, doubted))
+        except TooMuchToSearch:
+            return ()
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
 
     def _gathered(
@@ -279,6 +336,7 @@ class Edge:
         pool: tuple[SignedCertificate, ...],
         at: Instant,
         standing: Tester,
+        budget: Budget,
         doubtful: Iterable[bytes] = (),
     ) -> Evidence:
         return gather_evidence(
@@ -291,6 +349,7 @@ class Edge:
             standing=standing,
             chains_max=self._settings.limits.chains_per_request,
             doubtful=doubtful,
+            budget=budget,
         )
 
     def expect(
@@ -300,6 +359,7 @@ class Edge:
         resource: ResourceName,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
+        budget: Budget | None = None,
     ) -> None:
         """Listen to those whose word the certificates demand that would speak for somebody."""
         with suppress(BrokenCredential):
@@ -312,6 +372,7 @@ class Edge:
                 at=now,
                 cache=self._certificates,
                 constitutions=self._settings.constitutions,
+                budget=self.budget_of_answer() if budget is None else budget,
             )
             spoken = frozenset(signed.id for chain in chains for signed in chain.certificates)
             self._statements.met(pool, spoken)
@@ -323,10 +384,11 @@ class Edge:
         now: Instant,
         known: Known = NOTHING_KNOWN,
         vouched: VouchedFor | None = None,
+        budget: Budget | None = None,
     ) -> Right:
         """Return the principal's right to be part of this network."""
         request = Request(principal, Action.CONNECT, self._settings.network)
-        return self.decide(request, pool, now, known, vouched)
+        return self.decide(request, pool, now, known, vouched, budget)
 
     def evidence_changed(self) -> None:
         """Begin a new epoch: every right is decided anew when it is next asked about."""

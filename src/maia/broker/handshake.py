@@ -102,7 +102,7 @@ def _said_hello(state: BrokerState, link: Link, message: Message, now: Instant) 
         heard = _verify(state, link, message, now)
     except GrantTestedOnce:
         # A broker has nobody to ask: its own certificates cannot be tested so.
-        pool = state.edge.pool(link.shown)
+        pool = state.edge.pool_of_stranger(link.shown, state.edge.budget_before_welcome())
         asked = challenge_hello(state, link, message, pool, now) if message.address is None else []
         if not asked:
             raise
@@ -116,10 +116,11 @@ def _vouched_for(state: BrokerState, link: Link, message: Message, now: Instant)
     redeemed = state.one_time.redeem(link.id, message.id, message.answers, now)
     if redeemed is None or not isinstance(redeemed.challenged.asked.waits, HeldHello):
         raise OutOfTurn("nobody was asked to vouch for anything")
-    hello, pool = redeemed.challenged.asked.waits.message, state.edge.pool(link.shown)
+    hello, budget = redeemed.challenged.asked.waits.message, state.edge.budget_before_welcome()
+    pool = state.edge.pool_of_stranger(link.shown, budget)
     vouched = vouched_for(state, redeemed.once, now)
     try:
-        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known, vouched)
+        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known, vouched, budget)
     except GrantTestedOnce as problem:
         raise NotVouchedFor("your right to connect must be vouched for, for this very link") from problem
     state.statements.reliance.note(link.id, link.connect.watched)
@@ -153,11 +154,13 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
     if shown.network != state.network:
         raise WrongNetwork(f"this is a broker of network `{state.settings.network.name}`, and of no other")
     link.shown = tuple(shown.credentials)
-    pool = state.edge.pool(link.shown)
-    state.edge.expect(link.peer, Action.CONNECT, state.settings.network, pool, now)
+    # Nothing is known of the peer yet: what the owner's signatures do not lead to is not even read (A87).
+    budget = state.edge.budget_before_welcome()
+    pool = state.edge.pool_of_stranger(link.shown, budget)
+    state.edge.expect(link.peer, Action.CONNECT, state.settings.network, pool, now, budget)
     heard = hear_held(state, link, now)
     try:
-        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known)
+        link.connect = state.edge.decide_connect(link.peer, pool, now, link.known, budget=budget)
     except GrantStale as problem:
         raise StatementAwaited(problem.message) from problem
     state.statements.reliance.note(link.id, link.connect.watched)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
-from maia.credentials import NetworkName, TypeName, VerificationCache
+from maia.credentials import Budget, NetworkName, TypeName, VerificationCache
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
@@ -42,15 +42,18 @@ class KnownTypes:
         "_cache",
         "_histories",
         "_limit",
+        "_meter",
         "_network",
         "_sealings",
         "_settings",
         "_versions",
     )
 
-    def __init__(self, settings: BrokerSettings, certificates: VerificationCache) -> None:
-        """Begin with no type; certificates inside definitions share the broker's cache."""
-        self._settings = settings
+    def __init__(
+        self, settings: BrokerSettings, certificates: VerificationCache, meter: Budget | None = None
+    ) -> None:
+        """Begin with no type; certificates inside definitions share the broker's cache, and its `meter`."""
+        self._settings, self._meter = settings, meter
         self._network: NetworkName | None = settings.network if settings.require_install else None
         self._limit = settings.limits.types
         self._cache = VerifiedTypeCache(settings.limits.types, certificates)
@@ -167,6 +170,7 @@ class KnownTypes:
             network=self._network,
             constitutions=self._settings.constitutions,
             cache=self._cache,
+            budget=Budget.of(self._settings.limits.work_per_request, self._meter),
         )
 
     def _history(self, version: VerifiedType, histories: Mapping[bytes, TypeHistory]) -> TypeHistory:

@@ -204,13 +204,13 @@ class Broker:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         link.heard_at, link.silent_rounds = now, 0
-        return self._blamed(link, lambda: self._said(link, decode(data), now), now)
+        return self._blamed(link, lambda: self._said(link, decode(data), now, len(data)), now)
 
-    def _said(self, link: Link, message: Message, now: Instant) -> list[Effect]:
+    def _said(self, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
         if isinstance(message, Bye):
             return self._heard_bye(link, message, now)
         if link.is_ready:
-            return answer(self._state, link, message, now)
+            return answer(self._state, link, message, now, size)
         return step_of(link, message)(self._state, link, message, now)
 
     def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:

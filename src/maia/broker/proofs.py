@@ -14,11 +14,20 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from maia.broker.refusals import NotProved
+from maia.broker.refusals import NotProved, TooMuchAtOnce
 from maia.broker.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.broker.tells import Proof
-from maia.credentials import Action, Principal, SignedCertificate, TypeName, VerifiedChain, find_chains
+from maia.credentials import (
+    Action,
+    Budget,
+    Principal,
+    SearchTooLarge,
+    SignedCertificate,
+    TypeName,
+    VerifiedChain,
+    find_chains,
+)
 from maia.credentials.flows import DEFAULT_LIMITS
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -27,7 +36,14 @@ from maia.types import type_id, validity_type_name
 from maia.wire.filters import filter_to_bytes
 from maia.wire.requests import request_from_bytes, verify_proof
 
-__all__ = ["Proved", "is_to_be_verified", "prove_offer", "proved_filter", "remember_refusal"]
+__all__ = [
+    "Proved",
+    "is_to_be_verified",
+    "prove_offer",
+    "proved_filter",
+    "remember_refusal",
+    "spend_on",
+]
 
 _CHAINS_SHARED: Final = 4096
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
@@ -48,12 +64,23 @@ def is_to_be_verified(state: BrokerState) -> bool:
     return share > 0 and (share >= 1 or int.from_bytes(state.random(4), "big") < share * (1 << 32))
 
 
-def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predicate, now: Instant) -> Proved:
-    """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof."""
-    name, signer = _asked(state, kind, proof, Action.SUBSCRIBE, now)
+def proved_filter(
+    state: BrokerState,
+    kind: bytes,
+    proof: Proof,
+    wanted: Predicate,
+    now: Instant,
+    budget: Budget | None = None,
+) -> Proved:
+    """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof.
+
+    `budget` is what is left of the work for the message that it came with.
+    """
+    budget = state.edge.budget_of_message() if budget is None else budget
+    name, signer = _asked(state, kind, proof, Action.SUBSCRIBE, now, budget)
     if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
         return Proved(wanted, frozenset())  # what issuers say on validity is for everybody
-    chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now)
+    chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now, budget)
     granted = union(chain.authority.restriction for chain in chains)
     # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
     if covers(wide=granted, narrow=wanted):
@@ -63,10 +90,20 @@ def proved_filter(state: BrokerState, kind: bytes, proof: Proof, wanted: Predica
     return Proved(narrowed, _watched(chains))
 
 
+def spend_on(budget: Budget, size: int) -> None:
+    """Pay for reading one more entry of a message; a message that takes too much work ends its link (A87)."""
+    try:
+        budget.spend(1)
+        budget.spend_reading(size)
+    except SearchTooLarge:
+        raise TooMuchAtOnce("this message takes more work than one message may: tell less at once") from None
+
+
 def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
     """Return the certificates by which somebody may publish this type, or raise what is wrong."""
-    name, signer = _asked(state, kind, proof, Action.PUBLISH, now)
-    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now))
+    budget = state.edge.budget_of_message()
+    name, signer = _asked(state, kind, proof, Action.PUBLISH, now, budget)
+    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
 
 
 def remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
@@ -90,12 +127,13 @@ def _kept_once(certificates: frozenset[bytes]) -> frozenset[bytes]:
 
 
 def _asked(
-    state: BrokerState, kind: bytes, proof: Proof, action: Action, now: Instant
+    state: BrokerState, kind: bytes, proof: Proof, action: Action, now: Instant, budget: Budget
 ) -> tuple[TypeName, Principal]:
     """Return what was asked for, and by whom, if that is what the interest or offer is about."""
     settings = state.settings
     if proof.request is None:
         raise NotProved("an interest or offer came without the request that caused it")
+    budget.spend_check()
     verified = verify_proof(
         request_from_bytes(proof.request),
         at=now,
@@ -110,11 +148,17 @@ def _asked(
 
 
 def _chains(
-    state: BrokerState, proof: Proof, action: Action, name: TypeName, signer: Principal, now: Instant
+    state: BrokerState,
+    proof: Proof,
+    action: Action,
+    name: TypeName,
+    signer: Principal,
+    now: Instant,
+    budget: Budget,
 ) -> tuple[VerifiedChain, ...]:
     chains_max = state.settings.limits.chains_per_request
     chains = find_chains(
-        _counting(state, state.edge.pool(proof.credentials), now),
+        _counting(state, state.edge.pool_of_stranger(proof.credentials, budget, name.owner), now),
         root=name.owner,
         subject=signer,
         action=action,
@@ -123,6 +167,7 @@ def _chains(
         cache=state.certificates,
         constitutions=state.settings.constitutions,
         limits=replace(DEFAULT_LIMITS, chains_max=chains_max, flows_per_subject_max=chains_max),
+        budget=budget,
     )
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))

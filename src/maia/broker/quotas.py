@@ -21,7 +21,7 @@ _PRINCIPALS_MAX: Final = 65_536
 
 
 class RequestQuota:
-    """A bucket for each principal, refilled evenly over a minute."""
+    """A bucket for each principal, refilled evenly over a minute; what is counted is for its user to say."""
 
     __slots__ = ("_buckets", "per_minute")
 
@@ -33,13 +33,28 @@ class RequestQuota:
 
     def spend(self, principal: Principal, now: Instant, *, requests: int = 1) -> None:
         """Take so many requests off the principal's quota, or refuse."""
-        left, since = self._buckets.get(principal, (_MINUTE, now))
-        left = min(_MINUTE, left + max(0, now - since))
+        left = self._left(principal, now)
         price = min(_MINUTE, requests * max(1, _MINUTE // self.per_minute))
         allowed = left >= price
-        self._buckets[principal] = (left - price if allowed else left, now)
+        self._keep(principal, left - price if allowed else left, now)
+        if not allowed:
+            raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")
+
+    def owe(self, principal: Principal, now: Instant, requests: int) -> Instant | None:
+        """Take off what turned out to be the price of something done; return when it is paid, if not now.
+
+        Nobody owes more than a minute.
+        """
+        left = max(-_MINUTE, self._left(principal, now) - requests * _MINUTE // self.per_minute)
+        self._keep(principal, left, now)
+        return None if left >= 0 else Instant(now - left)
+
+    def _left(self, principal: Principal, now: Instant) -> int:
+        left, since = self._buckets.get(principal, (_MINUTE, now))
+        return min(_MINUTE, left + max(0, now - since))
+
+    def _keep(self, principal: Principal, left: int, now: Instant) -> None:
+        self._buckets[principal] = (left, now)
         self._buckets.move_to_end(principal)
         if len(self._buckets) > _PRINCIPALS_MAX:
             self._buckets.popitem(last=False)
-        if not allowed:
-            raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")

@@ -46,6 +46,7 @@ __all__ = [
     "TooManyLinks",
     "TooManyQuestions",
     "TooManyRequests",
+    "TooMuchAtOnce",
     "TypesFull",
     "UnknownRef",
     "UnknownType",
@@ -138,6 +139,12 @@ class TooManyRequests(Unavailable):
     """The principal makes more requests in a minute than its quota."""
 
     code = "UNAVAILABLE-REQUEST-QUOTA"
+
+
+class TooMuchAtOnce(ProtocolViolation):
+    """A message of another broker takes more work than one message may: it has to be told in several."""
+
+    code = "PROTOCOL-TOO-MUCH-AT-ONCE"
 
 
 class TooManyEntries(Unavailable):

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from maia.broker.audience import ViewClass
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter, remember_refusal
+from maia.broker.proofs import is_to_be_verified, prove_offer, proved_filter, remember_refusal, spend_on
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.resealing import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.routes import Neighbour
@@ -24,8 +24,9 @@ from maia.broker.senders import let_arrive
 from maia.broker.sessions import Advertisement, Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
-from maia.broker.tells import NO_PROOF, Proof, entry_of, new_proof
+from maia.broker.tells import NO_PROOF, Proof, entry_of, new_proof, size_of_wanted
 from maia.broker.transit import Transit
+from maia.credentials import Budget
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
@@ -150,10 +151,12 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     effects: list[Effect] = []
     told_last: dict[bytes, Entry | None] = {}
     replaced: list[bytes] = []
+    budget = state.edge.budget_of_message()
     for wanted in message.add:
+        spend_on(budget, size_of_wanted(wanted))
         if _is_proved_otherwise(state, neighbour, message.type_id, wanted):
             replaced.append(wanted.id)
-        told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now)
+        told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now, budget)
         effects += noted
     for entry_id in message.remove:
         neighbour.forget_change(message.type_id, entry_id)
@@ -245,7 +248,13 @@ def hear_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) 
 
 
 def _checked(
-    state: BrokerState, link: Link, neighbour: Neighbour, type_id: bytes, wanted: Wanted, now: Instant
+    state: BrokerState,
+    link: Link,
+    neighbour: Neighbour,
+    type_id: bytes,
+    wanted: Wanted,
+    now: Instant,
+    budget: Budget,
 ) -> tuple[Entry | None, list[Effect]]:
     """Return an entry as far as it is proved; None, and a note, for one that is not."""
     entry = entry_of(wanted)
@@ -256,7 +265,7 @@ def _checked(
     proof = entry.baggage if isinstance(entry.baggage, Proof) else NO_PROOF
     try:
         _check_plain(state, type_id)
-        proved = proved_filter(state, type_id, proof, entry.predicate, now)
+        proved = proved_filter(state, type_id, proof, entry.predicate, now, budget)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
         remember_refusal(state, neighbour, proof)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.edge import refusal_effects
-from maia.broker.proofs import Proved, is_to_be_verified, proved_filter
+from maia.broker.proofs import Proved, is_to_be_verified, proved_filter, spend_on
 from maia.broker.refusals import SealOutdated, SealTooNew
 from maia.broker.routes import Neighbour
 from maia.broker.sealed_state import HeardSealed
@@ -22,6 +22,7 @@ from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.telling import told
 from maia.broker.tells import new_proof
+from maia.credentials import Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
@@ -51,6 +52,10 @@ EPOCHS_AHEAD_MAX: Final = 16
 
 DOUBTED_MAX: Final = 65_536
 
+_OPENING_BYTES: Final = 256
+"""To look at a sealed interest costs about as much as to read so many bytes; its content is paid for when it
+is read."""
+
 
 # ------------------------------------------------------------ what neighbours say
 
@@ -65,11 +70,13 @@ def hear_sealed_interest(
     add: list[SealedEntry] = []
     refused: list[bytes] = []
     replaced: list[bytes] = []
+    budget = state.edge.budget_of_message()
     for wanted in message.add:
+        spend_on(budget, _OPENING_BYTES)
         heard = wanted_from_wire(message.type_id, wanted)
         neighbour.forget_change(key, wanted.id)
         try:
-            entry = understood(state, wanted.id, heard, now)
+            entry = understood(state, wanted.id, heard, now, budget)
             add.append(entry)
             if _rests_otherwise(state, link, neighbour, key, entry):
                 replaced.append(wanted.id)
@@ -153,7 +160,9 @@ def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, heard: Heard
 # ------------------------------------------------------------ as far as the keys go
 
 
-def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Instant) -> SealedEntry:
+def understood(
+    state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Instant, budget: Budget | None = None
+) -> SealedEntry:
     """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
     sealed, ring = heard.filter, state.sealed.ring_of(heard.filter.type_id)
     if ring is None:
@@ -165,7 +174,7 @@ def understood(state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Ins
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
-        proved = _proved(state, sealed.type_id, proof, opened.opened, now)
+        proved = _proved(state, sealed.type_id, proof, opened.opened, now, budget)
         known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
@@ -179,9 +188,15 @@ def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
 
 
 def _proved(
-    state: BrokerState, type_id: bytes, proof: OpenedProof, wanted: Predicate, now: Instant
+    state: BrokerState,
+    type_id: bytes,
+    proof: OpenedProof,
+    wanted: Predicate,
+    now: Instant,
+    budget: Budget | None,
 ) -> Proved:
-    return proved_filter(state, type_id, new_proof(proof.request, proof.certificates), wanted, now)
+    shown = new_proof(proof.request, proof.certificates)
+    return proved_filter(state, type_id, shown, wanted, now, budget)
 
 
 def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:

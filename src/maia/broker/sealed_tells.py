@@ -24,7 +24,7 @@ __all__ = [
     "wanted_to_wire",
 ]
 
-_INTEREST_BYTES: Final = 1 << 20
+_INTEREST_BYTES: Final = 1 << 17
 """From this size on, an interest is told in several messages; each stays far below what a peer reads."""
 
 

@@ -33,6 +33,14 @@ class BrokerLimits:
     advertisements_per_client: int = 1024
     requests_per_minute: int = 6000
     """Advertisements, subscriptions, renewals and withdrawals of one principal, over all its links."""
+    work_before_welcome: int = 4096
+    """Steps that the search for a peer's right to connect may take; a signature check counts for some."""
+    work_per_request: int = 200_000
+    """Steps that the search for the right behind one request of a client may take."""
+    work_per_message: int = 40_000
+    """Steps that one message of another broker may cost: interests and offers, and their proofs."""
+    work_per_minute_and_broker: int = 1_500_000
+    """Steps that the messages of one other broker may cost in a minute; beyond them it is read later."""
     requests_remembered: int = 1 << 18
     """Requests within the window of clock skew, all of which are remembered."""
     requests_remembered_per_principal: int = 1 << 14

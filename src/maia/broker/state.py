@@ -102,6 +102,8 @@ class BrokerState:
     types: KnownTypes
     requests: ReplayJournal
     quota: RequestQuota
+    broker_quota: RequestQuota
+    """Of the work that other brokers cause, in steps."""
     routes: Routes
     keys: KeyDesk
     seals: Seals
@@ -165,7 +167,8 @@ def new_state(
     """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
     statements = StatementDesk(kept, vouchers_max=settings.limits.vouchers)
-    edge, types = Edge(settings, certificates, statements), KnownTypes(settings, certificates)
+    edge = Edge(settings, certificates, statements)
+    types = KnownTypes(settings, certificates, edge.meter)
     keys = KeyDesk(
         key,
         settings,
@@ -188,6 +191,7 @@ def new_state(
         types=types,
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
+        broker_quota=RequestQuota(settings.limits.work_per_minute_and_broker),
         routes=new_routes(key.principal, settings),
         keys=keys,
         seals=seals,

@@ -19,14 +19,24 @@ from maia.wire.filters import filter_from_bytes, filter_to_bytes
 from maia.wire.kept_requests import RequestFrame, framed_request
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
 
-__all__ = ["NO_PROOF", "Proof", "ProofOf", "entry_of", "messages_of", "new_proof", "wanted_of"]
+__all__ = [
+    "NO_PROOF",
+    "Proof",
+    "ProofOf",
+    "entry_of",
+    "messages_of",
+    "new_proof",
+    "size_of_wanted",
+    "wanted_of",
+]
 
 _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
 _CHAIN_BYTES_MAX: Final = 8192
 """A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
-_INTEREST_BYTES: Final = 1 << 20
-"""From this size on, an interest is told in several messages; each stays far below what a peer reads."""
+_INTEREST_BYTES: Final = 1 << 17
+"""From this size on, an interest is told in several messages; each stays far below the work that a peer does
+for one message (`work_per_message`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +105,17 @@ def entry_of(wanted: Wanted) -> Entry:
     return Entry(wanted.id, filter_from_bytes(wanted.filter), new_proof(wanted.proof, wanted.credentials))
 
 
+def size_of_wanted(wanted: Wanted) -> int:
+    """Return how many bytes there are to be read in what somebody wants."""
+    return len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
+
+
 def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterator[Interest]:
     # What is added goes first: between two messages the peer wants too much, and never too little.
     some: list[Wanted] = []
     size = 0
     for wanted in add:
-        more = len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
+        more = size_of_wanted(wanted)
         if some and size + more > _INTEREST_BYTES:
             yield Interest(type_id, some, [])
             some, size = [], 0

@@ -81,6 +81,7 @@ from maia.credentials.broken_statements import (
     StatementOverlap,
     StatementTooEarly,
 )
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache, check_signature
 from maia.credentials.certificate import (
     AuthorisationCertificate,
@@ -215,6 +216,7 @@ __all__ = [
     "BrokenChain",
     "BrokenStatement",
     "BrokenSuccession",
+    "Budget",
     "Certificate",
     "CertificateExpired",
     "CertificateNotRevalidated",

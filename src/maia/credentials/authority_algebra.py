@@ -28,7 +28,7 @@ from maia.credentials.name_patterns import NamePattern, PatternTooComplex
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.credentials.principals import Owner
 from maia.errors import BadInput, BrokenCredential
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate, PredicateTooLarge, checked_size, size_of
 
 __all__ = [
     "EVENT_ACTIONS",
@@ -40,6 +40,7 @@ __all__ = [
     "actions_from_words",
     "covers_request",
     "intersect",
+    "terms_in",
 ]
 
 TERMS_MAX: Final = 256
@@ -246,6 +247,12 @@ def _both_terms(one: Predicate, other: Predicate) -> Predicate:
 
 def _terms(predicate: Predicate) -> tuple[Predicate, ...]:
     return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+
+
+def terms_in(authority: Authority) -> int:
+    """Return of how many parts the terms and attributes of a grant are made: what comparing it costs."""
+    attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
+    return attributes + size_of(authority.restriction) + size_of(authority.condition)
 
 
 def _actions_of_word(word: str) -> frozenset[Action]:

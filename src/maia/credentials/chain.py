@@ -34,10 +34,11 @@ from maia.credentials.broken_chains import (
     WrongRoot,
     shown_id,
 )
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache, check_signature
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.flows import DEFAULT_LIMITS, FlowLimits, Rules, certificates_of, flow_search
-from maia.credentials.local_names import Meaning, NameBook, Steps, Terminal, name_book
+from maia.credentials.local_names import Meaning, NameBook, Terminal, name_book
 from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Threshold
 from maia.credentials.quorum import VerifiedConstitution
 from maia.credentials.reduction import (
@@ -106,7 +107,7 @@ def owner_chain(owner: Principal, at: Instant) -> VerifiedChain:
     return VerifiedChain(owner, owner, full_authority(owner), UNBOUNDED, True, (), _SEAL)
 
 
-def verify_chain(
+def verify_chain(  # noqa: PLR0913 - every one is named at the call
     certificates: Iterable[SignedCertificate],
     *,
     root: Owner,
@@ -115,13 +116,16 @@ def verify_chain(
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
+    budget: Budget | None = None,
 ) -> VerifiedChain:
     """Return the proof that `root` granted something to `subject`, or refuse and say why.
 
     `root` owns the resource, and `subject` has proved its key. A quorum as
-    root needs its constitution among `constitutions`.
+    root needs its constitution among `constitutions`. Signatures are checked
+    from the owner on, and the first bad one ends it.
     """
     given = tuple(certificates)
+    budget = limits.budget() if budget is None else budget
     known = None if cache is None else cache.chain_of(given)
     if isinstance(known, VerifiedChain) and _still_proves(known, root, subject, at):
         return known
@@ -136,8 +140,8 @@ def verify_chain(
     for signed in given:
         check(signed)
     if isinstance(root, QuorumId) or Threshold in {signed.certificate.subject.__class__ for signed in given}:
-        return _shared_chain(given, root_terminal(root, constitutions), root, subject, limits)
-    chain = _plain_chain(given, root, subject, limits)
+        return _shared_chain(given, root_terminal(root, constitutions), root, subject, limits, budget)
+    chain = _plain_chain(given, root, subject, budget)
     if cache is not None:
         cache.remember_chain(given, chain)
     return chain
@@ -191,13 +195,13 @@ def _check_set(given: Sequence[SignedCertificate], limits: FlowLimits) -> None:
 
 
 def _plain_chain(
-    given: tuple[SignedCertificate, ...], root: Owner, subject: Principal, limits: FlowLimits
+    given: tuple[SignedCertificate, ...], root: Owner, subject: Principal, budget: Budget
 ) -> VerifiedChain:
     steps = [signed for signed in given if signed.certificate.__class__ is AuthorisationCertificate]
     if not steps or steps[0].certificate.issuer != root:
         raise _wrong_root(given, root)
     ids = [signed.id for signed in steps]
-    links, used = _resolved_links(given, steps, subject, limits)
+    links, used = _resolved_links(given, steps, subject, budget)
     links[0] = _owned_by(root, links[0], ids[0])
     result = reduce_chain(links, ids)
     if result.subject is not subject and result.subject != subject:
@@ -209,7 +213,7 @@ def _resolved_links(
     given: tuple[SignedCertificate, ...],
     steps: list[SignedCertificate],
     subject: Principal,
-    limits: FlowLimits,
+    budget: Budget,
 ) -> tuple[list[Reducible], tuple[SignedCertificate, ...]]:
     """Return the 5-tuples of a chain with every name replaced by a key, and the certificates in order."""
     keyed: list[Reducible] = [
@@ -220,7 +224,7 @@ def _resolved_links(
     ]
     if len(keyed) == len(given):
         return keyed, given
-    book, budget = name_book(given, lambda _signed: True), Steps(limits.steps_max)
+    book = name_book(given, lambda _signed: True)
     holders = [*(step.certificate.issuer for step in steps[1:]), subject]
     links: list[Reducible] = []
     used: list[SignedCertificate] = []
@@ -240,7 +244,7 @@ def _owned_by(root: Owner, link: Reducible, identifier: bytes) -> Reducible:
 
 
 def _resolved(
-    signed: SignedCertificate, holder: Principal, book: NameBook, budget: Steps
+    signed: SignedCertificate, holder: Principal, book: NameBook, budget: Budget
 ) -> tuple[Reducible, tuple[SignedCertificate, ...]]:
     """Return a certificate with its subject's name replaced by the key that comes next."""
     certificate = signed.certificate
@@ -279,8 +283,9 @@ def _shared_chain(
     root: Owner,
     subject: Principal,
     limits: FlowLimits,
+    budget: Budget,
 ) -> VerifiedChain:
-    search = flow_search(given, terminal, subject, _ALREADY_CHECKED, limits)
+    search = flow_search(given, terminal, subject, _ALREADY_CHECKED, limits, budget)
     leftover: SignedCertificate | None = None
     for flow in search.run():
         used = certificates_of(flow)
@@ -302,7 +307,7 @@ def _shared_chain(
     )
 
 
-_ALREADY_CHECKED: Final = Rules(admits=lambda _signed: True, trusts=lambda _signed: True)
+_ALREADY_CHECKED: Final = Rules(admits=lambda _signed: True)
 
 
 # ---------------------------------------------------------------- the proof, and why there is none

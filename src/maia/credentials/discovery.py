@@ -4,8 +4,8 @@ Clients and brokers hold certificates in no order and do not want to sort them
 (mission: "the system finds the chain by itself"). The search stays within
 counted steps, whatever an attacker put into the pool: a cycle, a chain of ten
 thousand, a diamond of a million paths, a name that never ends. Signatures are
-checked only where a chain might pass, and each found chain is verified again
-by the verifier, which alone builds proofs. Equal pools give equal answers,
+checked only where a chain might pass, from the owner on, and each found chain
+is verified again by the verifier, which alone builds proofs. Equal pools give equal answers,
 in whatever order the certificates come.
 
 The explanation of a failure is meant for the owner of the pool.
@@ -14,7 +14,8 @@ The explanation of a failure is meant for the owner of the pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
 from maia.credentials.authority import Action
@@ -27,6 +28,7 @@ from maia.credentials.broken_chains import (
     WrongRoot,
     shown_id,
 )
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
@@ -72,6 +74,7 @@ def find_chain(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Iterable[VerifiedConstitution] = (),
     limits: FlowLimits = DEFAULT_LIMITS,
+    budget: Budget | None = None,
 ) -> VerifiedChain:
     """Return a shortest chain for the request; refuse with the nearest miss if there is none."""
     chains = find_chains(
@@ -84,6 +87,7 @@ def find_chain(  # noqa: PLR0913 - every one is named at the call
         cache=cache,
         constitutions=constitutions,
         limits=replace(limits, chains_max=1),
+        budget=budget,
     )
     return chains[0]
 
@@ -101,6 +105,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     limits: FlowLimits = DEFAULT_LIMITS,
     doubtful: frozenset[bytes] = frozenset(),
     left_out: LeftOut | None = None,
+    budget: Budget | None = None,
 ) -> tuple[VerifiedChain, ...]:
     """Return the chains for the request that grant something no other found chain grants.
 
@@ -108,8 +113,12 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     matter where one shows attributes that another hides, and where one hangs
     on something that another is free of: a condition, or a certificate that
     is `doubtful`. The caller names the ids of those: bounds lie on them, or
-    somebody else may know that they are revoked. `left_out` counts the grants
-    that the limits kept from being returned.
+    another verifier may know that they are revoked. `left_out` counts the
+    grants that the limits kept from being returned.
+
+    A server hands in a `budget`, which all its searches for one answer share.
+    Of a miss it is then looked for no more than what a requester may be told:
+    a right that has ended, or not begun.
     """
     if resource.owner != root:
         raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
@@ -127,6 +136,7 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
         constitutions=constitutions,
         limits=limits,
         doubtful=doubtful,
+        shared=budget,
     )
     flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
     if not flows:
@@ -162,18 +172,19 @@ class _Quest:
     constitutions: tuple[VerifiedConstitution, ...]
     limits: FlowLimits
     doubtful: frozenset[bytes]
+    shared: Budget | None
 
     def flows_in_doubt(self, left_out: LeftOut) -> list[Flow]:
         """Return the flows, with others beside what is doubtful unless that takes too many steps."""
-        try:
-            return self.flows(left_out)
-        except SearchTooLarge:
-            if not self.doubtful:
-                raise
+        budget = self._budget()
+        if not self.doubtful:
+            return self.flows(left_out, budget)
+        with suppress(SearchTooLarge), budget.half() as part:
+            return self.flows(left_out, part)
         left_out.count += 1
-        return replace(self, doubtful=frozenset()).flows(left_out)
+        return replace(self, doubtful=frozenset()).flows(left_out, budget)
 
-    def flows(self, left_out: LeftOut) -> list[Flow]:
+    def flows(self, left_out: LeftOut, budget: Budget) -> list[Flow]:
         """Return the flows that no other found flow makes needless.
 
         A pool of a million different paths would use up the steps before the first of them is at the
@@ -181,9 +192,10 @@ class _Quest:
         """
         widest = self.limits.flows_per_subject_max
         limits = replace(self.limits, flows_per_subject_max=min(_FLOWS_AT_FIRST, widest))
-        found, missing, steps = self._flows_within(limits)
+        found, missing = self._flows_within(limits, budget)
         if missing and limits.flows_per_subject_max < widest and self.limits.chains_max > 1:
-            more, missing, _ = self._flows_within(replace(self.limits, steps_max=steps), found)
+            with budget.half() as part:
+                more, missing = self._flows_within(self.limits, part, found)
             found = [*more, *found]
         needed: list[Flow] = []
         for flow in found:
@@ -194,19 +206,21 @@ class _Quest:
         left_out.count += missing + max(0, len(needed) - self.limits.chains_max)
         return needed[: self.limits.chains_max]
 
-    def _flows_within(self, limits: FlowLimits, besides: Sequence[Flow] = ()) -> tuple[list[Flow], int, int]:
-        """Search once: return what reaches the owner, how much more there is at least, and the steps left."""
-        search = self._search(_Bent(), limits)
+    def _flows_within(
+        self, limits: FlowLimits, budget: Budget, besides: Sequence[Flow] = ()
+    ) -> tuple[list[Flow], int]:
+        """Search once: return what reaches the owner, and how much more there is at least."""
+        search = self._search(_Bent(), limits, budget)
         try:
             for flow in search.run():
                 if self.limits.chains_max == 1:
-                    return [flow], 0, search.steps.left
+                    return [flow], 0
         except SearchTooLarge:
             found = search.flows.get(self.terminal, [])
             if not found and not besides:
                 raise
-            return found, max(1, search.left_out), 0
-        return search.flows.get(self.terminal, []), search.left_out, search.steps.left
+            return found, max(1, search.left_out)
+        return search.flows.get(self.terminal, []), search.left_out
 
     def proved(self, certificates: tuple[SignedCertificate, ...]) -> VerifiedChain:
         """Return the proof; where thresholds met, leave out what turns out not to be needed."""
@@ -220,6 +234,7 @@ class _Quest:
                     cache=self.cache,
                     constitutions=self.constitutions,
                     limits=self.limits,
+                    budget=self._budget(),
                 )
             except SuperfluousCertificate as extra:
                 certificates = tuple(one for one in certificates if one.id != extra.certificate)
@@ -227,7 +242,7 @@ class _Quest:
     def nearest_miss(self) -> NoChain:
         """Return the refusal; it names the one rule that, bent, would have let a chain through."""
         request = f"no chain lets `{self.subject}` {self.action.value} `{self.resource}`"
-        for bent in _BENT_ONE_BY_ONE:
+        for bent in _BENT_ONE_BY_ONE if self.shared is None else _BENT_FOR_REQUESTERS:
             certificates = self._first(bent)
             if certificates:
                 problem = self._problem_of(certificates)
@@ -266,32 +281,38 @@ class _Quest:
 
     # ------------------------------------------------------------ the rules of a search
 
-    def _search(self, bent: _Bent, limits: FlowLimits | None = None) -> FlowSearch:
+    def _budget(self) -> Budget:
+        return self.limits.budget() if self.shared is None else self.shared
+
+    def _search(
+        self, bent: _Bent, limits: FlowLimits | None = None, budget: Budget | None = None
+    ) -> FlowSearch:
         limits = self.limits if limits is None else limits
         limits = replace(limits, certificates_max=_WITHOUT_LENGTH) if bent.length else limits
-        trust = _Trust(self.cache, self.limits.signatures_max, forgiving=bent.signature)
+        budget = self._budget() if budget is None else budget
+        trust = _Trust(self.cache, budget, forgiving=bent.signature)
         helpful = {signed.certificate.issuer for signed in self.pool} | {self.subject}
 
         def admits(signed: SignedCertificate) -> bool:
             in_time = bent.validity or signed.certificate.validity.contains(self.at)
             return in_time and (bent.right or self._covers(signed))
 
-        def accepts_name(signed: SignedCertificate) -> bool:
+        def admits_name(signed: SignedCertificate) -> bool:
             # Of a group of a thousand, only those who could be on the way are worth a signature check.
             means = signed.certificate.subject
             if isinstance(means, Principal) and means not in helpful:
                 return False
-            in_time = bent.validity or signed.certificate.validity.contains(self.at)
-            return in_time and trust.of(signed)
+            return bent.validity or signed.certificate.validity.contains(self.at)
 
         rules = Rules(
             admits,
             trust.of,
+            admits_name,
             needs_delegation=not bent.delegation,
             weighs_authority=not bent.authority,
             doubtful=self.doubtful,
         )
-        return flow_search(self.pool, self.terminal, self.subject, rules, limits, accepts_name)
+        return flow_search(self.pool, self.terminal, self.subject, rules, limits, budget)
 
     def _covers(self, signed: SignedCertificate) -> bool:
         certificate = signed.certificate
@@ -305,23 +326,20 @@ class _Trust:
     """Signature checks on demand, each once, up to a number."""
 
     cache: VerificationCache
-    left: int
+    budget: Budget
     forgiving: bool
-    refused: set[tuple[bytes, bytes]] = field(default_factory=set)
 
     def of(self, signed: SignedCertificate) -> bool:
         """Say whether the signature holds."""
         if self.forgiving or self.cache.knows(signed):
             return True
-        if (signed.id, signed.signature) in self.refused:
+        if (signed.id, signed.signature) in self.budget.refused:
             return False
-        self.left -= 1
-        if self.left < 0:
-            raise SearchTooLarge("the search for a chain reached its limit of signature checks")
+        self.budget.spend_check()
         try:
             self.cache.check(signed)
         except BrokenCredential:
-            self.refused.add((signed.id, signed.signature))
+            self.budget.refused.add((signed.id, signed.signature))
             return False
         return True
 
@@ -346,6 +364,9 @@ _BENT_ONE_BY_ONE: Final = (
     _Bent(authority=True, signature=True),
     _Bent(authority=True, length=True, signature=True),
 )
+
+_BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
+"""What is wrong in every other way is the business of the pool's owner, who can search for it itself."""
 
 
 def _length_of(flow: Flow) -> int:

@@ -1,8 +1,11 @@
 """Through which certificates does authority flow from an owner to a principal?
 
 Chains with thresholds are verified here, and searches in a pool of unknown
-order run here. First the certificates that can be reached from the owner are
-laid out; then flows are followed backwards from the principal, who holds
+order run here, in three passes. The first marks who stands on some way from
+the owner to the principal, whoever signed it. The second checks signatures on
+these ways from the owner on: behind a forged certificate nothing is looked
+at, so strangers cost one check for each certificate that they forge in the
+owner's name. The third follows flows backwards from the principal, who holds
 everything it is given, to the owner. A threshold has a flow when enough of
 its members have one. A subject keeps a bounded number of flows, none of which
 another one makes needless, so a diamond of 2^20 paths costs as much as its
@@ -20,9 +23,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials.authority import Authority
-from maia.credentials.authority_algebra import AuthorityTooLarge, intersect
+from maia.credentials.authority_algebra import AuthorityTooLarge, intersect, terms_in
+from maia.credentials.broken_chains import SearchTooLarge
+from maia.credentials.budget import Budget
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.local_names import Meaning, NameBook, Steps, Terminal, name_book
+from maia.credentials.local_names import Meaning, NameBook, Terminal, name_book
 from maia.credentials.principals import Principal, Threshold
 from maia.credentials.reduction import includes, terms_of
 from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices
@@ -56,6 +61,10 @@ class FlowLimits:
     """Combinations tried when a member of a threshold turns out to agree."""
     chains_max: int = 256
 
+    def budget(self) -> Budget:
+        """Return what one search may use that shares with no other one."""
+        return Budget(self.steps_max, self.signatures_max)
+
 
 DEFAULT_LIMITS: Final = FlowLimits()
 
@@ -80,6 +89,8 @@ class Flow:
     length: int
     is_passed_on: bool
     """Some holder issued a certificate, so whoever granted to the first one must have allowed it."""
+    terms: int = 0
+    """How many parts the terms of `authority` have: what it costs to compare it with another."""
     step: SignedCertificate | None = None
     names: tuple[SignedCertificate, ...] = ()
     onward: tuple[Flow, ...] = ()
@@ -94,9 +105,11 @@ class Rules:
     """Which certificates may take part. A search that looks for the nearest miss bends one of these."""
 
     admits: Callable[[SignedCertificate], bool]
-    """Asked once of each certificate that the owner can reach: right, time."""
-    trusts: Callable[[SignedCertificate], bool]
-    """Asked of a certificate only when a flow is about to use it: the signature."""
+    """Asked once of each certificate that the owner could reach: right, time."""
+    trusts: Callable[[SignedCertificate], bool] = lambda _signed: True
+    """Asked of a certificate only where everything from the owner up to it is trusted: the signature."""
+    admits_name: Callable[[SignedCertificate], bool] = lambda _signed: True
+    """The same as `admits`, of name certificates; `trusts` is asked of them too."""
     needs_delegation: bool = True
     weighs_authority: bool = True
     doubtful: frozenset[bytes] = frozenset()
@@ -110,11 +123,15 @@ class FlowSearch:
     root: Terminal
     subject: Principal
     issued: dict[Principal, list[SignedCertificate]]
+    said: NameBook
+    """What names mean if all signatures are good."""
     book: NameBook
+    """What names mean by signatures that were checked."""
     rules: Rules
     limits: FlowLimits
-    steps: Steps
+    budget: Budget
     flows: dict[Terminal, list[Flow]] = field(default_factory=dict)
+    _admitted: dict[Principal, list[SignedCertificate]] = field(default_factory=dict)
     _into: dict[Terminal, list[tuple[SignedCertificate, Meaning]]] = field(default_factory=dict)
     _shares: dict[Terminal, list[tuple[Threshold, int, Meaning]]] = field(default_factory=dict)
     _offers: dict[Threshold, list[list[Flow]]] = field(default_factory=dict)
@@ -131,7 +148,11 @@ class FlowSearch:
 
     def run(self) -> Iterator[Flow]:
         """Yield the flows that reach the owner, in a fixed order, the short ones first."""
-        self._lay_out()
+        cut: SearchTooLarge | None = None
+        try:
+            self._lay_out(self._on_the_way())
+        except SearchTooLarge as problem:
+            cut = problem  # what was laid out before may be enough
         self._add(self.subject, _arrived(self.subject))
         while self._waiting:
             here, flow = self._waiting.popleft()
@@ -142,60 +163,120 @@ class FlowSearch:
                 self._through_certificate(signed, meaning, flow)
             for threshold, place, meaning in self._shares.get(here, ()):
                 self._through_threshold(threshold, place, meaning, flow)
+        if cut is not None:
+            raise cut
 
-    # ------------------------------------------------------------ forwards: what the owner can reach
+    # ------------------------------------------------------------ who is on the way, whoever signed it
 
-    def _lay_out(self) -> None:
-        seen: set[Terminal] = {self.root}
-        waiting: deque[Terminal] = deque(seen)
+    def _on_the_way(self) -> set[Terminal]:
+        """Return the holders that a chain of allowed length could lead through."""
+        before: dict[Terminal, list[Terminal]] = {}
+        from_root = _distances(self.root, lambda here: self._possible_holders(here, before))
+        to_subject = _distances(self.subject, lambda here: self._counted_back(here, before))
+        most = self.limits.certificates_max
+        return {
+            here for here, more in to_subject.items() if here in from_root and from_root[here] + more <= most
+        }
+
+    def _possible_holders(
+        self, here: Terminal, before: dict[Terminal, list[Terminal]]
+    ) -> Iterator[tuple[Terminal, int]]:
+        """Yield whom a holder may pass authority to, and how many certificates that takes at least."""
+        for there in self._said_by(here):
+            self.budget.spend()
+            before.setdefault(there, []).append(here)
+            yield there, 0 if isinstance(here, Threshold) else 1
+
+    def _said_by(self, here: Terminal) -> Iterator[Terminal]:
+        if isinstance(here, Threshold):
+            for member in here.members if _is_sound(here) else ():
+                yield from (meaning.subject for meaning in self.said.meanings(member, self.budget))
+            return
+        if here == self.subject:
+            return  # it holds everything it is given: what it issued itself gives it nothing
+        admitted = self._admitted[here] = []
+        for signed in self.issued.get(here, ()):
+            self.budget.spend()
+            if self.rules.admits(signed):
+                admitted.append(signed)
+                meanings = self.said.meanings(signed.certificate.subject, self.budget)
+                yield from (meaning.subject for meaning in meanings)
+
+    def _counted_back(
+        self, here: Terminal, before: dict[Terminal, list[Terminal]]
+    ) -> Iterator[tuple[Terminal, int]]:
+        for there in before.get(here, ()):
+            self.budget.spend()
+            yield there, 0 if isinstance(there, Threshold) else 1
+
+    # ------------------------------------------------------------ forwards: whom the owner surely reaches
+
+    def _lay_out(self, on_the_way: set[Terminal]) -> None:
+        """Lay out what is trusted, nearest to the owner first."""
+        if self.root not in on_the_way:
+            return
+        passes_on = {self.root: True}
+        waiting: deque[Terminal] = deque(passes_on)
+        laid_out: set[Terminal] = set()
         while waiting:
             here = waiting.popleft()
-            for reached in self._next_holders(here):
-                self.steps.spend()
-                if reached not in seen:
-                    seen.add(reached)
-                    waiting.append(reached)
+            if isinstance(here, Principal):
+                # Whoever may not pass on what it was given has nothing to issue.
+                if here in laid_out or not passes_on[here]:
+                    continue
+                laid_out.add(here)
+            for there, is_delegable in self._next_holders(here, on_the_way):
+                self.budget.spend()
+                may_pass_on = is_delegable and passes_on[here]
+                if there not in passes_on or (may_pass_on and not passes_on[there]):
+                    passes_on[there] = may_pass_on
+                    waiting.append(there)
 
-    def _next_holders(self, here: Terminal) -> Iterator[Terminal]:
+    def _next_holders(self, here: Terminal, on_the_way: set[Terminal]) -> Iterator[tuple[Terminal, bool]]:
         if isinstance(here, Threshold):
-            yield from self._members(here)
+            yield from ((there, True) for there in self._members(here, on_the_way))
             return
-        for signed in self.issued.get(here, ()):
-            self.steps.spend()
+        for signed in self._admitted.get(here, ()):
             certificate = signed.certificate
-            if isinstance(certificate, AuthorisationCertificate) and self.rules.admits(signed):
-                for meaning in self.book.meanings(certificate.subject, self.steps):
+            self.budget.spend()
+            said = self.said.meanings(certificate.subject, self.budget)
+            if all(meaning.subject not in on_the_way for meaning in said) or not self.rules.trusts(signed):
+                continue
+            is_delegable = not self.rules.needs_delegation or _may_delegate(signed)
+            for meaning in self.book.meanings(certificate.subject, self.budget):
+                if meaning.subject in on_the_way:
                     self._into.setdefault(meaning.subject, []).append((signed, meaning))
-                    yield meaning.subject
+                    yield meaning.subject, is_delegable
 
-    def _members(self, threshold: Threshold) -> Iterator[Terminal]:
-        try:
-            checked_threshold(threshold)
-        except BadInput:
+    def _members(self, threshold: Threshold, on_the_way: set[Terminal]) -> Iterator[Terminal]:
+        if not _is_sound(threshold):
             return  # a threshold that counts somebody twice passes nothing on
-        self._offers[threshold] = [[] for _ in threshold.members]
+        is_new = threshold not in self._offers
+        self._offers.setdefault(threshold, [[] for _ in threshold.members])
         for place, member in enumerate(threshold.members):
-            for meaning in self.book.meanings(member, self.steps):
-                self._shares.setdefault(meaning.subject, []).append((threshold, place, meaning))
-                yield meaning.subject
+            for meaning in self.book.meanings(member, self.budget):
+                if meaning.subject in on_the_way:
+                    if is_new:
+                        self._shares.setdefault(meaning.subject, []).append((threshold, place, meaning))
+                    yield meaning.subject
 
     # ------------------------------------------------------------ backwards: what reaches the principal
 
     def _through_certificate(self, signed: SignedCertificate, meaning: Meaning, flow: Flow) -> None:
-        self.steps.spend()
         certificate = signed.certificate
         length = 1 + len(meaning.through) + flow.length
         if not isinstance(certificate, AuthorisationCertificate) or length > self.limits.certificates_max:
             return
         if flow.is_passed_on and self.rules.needs_delegation and not certificate.may_delegate:
             return
-        if not self.rules.trusts(signed):
-            return
-        authority = None
+        authority, terms = None, 0
         if self.rules.weighs_authority:
+            self.budget.spend(terms=terms_in(certificate.authority) + flow.terms)
             authority = _common((certificate.authority, flow.authority))
             if authority is None:
                 return
+            terms = terms_in(authority)
+        self.budget.spend()
         reached = Flow(
             authority=authority,
             validity=certificate.validity.intersection(meaning.validity).intersection(flow.validity),
@@ -203,6 +284,7 @@ class FlowSearch:
             behind=frozenset((certificate.issuer,)),
             length=length,
             is_passed_on=True,
+            terms=terms,
             step=signed,
             names=meaning.through,
             onward=(flow,),
@@ -231,6 +313,7 @@ class FlowSearch:
             behind=flow.behind,
             length=flow.length + len(meaning.through),
             is_passed_on=flow.is_passed_on,
+            terms=flow.terms,
             names=meaning.through,
             onward=(flow,),
             hinges=flow.hinges | self._hinges(None, meaning.through),
@@ -250,13 +333,14 @@ class FlowSearch:
             # Of 10^18 ways to choose 32 of 64, nearly all grant what the first one grants.
             if barren > _BARREN_MAX:
                 break
-        self.steps.spend(self.limits.tries_per_share_max - max(tries.left, 0))
+        self.budget.spend(self.limits.tries_per_share_max - max(tries.left, 0))
 
     def _join_shares(self, threshold: Threshold, shares: tuple[Flow, ...]) -> bool:
         """Add the flow of a threshold whose shares are these; say whether it was worth keeping."""
         length = sum(share.length for share in shares)
         authority = None
         if self.rules.weighs_authority:
+            self.budget.spend(terms=sum(share.terms for share in shares))
             authority = _common(share.authority for share in shares)
             if authority is None and any(share.authority is not None for share in shares):
                 return False
@@ -272,6 +356,7 @@ class FlowSearch:
             behind=self._counted(threshold, shares),
             length=length,
             is_passed_on=any(share.is_passed_on for share in shares),
+            terms=0 if authority is None else terms_in(authority),
             onward=shares,
             hinges=frozenset[object]().union(*(share.hinges for share in shares)),
         )
@@ -286,7 +371,7 @@ class FlowSearch:
     def _add(self, holder: Terminal, flow: Flow) -> bool:
         """Keep a flow unless a kept one is at least as good, or the subject has enough of them."""
         kept = self.flows.setdefault(holder, [])
-        self.steps.spend(1 + len(kept))
+        self.budget.spend(1 + len(kept), terms=sum(one.terms + flow.terms for one in kept))
         if any(at_least_as_good(one, flow) for one in kept):
             return False
         if len(kept) >= self.limits.flows_per_subject_max:
@@ -305,7 +390,7 @@ def flow_search(
     subject: Principal,
     rules: Rules,
     limits: FlowLimits,
-    accepts_name: Callable[[SignedCertificate], bool] = lambda _signed: True,
+    budget: Budget,
 ) -> FlowSearch:
     """Lay out a search over `certificates`, in the order given."""
     pool = tuple(certificates)
@@ -313,8 +398,13 @@ def flow_search(
     for signed in pool:
         if isinstance(signed.certificate, AuthorisationCertificate):
             issued.setdefault(signed.certificate.issuer, []).append(signed)
-    book = name_book(pool, accepts_name, rules.doubtful)
-    return FlowSearch(terminal, subject, issued, book, rules, limits, Steps(limits.steps_max))
+    said = name_book(pool, rules.admits_name, rules.doubtful)
+    book = NameBook(
+        said.definitions,
+        lambda signed: rules.admits_name(signed) and rules.trusts(signed),
+        rules.doubtful,
+    )
+    return FlowSearch(terminal, subject, issued, said, book, rules, limits, budget)
 
 
 def at_least_as_good(one: Flow, other: Flow) -> bool:
@@ -355,6 +445,35 @@ def certificates_of(flow: Flow) -> tuple[SignedCertificate, ...]:
 def _arrived(subject: Principal) -> Flow:
     behind = frozenset((subject,))
     return Flow(None, UNBOUNDED, may_delegate=True, behind=behind, length=0, is_passed_on=False)
+
+
+def _distances(
+    start: Terminal, neighbours: Callable[[Terminal], Iterator[tuple[Terminal, int]]]
+) -> dict[Terminal, int]:
+    """Return whom one can get to from `start`, and in how many certificates at least."""
+    found: dict[Terminal, int] = {}
+    waiting = deque([(start, 0)])
+    while waiting:
+        here, length = waiting.popleft()
+        if here in found:
+            continue
+        found[here] = length
+        for there, more in neighbours(here):
+            # Those at no distance go first, so that everybody is met at the shortest one.
+            (waiting.append if more else waiting.appendleft)((there, length + more))
+    return found
+
+
+def _is_sound(threshold: Threshold) -> bool:
+    try:
+        checked_threshold(threshold)
+    except BadInput:
+        return False
+    return True
+
+
+def _may_delegate(signed: SignedCertificate) -> bool:
+    return isinstance(signed.certificate, AuthorisationCertificate) and signed.certificate.may_delegate
 
 
 def _common(authorities: Iterable[Authority | None]) -> Authority | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from maia.canonical import SExpression, read_canonical, write_canonical
 from maia.credentials.authority import Action, AttributeSet, Authority, ResourcePattern
@@ -38,7 +38,7 @@ from maia.credentials.certificate import (
     as_signed,
 )
 from maia.credentials.comments import comment_from_expressions, comment_to_expressions
-from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, principal_from_bytes
+from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, SignedKind, principal_from_bytes
 from maia.credentials.names import checked_label
 from maia.credentials.principals import Principal, Subject
 from maia.credentials.subject_encoding import subject_from_expression, subject_to_expression, text_from_atom
@@ -47,7 +47,7 @@ from maia.credentials.validity_encoding import validity_from_expression, validit
 from maia.errors import BadInput, BrokenCredential
 from maia.predicates.syntax import Predicate
 
-__all__ = ["certificate_of_known_parts"]
+__all__ = ["SignedPart", "certificate_of_known_parts", "signed_part"]
 
 # Together these bound the memory: some thousands of pieces, of some thousands of bytes each.
 _SIZE_MAX: Final = 4096
@@ -56,6 +56,7 @@ _REMEMBERED: Final = 1024
 _SIGNED: Final = b"(6:signed"
 _CERT: Final = b"(6:signed(4:cert(7:version1:1)(6:issuer(7:ed2551932:"
 _NAME_CERT: Final = b"(6:signed(9:name-cert(7:version1:1)(6:issuer(7:ed2551932:"
+_HEADS: Final = ((_CERT, SignedKind.CERTIFICATE), (_NAME_CERT, SignedKind.NAME_CERTIFICATE))
 _TAG: Final = b"(3:tag"
 _PROPAGATE: Final = b"(9:propagate)"
 _SIGNATURE: Final = b")(9:signature7:ed2551964:"
@@ -76,6 +77,27 @@ _USUAL: Final = re.compile(
 )
 
 _Part = TypeVar("_Part")
+
+
+class SignedPart(NamedTuple):
+    """What has to be known of a certificate in order to check its signature: nothing of what it says."""
+
+    issuer: bytes
+    kind: SignedKind
+    body: bytes
+    signature: bytes
+
+
+def signed_part(data: bytes) -> SignedPart:
+    """Return who signed a certificate, and what; every certificate begins and ends so. Nothing is read."""
+    body_end = len(data) - _AFTER_BODY
+    if data.startswith(_SIGNATURE, body_end - 1) and data.endswith(_SIGNATURE_END):
+        for head, kind in _HEADS:
+            if data.startswith(head) and len(head) + KEY_BYTES < body_end:
+                issuer = data[len(head) : len(head) + KEY_BYTES]
+                signature = data[body_end + len(_SIGNATURE) - 1 : -len(_SIGNATURE_END)]
+                return SignedPart(issuer, kind, data[len(_SIGNED) : body_end], signature)
+    raise BadCertificate("these bytes are not framed as a signed certificate")
 
 
 def certificate_of_known_parts(data: bytes) -> SignedCertificate | None:

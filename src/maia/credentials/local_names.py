@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from maia.credentials.broken_chains import SearchTooLarge
+from maia.credentials.budget import Budget
 from maia.credentials.certificate import NameCertificate, SignedCertificate
 from maia.credentials.principals import LocalName, Principal, Subject, Threshold
 from maia.credentials.subject_encoding import LINKED_NAMES_MAX
@@ -28,7 +28,6 @@ from maia.credentials.validity import UNBOUNDED, Validity
 __all__ = [
     "Meaning",
     "NameBook",
-    "Steps",
     "Terminal",
     "name_book",
     "rewritten",
@@ -39,21 +38,6 @@ Terminal: TypeAlias = Principal | Threshold
 
 _Place: TypeAlias = tuple[LocalName, frozenset[bytes]]
 """A name on the way to a meaning, and the doubtful certificates that were passed to get there."""
-
-
-@dataclass(slots=True)
-class Steps:
-    """A budget of steps, shared by all parts of one search. Steps, never time: a verdict must not
-    depend on how busy the machine is.
-    """
-
-    left: int
-
-    def spend(self, amount: int = 1) -> None:
-        """Take `amount` steps, or stop the search."""
-        self.left -= amount
-        if self.left < 0:
-            raise SearchTooLarge("the search for a chain reached its limit of steps; give fewer certificates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +90,16 @@ class NameBook:
     """The ids of certificates that may turn out not to serve: ways that differ in these are all found."""
     _known: dict[LocalName, tuple[Meaning, ...]] = field(default_factory=dict)
 
-    def meanings(self, subject: Subject, steps: Steps) -> tuple[Meaning, ...]:
+    def meanings(self, subject: Subject, budget: Budget) -> tuple[Meaning, ...]:
         """Return everything that `subject` means, the nearest first; itself if it is no name."""
         if not isinstance(subject, LocalName):
             return (Meaning(subject, ()),)
         known = self._known.get(subject)
         if known is None:
-            known = self._known[subject] = tuple(self._walk(subject, steps))
+            known = self._known[subject] = tuple(self._walk(subject, budget))
         return known
 
-    def _walk(self, name: LocalName, steps: Steps) -> list[Meaning]:
+    def _walk(self, name: LocalName, budget: Budget) -> list[Meaning]:
         """Walk breadth first, so that each meaning is found by its shortest derivation."""
         found: dict[tuple[Terminal, frozenset[bytes]], Meaning] = {}
         start: _Place = (name, frozenset())
@@ -125,7 +109,7 @@ class NameBook:
         while waiting:
             here = waiting.popleft()
             for signed in self._defining(here[0]):
-                steps.spend()
+                budget.spend()
                 definition = signed.certificate
                 after = rewritten(here[0], definition) if isinstance(definition, NameCertificate) else None
                 passed = here[1] | {signed.id} if signed.id in self.doubtful else here[1]

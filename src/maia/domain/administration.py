@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from maia.credentials import (
+    Budget,
     Principal,
     SignedCertificate,
     SigningKey,
@@ -25,9 +26,11 @@ from maia.domain.access_refusals import TooManyShown
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 
-__all__ = ["authorised"]
+__all__ = ["WORK_MAX", "authorised"]
 
 _POOL_MAX: Final = 256
+WORK_MAX: Final = 4096
+"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
 
 
 def authorised(
@@ -44,7 +47,9 @@ def authorised(
     if len(pool) > _POOL_MAX:
         raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
     request = Request(actor, act.action, TopicName(key.principal, act.topic))
-    evidence = gather_evidence(request, pool, at=now, cache=cache, standing=tester)
+    evidence = gather_evidence(
+        request, pool, at=now, cache=cache, standing=tester, budget=Budget.of(WORK_MAX)
+    )
     decision = decide(request, evidence, Facts(), now)
     if isinstance(decision, Denial):
         raise decision.as_refusal()

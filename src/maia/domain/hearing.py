@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from maia.credentials import Heard, SignedCertificate, SignedStatement
+from maia.credentials import Budget, Heard, SignedCertificate, SignedStatement
 from maia.domain.links import Link, Links
 from maia.domain.managed_types import Changes, ManagedTypes
 from maia.domain.parting import Parting
@@ -68,11 +68,16 @@ class Hearing:
         self._told.extend(self.hear(link.take_statements(self.vouching.known()), now))
 
     def hear_held(
-        self, link: Link, asked: Iterable[Request], pool: tuple[SignedCertificate, ...], now: Instant
+        self,
+        link: Link,
+        asked: Iterable[Request],
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        budget: Budget | None = None,
     ) -> None:
         """Hear what a peer has shown, of those on whose word one of these requests could rest."""
         if link.statements:
-            concerned = self.vouching.concerned(asked, pool, now)
+            concerned = self.vouching.concerned(asked, pool, now, budget)
             self._told.extend(self.hear(link.take_statements(concerned), now))
 
     def take_told(self) -> list[Effect]:

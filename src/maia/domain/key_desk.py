@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from maia.credentials import Principal, certificate_from_bytes, certificate_to_bytes
+from maia.credentials import Principal, certificate_to_bytes
 from maia.credentials.standing import Once
 from maia.domain.hearing import Hearing
 from maia.domain.history import history_reply
@@ -129,7 +129,7 @@ class KeyDesk:
         check_encryption_key(shown, member=link.peer, manager=self.principal, session=self.links.instance)
         versions = self.types.definitions.verified(message.definitions, now)
         manager = self.types.of(versions)
-        pool = tuple(certificate_from_bytes(one) for one in dict.fromkeys(message.credentials))
+        pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
         claim = Claim(link.peer, versions, pool)
         self.hearing.hear_held(link, requests_for(claim), pool, now)
         return manager, claim

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from maia.credentials import (
+    Budget,
     Principal,
     SignedStatement,
     SigningKey,
     VerificationCache,
-    certificate_from_bytes,
     certificate_to_bytes,
 )
 from maia.domain.hearing import Hearing
@@ -216,12 +216,17 @@ class KeyServer:
                 self._hearing.hold(link, message)
                 return []
             case Hello() if not link.is_ready:
-                pool = tuple(certificate_from_bytes(one) for one in message.credentials)
-                self._hearing.hear_held(link, [self._links.connecting(link.peer)], pool, now)
-                return self._links.said_hello(link, message, now)
+                return self._said_hello(link, message, now)
             case _ if link.is_ready:
                 return self._answered(link, message, now)
         raise NotExpected(f"`{type(message).__name__}` was not expected before hello")
+
+    def _said_hello(self, link: Link, message: Hello, now: Instant) -> list[Effect]:
+        """Hear what a peer has shown beside its certificates, and then whether it may be here."""
+        budget = Budget.of(self._settings.limits.work_before_welcome)
+        link.pool = self._links.pool_of_stranger(message, budget)
+        self._hearing.hear_held(link, [self._links.connecting(link.peer)], link.pool, now, budget)
+        return self._links.said_hello(link, message, now, budget)
 
     def _answered(self, link: Link, message: Message, now: Instant) -> list[Effect]:
         match message:

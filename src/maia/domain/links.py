@@ -16,12 +16,14 @@ from typing import Final, TypeAlias
 
 from maia.credentials import (
     Action,
+    Budget,
+    Owner,
     Principal,
     SignedCertificate,
     SignedStatement,
     VerificationCache,
-    certificate_from_bytes,
 )
+from maia.credentials.rooted import read_from_owner
 from maia.credentials.vouched_once import VouchedFor
 from maia.domain.refusals import (
     HandshakeOverdue,
@@ -179,22 +181,39 @@ class Links:
         shown: list[Effect] = [] if own is None else [Send(opened.link, encode(own))]
         return [*shown, Send(opened.link, encode(greeting))]
 
-    def said_hello(self, link: Link, message: Hello, now: Instant) -> list[Effect]:
+    def said_hello(self, link: Link, message: Hello, now: Instant, budget: Budget) -> list[Effect]:
         """Welcome a peer that has the right to be part of this network."""
         if message.version != PROTOCOL_VERSION or message.network != self._network:
             raise OtherNetwork(f"this is a key server of network `{self._settings.network.name}`")
-        link.pool = tuple(certificate_from_bytes(one) for one in message.credentials)
-        self._decide(link, now)
+        self._decide(link, now, budget)
         link.is_ready, link.heard_at = True, now
         self._ask_to_look(link, self._next_due(link, now))
         welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
         return [welcome, Note("connected", link.named())]
 
+    def pool_of_stranger(self, message: Hello, budget: Budget) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that the signatures of the network's owner lead to, and no others (A87)."""
+        return self._read(message.credentials, self._settings.network.owner, budget)
+
+    def pool_of_member(self, shown: Iterable[bytes], owner: Owner) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that the signatures of a type's owner lead to, and no others."""
+        return self._read(shown, owner, Budget.of(self._settings.limits.work_per_request))
+
+    def _read(self, shown: Iterable[bytes], root: Owner, budget: Budget) -> tuple[SignedCertificate, ...]:
+        read = read_from_owner(
+            shown,
+            root=root,
+            cache=self._certificates,
+            budget=budget,
+            constitutions=self._settings.constitutions,
+        )
+        return tuple(read.values())
+
     def connecting(self, peer: Principal) -> Request:
         """Return the question whether somebody may be part of this network."""
         return Request(peer, Action.CONNECT, self._settings.network)
 
-    def _decide(self, link: Link, now: Instant) -> None:
+    def _decide(self, link: Link, now: Instant, budget: Budget | None = None) -> None:
         request = self.connecting(link.peer)
         evidence = gather_evidence(
             request,
@@ -203,6 +222,7 @@ class Links:
             cache=self._certificates,
             constitutions=self._settings.constitutions,
             standing=self._vouching.standing,
+            budget=Budget.of(self._settings.limits.work_per_request) if budget is None else budget,
         )
         decision = decide(request, evidence, NO_FACTS, now)
         if not isinstance(decision, Permit):

@@ -29,6 +29,10 @@ class DomainLimits:
     """Chains of one principal to one type that add up; where there are more, the log says so."""
     joins_per_minute: int = 600
     """Requests of one principal, over all its links."""
+    work_before_welcome: int = 4096
+    """Steps that the search for a peer's right to connect may take; a signature check counts for some."""
+    work_per_request: int = 200_000
+    """Steps that the search for the rights behind one question of a member may take."""
     handshake_s: int = 10
     """How long a connection may take to prove its right to connect."""
     one_time_s: int = 20

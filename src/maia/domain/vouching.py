@@ -17,6 +17,7 @@ import msgspec
 
 from maia.credentials import (
     ASSUMED_GOOD,
+    Budget,
     Heard,
     Principal,
     SignedCertificate,
@@ -28,7 +29,7 @@ from maia.domain.refusals import BadStatementRecord
 from maia.domain.settings import DomainSettings
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import Request, gather_evidence
+from maia.policy import Request, TooMuchToSearch, gather_evidence
 
 __all__ = ["KEPT_STATEMENTS", "Vouching"]
 
@@ -67,20 +68,29 @@ class Vouching:
     # ------------------------------------------------------------ what peers show
 
     def concerned(
-        self, asked: Iterable[Request], pool: tuple[SignedCertificate, ...], now: Instant
+        self,
+        asked: Iterable[Request],
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        budget: Budget | None = None,
     ) -> frozenset[Principal]:
         """Return on whose word a right to one of these could rest, if all certificates were good."""
+        budget = Budget.of(self._settings.limits.work_per_request) if budget is None else budget
         used: dict[bytes, SignedCertificate] = {}
         for request in asked:
-            evidence = gather_evidence(
-                request,
-                pool,
-                at=now,
-                cache=self._certificates,
-                constitutions=self._settings.constitutions,
-                standing=ASSUMED_GOOD,
-                doubtful=[signed.id for signed in pool],
-            )
+            try:
+                evidence = gather_evidence(
+                    request,
+                    pool,
+                    at=now,
+                    cache=self._certificates,
+                    constitutions=self._settings.constitutions,
+                    standing=ASSUMED_GOOD,
+                    doubtful=[signed.id for signed in pool],
+                    budget=budget,
+                )
+            except TooMuchToSearch:
+                break
             used |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
         issuers = {signed.certificate.issuer for signed in used.values()}
         return Standing.testers(used.values()) | issuers

@@ -27,6 +27,7 @@ from maia.policy.refusals import (
     ResourceNotGranted,
     SubscriptionTooNarrow,
     SubscriptionTooWide,
+    TooMuchToSearch,
     TypeNotValid,
 )
 from maia.policy.request import BadRequest, Request, request_digest
@@ -70,6 +71,7 @@ __all__ = [
     "ResourceNotGranted",
     "SubscriptionTooNarrow",
     "SubscriptionTooWide",
+    "TooMuchToSearch",
     "TooMuchEvidence",
     "TypeNotValid",
     "View",

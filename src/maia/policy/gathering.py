@@ -14,7 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from maia.credentials.broken_chains import CertificateExpired, CertificateNotYetValid, NoChain
+from maia.credentials.broken_chains import (
+    CertificateExpired,
+    CertificateNotYetValid,
+    NoChain,
+    SearchTooLarge,
+)
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chain import VerifiedChain
@@ -28,6 +34,8 @@ from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.policy.bounds import BoundRule
 from maia.policy.evidence import CERTIFICATES_MAX, CHAINS_COUNTED, CHAINS_MAX, Evidence
+from maia.policy.reasons import Reason
+from maia.policy.refusals import TooMuchToSearch
 from maia.policy.request import Request, request_digest, resources_needed
 
 __all__ = ["gather_evidence"]
@@ -45,6 +53,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     once: Iterable[Revalidated] = (),
     chains_max: int = CHAINS_COUNTED,
     doubtful: Iterable[bytes] = (),
+    budget: Budget | None = None,
 ) -> Evidence:
     """Return the verified chains in `pool` that speak for `request` at `at`, and why there are no more.
 
@@ -53,12 +62,14 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     request (`request_digest` names it), which are spent here. No more than
     `chains_max` chains are counted; the evidence says how many were not. What
     others grant is found beside what certificates grant that are `doubtful`,
-    by their ids, as it is beside those that bounds lie on.
+    by their ids, as it is beside those that bounds lie on. A server hands in
+    the `budget` of the answer: it is not exceeded, and a refusal is explained
+    no further than a requester is told.
     """
     bounds = tuple(bounds)
     tested = _Tested(pool, standing, at, _spent(once, request))
     limits, hinges = _limits_of(request, chains_max), _bounded(bounds).union(doubtful)
-    search = _Search(request, at, cache, constitutions, limits, hinges)
+    search = _Search(request, at, cache, constitutions, limits, hinges, budget)
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
     left_out = LeftOut()
     broken: list[BrokenCredential] = []
@@ -66,6 +77,8 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
         try:
             found = search.chains(tested.good, resource, left_out)
         except BrokenCredential as problem:
+            if budget is not None and isinstance(problem, SearchTooLarge):
+                raise TooMuchToSearch((_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
             broken += blamed or (_about_time(problem, tested.good, at),)
         else:
@@ -107,6 +120,7 @@ class _Search:
     constitutions: Sequence[VerifiedConstitution]
     limits: FlowLimits
     doubtful: frozenset[bytes]
+    budget: Budget | None
 
     def chains(
         self, pool: Sequence[SignedCertificate], resource: ResourceName, left_out: LeftOut | None = None
@@ -124,6 +138,7 @@ class _Search:
             limits=self.limits,
             doubtful=self.doubtful,
             left_out=left_out,
+            budget=self.budget,
         )
 
     def blamed(self, tested: _Tested, resource: ResourceName) -> tuple[BrokenCredential, ...]:
@@ -139,6 +154,9 @@ class _Search:
 
 
 _NOTHING_HEARD: Final = Standing()
+_TOO_MUCH: Final = Reason(
+    "limits", "among so many certificates no chain was found within the work for one answer: show fewer"
+)
 
 
 def _limits_of(request: Request, chains_max: int) -> FlowLimits:

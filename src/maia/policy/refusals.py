@@ -28,6 +28,7 @@ __all__ = [
     "ResourceNotGranted",
     "SubscriptionTooNarrow",
     "SubscriptionTooWide",
+    "TooMuchToSearch",
     "TypeNotValid",
 ]
 
@@ -158,3 +159,9 @@ class TypeNotValid(PolicyRefusal):
     """The proof behind the event type's definition does not hold at this moment."""
 
     code = "POLICY-TYPE-NOT-VALID"
+
+
+class TooMuchToSearch(PolicyRefusal):
+    """No chain was found within the work that is done for one answer; fewer certificates may do."""
+
+    code = "POLICY-SEARCH-LIMIT"

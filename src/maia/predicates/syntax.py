@@ -37,6 +37,7 @@ __all__ = [
     "atoms",
     "attributes_of",
     "checked_size",
+    "size_of",
 ]
 
 DEPTH_MAX: Final = 64
@@ -210,6 +211,27 @@ def checked_size(
         if nodes + len(pending) > nodes_max:
             raise PredicateTooLarge(f"the predicate has more than {nodes_max} parts")
     return predicate
+
+
+def size_of(predicate: Predicate) -> int:
+    """Return how many parts a predicate has that passed `checked_size`, as that counts them."""
+    if predicate is ALWAYS:
+        return 0
+    nodes = 0
+    pending = [predicate]
+    while pending:
+        node = pending.pop()
+        nodes += 1
+        match node:
+            case Not(inner):
+                pending.append(inner)
+            case AllOf(parts) | AnyOf(parts):
+                pending.extend(parts)
+            case Membership(_, literals):
+                nodes += len(literals)
+            case _:
+                pass
+    return nodes
 
 
 def _checked_literal(literal: PresentValue) -> PresentValue:

@@ -38,6 +38,7 @@ from maia.wire.effects import (
     LinkClosed,
     LinkOpened,
     Note,
+    ReadLater,
     ReadLog,
     Received,
     Record,
@@ -121,6 +122,8 @@ class NodeRunner:
         self._inputs: deque[Input] = deque()
         self._is_busy = False
         self._unflushed: dict[Link, None] = {}
+        self._later: dict[Link, asyncio.TimerHandle] = {}
+        """Links that are not read for a while."""
         self._uncounted: list[Count] = []
         self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
         self._failure: MaiaError | None = None
@@ -298,6 +301,8 @@ class NodeRunner:
                 self._records.note(event, fields)
             case Close(link=number):
                 self._close(self.connections.find(number))
+            case ReadLater(link=number, until=until):
+                self._read_later(self.connections.find(number), until)
             case Dial(address=address):
                 self.connections.dial(address)
             case Record():
@@ -320,6 +325,21 @@ class NodeRunner:
     def _close(self, link: Link | None) -> None:
         if link is not None:
             link.close(asyncio.get_running_loop().time())
+
+    def _read_later(self, link: Link | None, until: Instant) -> None:
+        """Leave what a peer says to TCP for a while: whoever it is, it slows itself down and nobody else."""
+        if link is None or link.is_closing:
+            return
+        self._read_again(link)  # forgets an earlier wish
+        link.read_on(False)
+        wait_s = max(0.0, (until - self._clock()) / _SECOND)
+        self._later[link] = asyncio.get_running_loop().call_later(wait_s, self._read_again, link)
+
+    def _read_again(self, link: Link) -> None:
+        waits = self._later.pop(link, None)
+        if waits is not None:
+            waits.cancel()
+            link.read_on(self._is_reading)
 
     def _flush(self) -> None:
         """Write what the last inputs caused: one write for each link, however many messages there are."""
@@ -354,6 +374,7 @@ class NodeRunner:
             )
             self._records.count("maia_links_failed_total", 1, {"code": problem.code})
         self._unflushed.pop(link, None)
+        self._read_again(link)
         self.give(LinkClosed(link.id))
 
     def drained(self, link: Link) -> None:

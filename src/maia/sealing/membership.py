@@ -16,6 +16,7 @@ from typing import Final
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
+    Budget,
     Principal,
     SignedCertificate,
     Validity,
@@ -31,12 +32,14 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.policy import (
     CHAINS_COUNTED,
+    NO_EVIDENCE,
     NO_FACTS,
     BoundRule,
     Evidence,
     Permit,
     Reason,
     Request,
+    TooMuchToSearch,
     decide,
     gather_evidence,
 )
@@ -65,6 +68,8 @@ VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
 
 _STEPS_MAX: Final = 256
+_WORK_MAX: Final = 40_000
+"""Steps that the search for one right of one claim may take."""
 _ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
 _NOTHING_HEARD: Final = Statements()
 
@@ -269,13 +274,17 @@ def _opened(
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
     """Return the chains in a claim that speak for a request, with the answers that serve at the moment."""
     once = claim.once(at)
-    return gather_evidence(
-        request,
-        claim.pool,
-        at=at,
-        bounds=grounds.bounds,
-        cache=grounds.cache,
-        constitutions=grounds.constitutions,
-        standing=Answered(grounds.witness, once) if once else grounds.standing,
-        chains_max=grounds.chains_max,
-    )
+    try:
+        return gather_evidence(
+            request,
+            claim.pool,
+            at=at,
+            bounds=grounds.bounds,
+            cache=grounds.cache,
+            constitutions=grounds.constitutions,
+            standing=Answered(grounds.witness, once) if once else grounds.standing,
+            chains_max=grounds.chains_max,
+            budget=Budget.of(_WORK_MAX),
+        )
+    except TooMuchToSearch:
+        return NO_EVIDENCE  # what takes more than anybody's work for one answer opens nothing

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.authority_algebra import MANAGE_ACTIONS, covers_request
 from maia.credentials.broken_chains import NoChain
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.chain import VerifiedChain
@@ -94,6 +95,8 @@ class Evidence:
     at: Instant
     constitutions: tuple[VerifiedConstitution, ...]
     cache: VerificationCache
+    budget: Budget
+    """What is left of the work for this definition: clients that may install nothing show them too (A87)."""
 
     def chains_for(self, action: Action, resource: ResourceName) -> tuple[VerifiedChain, ...]:
         """Return the chains from the owner of `resource` to the signer, the longest lived first."""
@@ -107,6 +110,7 @@ class Evidence:
                 at=self.at,
                 constitutions=self.constitutions,
                 cache=self.cache,
+                budget=self.budget,
             )
         except NoChain:
             return ()

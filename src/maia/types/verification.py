@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import reduce
 from hashlib import sha256
+from typing import Final
 
+from maia.credentials.budget import Budget
 from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.keys import SignedKind, verify_signature
@@ -36,6 +38,9 @@ __all__ = [
     "WrongPreviousVersion",
     "verify_definition",
 ]
+
+_WORK_MAX: Final = 100_000
+"""Steps that the searches for all rights of one signer may take, unless somebody says otherwise."""
 
 
 class TamperedDefinition(BrokenCredential):
@@ -70,19 +75,23 @@ def verify_definition(
     network: NetworkName | None = None,
     constitutions: tuple[VerifiedConstitution, ...] = (),
     cache: VerifiedTypeCache | None = None,
+    budget: Budget | None = None,
 ) -> VerifiedType:
     """Return the proof that `signed` holds at `at`, or raise what is wrong with it.
 
     `previous` is the version that the definition names; it is needed where the
     signer holds some management rights only, and compared wherever it is given.
     With `network` the signer must also be allowed to install types there.
+    `budget` is what all searches for the signer's rights may cost.
     """
+    budget = Budget.of(_WORK_MAX) if budget is None else budget
     if cache is None:
-        return _verified_anew(signed, at, previous, network, constitutions, VerificationCache())
+        return _verified_anew(signed, at, previous, network, constitutions, VerificationCache(), budget)
     # The usual way is short on purpose: a subscription with a known type ends here.
     verified = cache.find(signed, at, network, previous, constitutions)
     if verified is None:
-        verified = _verified_anew(signed, at, previous, network, constitutions, cache.certificates)
+        certificates = cache.certificates
+        verified = _verified_anew(signed, at, previous, network, constitutions, certificates, budget)
         cache.keep(verified)
     return verified
 
@@ -94,13 +103,16 @@ def _verified_anew(
     network: NetworkName | None,
     constitutions: tuple[VerifiedConstitution, ...],
     certificates: VerificationCache,
+    budget: Budget,
 ) -> VerifiedType:
     definition = _definition_as_signed(signed)
     changes = _changes_since(previous, definition)
     reseals = previous is not None and previous.sealing != definition.sealing
 
     def grounds_at(moment: Instant) -> tuple[Grounds, Grounds]:
-        evidence = Evidence(signed.signer, definition.credentials, moment, constitutions, certificates)
+        evidence = Evidence(
+            signed.signer, definition.credentials, moment, constitutions, certificates, budget
+        )
         managing = management_grounds(definition, changes, evidence, reseals=reseals)
         return managing, install_grounds(network, definition, evidence)
 

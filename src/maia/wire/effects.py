@@ -30,6 +30,7 @@ __all__ = [
     "LogRead",
     "Logged",
     "Note",
+    "ReadLater",
     "ReadLog",
     "Received",
     "Record",
@@ -138,6 +139,13 @@ class Close(msgspec.Struct, frozen=True):
     code: str
 
 
+class ReadLater(msgspec.Struct, frozen=True):
+    """Take nothing more from a link until this moment: what its peer says meanwhile waits in TCP."""
+
+    link: LinkId
+    until: Instant
+
+
 class Dial(msgspec.Struct, frozen=True):
     """Open a connection to an address such as `127.0.0.1:7400`."""
 
@@ -196,4 +204,4 @@ class Count(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-Effect: TypeAlias = Send | Close | Dial | WakeAt | Keep | Note | Count | Record | ReadLog
+Effect: TypeAlias = Send | Close | ReadLater | Dial | WakeAt | Keep | Note | Count | Record | ReadLog

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,10 +14,13 @@ from maia.credentials import (
     Action,
     AuthorisationCertificate,
     BrokenChain,
+    Budget,
     FiveTuple,
     SignedCertificate,
     Validity,
+    VerificationCache,
     VerifiedChain,
+    certificate_to_bytes,
     covers_request,
     find_chain,
     find_chains,
@@ -26,6 +30,7 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.reduction import includes, owned_part
+from maia.credentials.rooted import FORGED_MAX, read_from_owner
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from reference.chain_model import grants
@@ -218,6 +223,31 @@ def test_the_order_of_a_pool_does_not_matter(pool: list[SignedCertificate], rand
     shuffled = [*pool, *pool[:2]]
     random.shuffle(shuffled)
     assert the_search_says(shuffled, Action.SUBSCRIBE) == the_search_says(pool, Action.SUBSCRIBE)
+
+
+@given(pools(), pools(), st.sampled_from((Action.SUBSCRIBE, Action.PUBLISH)))
+@example(TWO_OF_THREE, THROUGH_A_GROUP, Action.SUBSCRIBE)
+def test_forged_certificates_change_nothing(
+    pool: list[SignedCertificate], others: list[SignedCertificate], action: Action
+) -> None:
+    """Neither what is found nor its order, whatever the forgeries say and wherever they stand (A87)."""
+    forged = [replace(one, signature=bytes(64)) for one in others]
+    assert the_search_says([*forged, *pool], action) == the_search_says(pool, action)
+
+
+@given(pools(), pools())
+@example(TWO_OF_THREE, [])
+@example(THROUGH_A_GROUP, [])
+@example([grant(OWNER, named(ALICE, "team"), final=True), call(ALICE, "team", DAVE)], [])
+def test_what_the_owners_signatures_lead_to_is_all_that_a_search_needs(
+    pool: list[SignedCertificate], others: list[SignedCertificate]
+) -> None:
+    """The chains in what is read of a stranger's certificates are those in all of them (A87)."""
+    forged = [replace(one, signature=bytes(64)) for one in others][:FORGED_MAX]
+    shown = [certificate_to_bytes(one) for one in (*pool, *forged)]
+    read = read_from_owner(shown, root=OWNER, cache=VerificationCache(), budget=Budget.of(100_000))
+    assert set(read.values()) <= set(pool)
+    assert the_search_says(list(read.values()), Action.SUBSCRIBE) == the_search_says(pool, Action.SUBSCRIBE)
 
 
 @given(pools())

@@ -7,7 +7,8 @@ from itertools import combinations
 import pytest
 
 from maia.credentials import BadThreshold, SearchTooLarge
-from maia.credentials.local_names import Steps, name_book, rewritten
+from maia.credentials.budget import Budget
+from maia.credentials.local_names import name_book, rewritten
 from maia.credentials.subject_encoding import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices, leaves, satisfied
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
@@ -15,7 +16,7 @@ from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 def meanings(name, *certificates, steps: int = 1000):
     book = name_book(certificates, lambda _signed: True)
-    return {meaning.subject for meaning in book.meanings(name, Steps(steps))}
+    return {meaning.subject for meaning in book.meanings(name, Budget(steps))}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_a_walk_ends_when_its_steps_do() -> None:
 
 def test_a_definition_that_is_not_accepted_says_nothing() -> None:
     book = name_book([call(ALICE, "team", BOB)], lambda _signed: False)
-    assert book.meanings(named(ALICE, "team"), Steps(10)) == ()
+    assert book.meanings(named(ALICE, "team"), Budget(10)) == ()
 
 
 def test_thresholds_are_counted_exactly_as_brute_force_counts() -> None:

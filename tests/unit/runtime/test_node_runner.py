@@ -34,6 +34,7 @@ from maia.wire import (
     encode,
     framed,
 )
+from maia.wire.effects import ReadLater
 from support.live import STORY, stranger
 from support.waiting import in_a_loop, soon, until
 
@@ -87,6 +88,35 @@ async def test_an_error_in_the_node_closes_the_link_that_caused_it_and_no_other(
             good.say(Ping(1))
             assert await good.hear() == Ping(1)
     assert [event for event, _ in records.notes if event == "failed"] == ["failed"]
+
+
+@in_a_loop
+async def test_a_link_that_is_to_be_read_later_waits_and_no_other_does():
+    """A87: whoever owes work is slowed down by TCP; what it has said is heard when its moment comes."""
+
+    def answer(happened: Input, now: Instant) -> list[Effect]:
+        if isinstance(happened, Received) and happened.data == encode(Ping(1)):
+            return [
+                Send(happened.link, encode(Pong(1))),
+                ReadLater(happened.link, Instant(now + 3_600_000_000)),
+            ]
+        return echo(happened, now)
+
+    node, (listening, address) = Node(answer), bind("127.0.0.1:0")
+    runner = NodeRunner(node, KEY)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as busy, stranger(KEY, address) as other:
+            busy.say(Ping(1))
+            assert await busy.hear() == Pong(1)
+            busy.say(Ping(2))
+            for number in range(20):
+                other.say(Ping(100 + number))
+                assert await other.hear() == Ping(100 + number)
+            heard = {one.data: one.link for one in node.inputs if isinstance(one, Received)}
+            assert encode(Ping(2)) not in heard
+            runner.perform([ReadLater(heard[encode(Ping(1))], system_now())])
+            assert await busy.hear() == Ping(2)
 
 
 @in_a_loop

@@ -17,8 +17,10 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from maia.credentials import Principal, SignedCertificate
-from maia.errors import Refusal
+from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
+from maia.credentials.rooted import read_from_owner
+from maia.domain.administration import WORK_MAX
+from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.runtime.domain_api.headers import (
     CREDENTIALS_BYTES_MAX,
@@ -53,6 +55,8 @@ BODY_BYTES_MAX: Final = 2 << 20
 """How much is read of a body, unless its page takes more."""
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
 """Requests of one principal within the window of clock skew: ten a second with the usual one."""
+CERTIFICATES_REMEMBERED: Final = 4096
+"""Certificates whose signatures were found good, so that they are not checked again with each call."""
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
 
@@ -65,7 +69,9 @@ class RequestUnsigned(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, the certificates that came along (unverified), and the key that makes the call unique."""
+    """Who calls, the certificates that came along and that this domain's signatures lead to, and the key that
+    makes the call unique.
+    """
 
     principal: Principal
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
@@ -94,6 +100,7 @@ class Gate:
         self.audience, self.instance, self.skew_s = audience, instance, skew_s
         self._clock = clock
         self._memory = ReplayMemory(per_principal_max=requests_max)
+        self._certificates = VerificationCache(certificates_max=CERTIFICATES_REMEMBERED)
 
     def admit(self, request: Request) -> Caller:
         """Return who calls; raise if the head of the call was not signed as it arrived."""
@@ -118,7 +125,18 @@ class Gate:
             skew_s=self.skew_s,
         )
         digest = b"\x00".join((call.method.encode(), call.target.encode(), said))
-        return Caller(verified.signer, credentials_from_header(shown), once, digest, said)
+        return Caller(verified.signer, self._read(credentials_from_header(shown)), once, digest, said)
+
+    def _read(self, shown: list[bytes]) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that this domain's signatures lead to; no others count here (A87)."""
+        budget = Budget.of(WORK_MAX)
+        try:
+            read = read_from_owner(shown, root=self.audience, cache=self._certificates, budget=budget)
+        except BrokenCredential as problem:
+            raise BadCall(
+                f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
+            ) from problem
+        return tuple(read.values())
 
 
 async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:

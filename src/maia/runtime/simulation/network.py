@@ -45,6 +45,7 @@ from maia.wire.effects import (
     Keep,
     LinkOpened,
     Note,
+    ReadLater,
     ReadLog,
     Received,
     Record,
@@ -118,6 +119,7 @@ class SimulatedNetwork:
             Keep: self._keep,
             Dial: self._dial,
             Close: self._close,
+            ReadLater: lambda _host, _effect: None,  # messages are handed over one by one as it is
             Note: self._note,
             Record: logs.record,
             ReadLog: logs.read,
