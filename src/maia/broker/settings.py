@@ -28,7 +28,7 @@ class BrokerLimits:
     links: int = 4096
     """Connections at one time, those that have not said hello included."""
     links_before_welcome: int = 512
-    """Connections at one time whose right to connect is not known yet."""
+    """Connections at one time whose right to connect is not known yet; the oldest of the busiest goes."""
     subscriptions_per_client: int = 4096
     advertisements_per_client: int = 1024
     requests_per_minute: int = 6000

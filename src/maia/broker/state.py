@@ -42,6 +42,7 @@ from maia.credentials import (
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
+from maia.wire.places import Places
 
 __all__ = [
     "ENTRIES",
@@ -110,6 +111,8 @@ class BrokerState:
     """What is known of certificates that count no more, and who rests on which."""
     one_time: BrokersDesk
     """What waits for somebody's word that was asked for just for it."""
+    waiting: Places[LinkId]
+    """Links that others have dialled, and whose right to connect is not known yet."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
@@ -194,6 +197,7 @@ def new_state(
         writers=Writers(edge),
         statements=statements,
         one_time=one_time_desk(settings.limits),
+        waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
 

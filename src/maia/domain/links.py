@@ -40,6 +40,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
 from maia.wire.names import network_to_bytes
+from maia.wire.places import Places
 
 __all__ = ["Brought", "Link", "Links", "Topic"]
 
@@ -129,6 +130,7 @@ class Links:
         self._network = network_to_bytes(settings.network)
         self._credentials = credentials
         self._links: dict[LinkId, Link] = {}
+        self._waiting: Places[LinkId] = Places(settings.limits.links_before_welcome)
         self._by_peer: dict[Principal, dict[LinkId, Link]] = {}
         self._dues: list[tuple[int, LinkId]] = []  # a heap; a moment that was moved is looked at in vain
         # Microseconds of the minute that are left to a principal, and when that was worked out.
@@ -141,6 +143,7 @@ class Links:
 
     def pop(self, link: LinkId) -> Link | None:
         """Forget a link."""
+        self._waiting.leave(link)
         gone = self._links.pop(link, None)
         if gone is not None:
             of_peer = self._by_peer[gone.peer]
@@ -164,20 +167,25 @@ class Links:
     # -------------------------------------------------------- handshake
 
     def open(self, opened: LinkOpened, now: Instant) -> list[Effect]:
-        """Take on a connection whose key is proved, and greet; refuse one too many."""
+        """Take on a connection whose key is proved, and greet; part from one too many."""
         limits = self._settings.limits
-        waiting = sum(not link.is_ready for link in self._links.values())
-        if len(self._links) >= limits.links or waiting >= limits.links_before_welcome:
-            problem = KeyServerFull("this server has as many links as it may")
-            bye = encode(Bye(problem.code, problem.message))
-            return [Send(opened.link, bye), Close(opened.link, problem.code)]
         link = Link(opened.link, opened.peer, opened_at=now)
         self._links[link.id] = self._by_peer.setdefault(link.peer, {})[link.id] = link
+        self._waiting.take(link.id, opened.remote)
+        parted: list[Effect] = []
+        if len(self._links) > limits.links or self._waiting.is_overfull:
+            waits = self._waiting.next_to_go()
+            assert waits is not None  # noqa: S101 - the new one does
+            self.pop(waits)
+            problem = KeyServerFull("this server has as many links as it may, and others wait")
+            parted = [Send(waits, encode(Bye(problem.code, problem.message))), Close(waits, problem.code)]
+        if link.id not in self._links:
+            return parted
         self._ask_to_look(link, _later(now, limits.handshake_s))
         greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
         own = shown_statements(self._vouching.standing, self._settings.credentials, now)
         shown: list[Effect] = [] if own is None else [Send(opened.link, encode(own))]
-        return [*shown, Send(opened.link, encode(greeting))]
+        return [*parted, *shown, Send(opened.link, encode(greeting))]
 
     def said_hello(self, link: Link, message: Hello, now: Instant) -> list[Effect]:
         """Welcome a peer that has the right to be part of this network."""
@@ -186,6 +194,7 @@ class Links:
         link.pool = tuple(certificate_from_bytes(one) for one in message.credentials)
         self._decide(link, now)
         link.is_ready, link.heard_at = True, now
+        self._waiting.leave(link.id)
         self._ask_to_look(link, self._next_due(link, now))
         welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
         return [welcome, Note("connected", link.named())]
