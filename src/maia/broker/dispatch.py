@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from maia.broker.acknowledging import forget_durable, hear_seen
 from maia.broker.current_state import ask_state, hear_state_done, hear_state_query
-from maia.broker.edge import refusal_effects
+from maia.broker.edge import forget_frames, refusal_effects
 from maia.broker.last_said import hear_state_gone
 from maia.broker.one_time_answers import hear_vouched
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
@@ -113,6 +113,7 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     except ProtocolViolation:
         raise
     except MaiaError as problem:
+        forget_frames(problem)
         told = _refused(state, link, message, problem, now)
         return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
 

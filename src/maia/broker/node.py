@@ -15,6 +15,7 @@ from typing import Final, assert_never
 from maia.broker.catching_up import hear_log_read, hear_recorded
 from maia.broker.closing import close_link, forget_link, part_from
 from maia.broker.dispatch import answer
+from maia.broker.edge import forget_frames
 from maia.broker.fetched_statements import certificates_not_vouched_for, hear_fetched
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
@@ -218,6 +219,7 @@ class Broker:
         try:
             return work()
         except MaiaError as problem:
+            forget_frames(problem)
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
             return [refused, *close_link(self._state, link, problem, now)]
 

@@ -111,8 +111,9 @@ def _asked(
 def _chains(
     state: BrokerState, proof: Proof, action: Action, name: TypeName, signer: Principal, now: Instant
 ) -> tuple[VerifiedChain, ...]:
+    pool = state.edge.pool(proof.credentials)
     chains = find_chains(
-        _counting(state, state.edge.pool(proof.credentials), now),
+        _counting(state, pool, now),
         root=name.owner,
         subject=signer,
         action=action,
@@ -121,6 +122,7 @@ def _chains(
         cache=state.certificates,
         constitutions=state.settings.constitutions,
     )
+    state.edge.remember(pool)
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))
     return chains
