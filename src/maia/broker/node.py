@@ -28,6 +28,7 @@ from maia.broker.recording import new_recording, reload_recording
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
+from maia.broker.shares import check_share
 from maia.broker.signing_together import signed
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
@@ -52,7 +53,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Message
+from maia.wire.messages import Bye
 from maia.wire.one_time_questions import Challenged
 
 __all__ = ["Broker"]
@@ -205,9 +206,11 @@ class Broker:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         link.heard_at, link.silent_rounds = now, 0
-        return self._blamed(link, lambda: self._said(link, decode(data), now), now)
+        return self._blamed(link, lambda: self._said(link, data, now), now)
 
-    def _said(self, link: Link, message: Message, now: Instant) -> list[Effect]:
+    def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
+        message = decode(data)
+        check_share(self._state, link, message, len(data))
         if isinstance(message, Bye):
             return self._heard_bye(link, message, now)
         if link.is_ready:
@@ -246,9 +249,14 @@ class Broker:
             effects += want_vouchers(state, now)
         if state.routes.is_stirred:
             ask_to_look_at_broker(state, now)
+        is_to_be_thinned = state.repeated.is_due(now)
         for effect in effects:
             if type(effect) is Count:
                 state.counters[effect.name] += effect.amount
+            elif type(effect) is Note:
+                is_to_be_thinned = True
+        if is_to_be_thinned:
+            effects = state.repeated.thinned(effects, now)
         wake = None if state.is_draining else state.deadlines.to_promise()
         if wake is not None:
             effects.append(WakeAt(wake))

@@ -11,6 +11,7 @@ from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.wire.one_time_desk import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
+    "BeyondShare",
     "BrokersOnly",
     "ClientsOnly",
     "CursorAhead",
@@ -72,6 +73,12 @@ class WrongNetwork(ProtocolViolation):
     """The peer, or a request, is about another network than this broker's."""
 
     code = "PROTOCOL-WRONG-NETWORK"
+
+
+class BeyondShare(ProtocolViolation):
+    """The peer says, or makes this broker keep, more bytes than its share."""
+
+    code = "PROTOCOL-BEYOND-SHARE"
 
 
 class BrokersOnly(ProtocolViolation):

@@ -10,7 +10,7 @@ the ring.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,6 +64,8 @@ class Neighbour:
     """Up to when it is given time to show that."""
     refused_on: set[bytes] = field(default_factory=set)
     """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
+    refused_bytes: int = 0
+    """How many bytes these certificates have."""
     parting: dict[bytes, Instant] = field(default_factory=dict)
     """Up to when frames are believed of types that it offers no more; see `senders.py`."""
     unasked_noted_at: Instant | None = None
@@ -75,10 +77,13 @@ class Neighbour:
         if after is not None:
             self.difference.subtract(after)
 
-    def remember_refusal(self, certificates: frozenset[bytes]) -> None:
-        """Take note of certificates that were no proof."""
+    def remember_refusal(self, certificates: Mapping[bytes, int]) -> None:
+        """Take note of certificates that were no proof, and of how many bytes each of them has."""
         if len(self.refused_on) < REFUSED_ON_MAX:
-            self.refused_on |= certificates
+            self.refused_bytes += sum(
+                size for one, size in certificates.items() if one not in self.refused_on
+            )
+            self.refused_on.update(certificates)
 
     def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
         """Forget what became of an entry here: it is told anew, or taken back."""

@@ -20,6 +20,7 @@ from maia.broker.known_types import KnownTypes
 from maia.broker.log_state import Recording
 from maia.broker.one_time_desk import BrokersDesk, one_time_desk
 from maia.broker.quotas import RequestQuota
+from maia.broker.repeated_notes import RepeatedNotes
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
 from maia.broker.sealed_state import SealedInterests
@@ -129,6 +130,8 @@ class BrokerState:
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)
     counters: Counter[str] = field(default_factory=Counter)
+    repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
+    """What the log does not say again and again."""
     pings: int = 0
     round_at: Instant | None = None
     """When all links are looked at next."""
