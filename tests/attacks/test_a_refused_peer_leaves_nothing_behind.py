@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
@@ -24,6 +25,7 @@ from maia.credentials import (
 )
 from maia.credentials.encoding import issue
 from maia.predicates import ALWAYS
+from maia.routing.ids import is_closer, node_id_of_key, node_id_of_type
 from maia.wire.codec import encode
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
@@ -205,7 +207,7 @@ def sealed_wanted(number: int, size: int) -> SealedWanted:
 
 def type_of(number: int) -> bytes:
     """Return the id of a type that nobody has defined."""
-    return number.to_bytes(32, "big")
+    return sha256(b"a type, number %d" % number).digest()
 
 
 HOLDER = NodeRecord(STRANGER.principal.key, "nowhere:1")
@@ -330,3 +332,29 @@ def test_nothing_is_left_of_a_broker_that_was_parted_from() -> None:
             del rogue
             net.clients.clear()
         assert kept.bytes < MIB
+
+
+def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
+    """A89: what a rendezvous that is gone has left waits for its holder, and the oldest of it goes."""
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    running = net.broker()
+    routes = state_of(running).routes
+    own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)
+    # The rogue can say so of types that it would lead itself.
+    led = [
+        number
+        for number in range(400)
+        if is_closer(rogue_node, than=own, target=node_id_of_type(type_of(number)))
+    ]
+    told = 0
+    for times in range(5):
+        rogue = rogue_broker(net)
+        for number in led[15 * times : 15 * times + 15]:
+            holder = NodeRecord(SigningKey.from_seed(type_of(number)).principal.key, f"nowhere:{number}")
+            rogue.say(Replica(type_of(number), holder, [wanted(number, SIZE)], False))
+            told += 1
+        assert not rogue.closed
+        rogue.hang_up()
+    waiting = sum(len(some) for some in routes.to_adopt.values())
+    assert 0 < waiting < told
+    assert waiting * SIZE <= routes.to_adopt_bytes <= MIB

@@ -8,6 +8,7 @@ none of them speaks of anybody else's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.wire.framing import BeyondShare
 from maia.wire.one_time_desk import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
@@ -73,12 +74,6 @@ class WrongNetwork(ProtocolViolation):
     """The peer, or a request, is about another network than this broker's."""
 
     code = "PROTOCOL-WRONG-NETWORK"
-
-
-class BeyondShare(ProtocolViolation):
-    """The peer says, or makes this broker keep, more bytes than its share."""
-
-    code = "PROTOCOL-BEYOND-SHARE"
 
 
 class BrokersOnly(ProtocolViolation):

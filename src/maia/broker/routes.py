@@ -107,6 +107,7 @@ class Routes:
     store: ReplicaStore
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
+    to_adopt_bytes: int = 0
     contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
     """Where the holders in replicas were said to listen; the oldest word goes first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
@@ -128,6 +129,19 @@ class Routes:
     def is_current(self, link: LinkId) -> bool:
         """Say whether a link is the one through which its broker is a neighbour."""
         return link in self.node_of
+
+    def wait_for(self, node: NodeId, replica: Replica, *, bytes_max: int) -> None:
+        """Keep a replica until there is a link to its holder; of too much, the oldest goes first (A89)."""
+        self.to_adopt.setdefault(node, []).append(replica)
+        self.to_adopt_bytes += replica.size
+        while self.to_adopt_bytes > bytes_max:
+            self.take_waiting(next(iter(self.to_adopt)))
+
+    def take_waiting(self, node: NodeId) -> list[Replica]:
+        """Return the replicas that waited for a link to a broker, which wait no more."""
+        found = self.to_adopt.pop(node, [])
+        self.to_adopt_bytes -= sum(replica.size for replica in found)
+        return found
 
     def stir(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""

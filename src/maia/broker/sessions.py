@@ -271,6 +271,8 @@ class Link:
     """What of each sealed type the peer may read, by what it has shown."""
     rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     """The certificates that a broker showed for each sealed type, sealed for its members."""
+    reliance_max: int = 4096
+    """From how many certificates on it is looked at what still rests on them."""
     rights_bytes: int = 0
     """How many bytes `sealed_rights` and `rights` take, about."""
 

@@ -17,8 +17,11 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.refusals import BeyondShare
+from maia.broker.routes import Neighbour
+from maia.broker.sealed_state import HeardOffer, HeardSealed
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
+from maia.broker.tells import Proof
 from maia.wire.messages import (
     Interest,
     Message,
@@ -39,6 +42,8 @@ _CHANGE: Final = 384
 """What it takes to remember that an entry was refused, or narrowed."""
 _REFUSED: Final = 128
 """What it takes to remember that a certificate was no proof, beside the certificate."""
+_RELIED_ON: Final = 256
+"""What it takes to remember that something rests on a certificate."""
 
 
 def check_share(state: BrokerState, link: Link, message: Message | None, size: int) -> None:
@@ -60,4 +65,20 @@ def _kept_for(state: BrokerState, link: Link) -> int:
     neighbour = routes.neighbours[node]
     refused = _CHANGE * len(neighbour.changed) + _REFUSED * len(neighbour.refused_on)
     told = routes.book.link(node).bytes + routes.store.bytes_from(node)
-    return told + refused + neighbour.refused_bytes + link.rights_bytes
+    relied_on = _RELIED_ON * _relied_on(state, link, neighbour)
+    return told + refused + neighbour.refused_bytes + link.rights_bytes + relied_on
+
+
+def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
+    """Return on how many certificates something of a neighbour rests; those of what is gone are forgotten."""
+    reliance, book = state.statements.reliance, state.routes.book
+    if len(reliance.certificates_on(link.id)) > link.reliance_max:
+        needed = set(neighbour.refused_on) | (link.connect.watched if link.connect else set())
+        for key in book.types():
+            told = [entry.baggage for entry in book.entries(neighbour.node, key)]
+            for baggage in (*told, book.offer(neighbour.node, key)):
+                if isinstance(baggage, Proof | HeardSealed | HeardOffer):
+                    needed |= baggage.watched
+        reliance.keep_only(link.id, needed)
+        link.reliance_max = 4096 + 2 * len(reliance.certificates_on(link.id))
+    return len(reliance.certificates_on(link.id))

@@ -38,6 +38,7 @@ from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.vouched import shown_statements
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
+from maia.wire.framing import BeyondShare
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
@@ -69,6 +70,8 @@ class Link:
     peer: Principal
     opened_at: Instant
     is_ready: bool = False
+    said: int = 0
+    """How many bytes the peer has said before its welcome."""
     heard_at: Instant | None = None
     asked_at: Instant | None = None
     """When a ping was sent, if nothing has been heard since."""
@@ -234,9 +237,12 @@ class Links:
 
     # -------------------------------------------------------- upkeep
 
-    def heard(self, link: Link, now: Instant) -> None:
-        """Take note that the peer is there."""
+    def heard(self, link: Link, size: int, now: Instant) -> None:
+        """Take note that the peer is there; part from one that says too much before it is welcomed (A89)."""
         link.heard_at, link.asked_at = now, None
+        link.said += 0 if link.is_ready else size
+        if not link.is_ready and link.said > self._settings.limits.bytes_before_welcome:
+            raise BeyondShare("more was said than a handshake takes")
 
     def spend(self, link: Link, now: Instant, *, requests: int = 1) -> None:
         """Take requests off the principal's quota, or refuse them: each costs a signature check."""
