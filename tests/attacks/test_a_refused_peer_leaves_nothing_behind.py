@@ -11,22 +11,32 @@ from hashlib import sha256
 
 import pytest
 
-from maia.broker import BrokerLimits
+from maia.broker import BrokerLimits, edge
+from maia.broker.tells import Proof
 from maia.credentials import (
+    ALL_ACTIONS,
+    FIRST_VERSION,
     UNBOUNDED,
+    Action,
+    AnyResource,
     AuthorisationCertificate,
+    Authority,
     OnlineTest,
     RevocationList,
     SigningKey,
     TestKind,
+    TypeName,
     certificate_to_bytes,
     sign_statement,
     statement_to_bytes,
 )
 from maia.credentials.encoding import issue
+from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
 from maia.routing.ids import is_closer, node_id_of_key, node_id_of_type
+from maia.types import type_id
 from maia.wire.codec import encode
+from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Interest,
@@ -46,6 +56,7 @@ from maia.wire.messages import (
     Welcome,
 )
 from support.broker import Client, Net, connect_right
+from support.key_groups import KeyNet
 from support.sealed_net import state_of
 
 MIB = 1 << 20
@@ -186,6 +197,40 @@ def test_strangers_fill_no_log() -> None:
     net.advance(61)
     (summed,) = running.noted("closing")[60:]
     assert summed["repeated"] == 240
+
+
+def test_a_key_server_hears_no_more_than_a_handshake_before_the_welcome() -> None:
+    """A89: the same share holds there, at the edge and beyond it."""
+    show = encode(Show(0, [], [revocations(1, 100)]))
+    net = KeyNet(limits=DomainLimits(bytes_before_welcome=3 * len(show)))
+    link = LinkId(5000)
+    net.server.handle(LinkOpened(link, STRANGER.principal, None), net.now)
+    closed = [
+        any(isinstance(effect, Close) for effect in net.server.handle(Received(link, show), net.now))
+        for _ in range(4)
+    ]
+    assert closed == [False, False, False, True]
+
+
+def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A89: peers that may connect show long pools of their own beside; the oldest are forgotten."""
+    bytes_max = 8 * 40_000
+    monkeypatch.setattr(edge, "_POOL_BYTES_MAX", bytes_max)
+    net = Net()
+    running = net.broker()
+    right, padding = connect_right(net.story, ROGUE.principal), certificate(net, padding=1000)
+    known = state_of(running).edge
+    for number in range(20):
+        shown = [certificate_to_bytes(right), *many_like(padding, 10 * number, 10)]
+        rogue = net.client("a rogue", key=ROGUE, credentials=(), says_hello=False)
+        rogue.hello(credentials=shown)
+        assert rogue.last(Welcome)
+        assert 0 < known._pool_bytes <= bytes_max
+        assert 0 < known._found.bytes <= bytes_max
+    assert len(known._pools) == len(known._found) == 2
+    assert known.pool(shown) is known.pool(shown)
+    known.evidence_changed()
+    assert known._found.bytes == 0
 
 
 # ------------------------------------------------------------ a broker with nothing but a right to connect
@@ -358,3 +403,27 @@ def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
     waiting = sum(len(some) for some in routes.to_adopt.values())
     assert 0 < waiting < told
     assert waiting * SIZE <= routes.to_adopt_bytes <= MIB
+
+
+def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
+    """A89: whoever owns a type of its own can prove interests in it by ever new certificates."""
+    net = Net(verify_in_transit=1.0)
+    running = net.broker()
+    rogue = rogue_broker(net)
+    (link,) = state_of(running).links.values()
+    link.reliance_max = 50
+    name = TypeName(STRANGER.principal, "uk.test.Own", FIRST_VERSION)
+    kind, reliance = type_id(name.owner, name.name), state_of(running).statements.reliance
+    authority = Authority(AnyResource(STRANGER.principal), ALL_ACTIONS)
+    asked = rogue.request(Action.SUBSCRIBE, event_type=name)
+    for number in range(200):
+        proof = certificate(net, number, subject=ROGUE.principal, authority=authority)
+        entry = Wanted(number.to_bytes(16, "big"), filter_to_bytes(ALWAYS), asked, [proof])
+        gone = [(number - 1).to_bytes(16, "big")] if number else []
+        rogue.say(Interest(kind, [entry], gone))
+        assert len(reliance.certificates_on(link.id)) <= 52
+        link.reliance_max = 50
+    (left,) = state_of(running).routes.book.entries(state_of(running).routes.node_of[link.id], kind)
+    assert isinstance(left.baggage, Proof)
+    assert set(left.baggage.watched) <= set(reliance.certificates_on(link.id)), "what stands is watched"
+    assert not rogue.closed
