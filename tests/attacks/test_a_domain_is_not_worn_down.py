@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +29,7 @@ from support.access_control import Station
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
 from support.policy import NUMBERPLATE
+from support.waiting import until_in_a_thread
 
 POLICY = police_policy()
 SMITH, JONES = key_of("smith").principal, key_of("jones").principal
@@ -223,6 +225,57 @@ def test_an_answer_that_nobody_takes_is_not_kept(met: DomainAtWork, monkeypatch:
         is_gone = select.poll()
         is_gone.register(link.fileno(), 0)  # tells of nothing but the end of a connection
         assert is_gone.poll(PATIENCE_S * 1000)
+
+
+def _is_closed(link: socket.socket) -> bool:
+    """Say whether the other side has closed a connection on which nothing is under way."""
+    try:
+        return link.recv(1 << 16) == b""
+    except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+
+
+def test_strangers_that_hold_connections_keep_nobody_out(
+    met: DomainAtWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A74 A88: they end the handshake of TLS and ask nothing, or ask once and stay; the oldest make room."""
+    monkeypatch.setattr(listener, "HEAD_S", 600.0)  # it is the number of them that counts
+    host, port = host_and_port(met.address)
+    context, held = pinning_context(met.key.principal), list[ssl.SSLSocket]()
+    try:
+        for number in range(listener.CONNECTIONS_MAX + 8):
+            link = context.wrap_socket(socket.create_connection((host, port)))
+            held.append(link)
+            if number % 2:
+                link.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert link.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        with met.admin() as admin:
+            admin.call("GET", "/v1/audit", answer=answers.AuditPage)  # raises unless it is answered
+        for link in held:
+            link.setblocking(False)
+        expected = len(held) - listener.IDLE_MAX
+        until_in_a_thread(lambda: sum(map(_is_closed, held)) >= expected, "the oldest to be sent away")
+    finally:
+        for link in held:
+            link.close()
+
+
+def test_handshakes_that_never_end_have_a_bound(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A74 A88: a stranger that only connects has its oldest connections closed, and callers get in."""
+    monkeypatch.setattr(listener, "HANDSHAKE_S", 600.0)  # it is the number of them that counts
+    host, port = host_and_port(met.address)
+    held = [socket.create_connection((host, port)) for _ in range(listener.HALF_OPEN_MAX + 40)]
+    try:
+        with met.admin() as admin:
+            admin.call("GET", "/v1/audit", answer=answers.AuditPage)  # raises unless it is answered
+        for link in held:
+            link.setblocking(False)
+        until_in_a_thread(lambda: all(map(_is_closed, held[:40])), "the oldest to be sent away")
+    finally:
+        for link in held:
+            link.close()
 
 
 def test_a_number_that_no_database_holds_is_a_mistake_of_the_caller(met: DomainAtWork) -> None:

@@ -40,6 +40,8 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], now: In
             effects += _not_proved(len(replica.entries) - len(entries))
         if replica.offers:
             offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
+        # Another broker said it, so it is not on this one's account.
+        entries = tuple(replace(entry, size=0) for entry in entries)
         effects += told(state, book.adopt(node, type_id, entries, offers=replica.offers, now=now))
     return effects
 
@@ -55,7 +57,7 @@ def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) ->
         except MaiaError:
             continue  # who wants it will say so, and is then answered
         state.statements.reliance.note(link, proved.watched)
-        yield Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
+        yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
 
 
 def _not_proved(some: int) -> list[Effect]:

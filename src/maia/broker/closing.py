@@ -54,6 +54,10 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Take back whatever hung on a link that is gone or going."""
     was_ready = link.is_ready
     link.stage = Stage.CLOSING
+    state.waiting.leave(link.id)
+    if not was_ready and link.dialled is None:
+        # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
+        state.links.pop(link.id, None)
     effects = link_gone(state, link.id, now)
     state.statements.reliance.forget(link.id)
     state.one_time.forget_link(link.id)

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from maia.broker.acknowledging import forget_durable, hear_seen
 from maia.broker.current_state import ask_state, hear_state_done, hear_state_query
-from maia.broker.edge import refusal_effects
+from maia.broker.edge import forget_frames, refusal_effects
 from maia.broker.last_said import hear_state_gone
 from maia.broker.one_time_answers import hear_vouched
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.placing import end_advertisement
 from maia.broker.publication import carry, publish
-from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn
+from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
 from maia.broker.renewing import price_of_renewal, renew_all
 from maia.broker.replicating import hear_replica, hear_sealed_replica
 from maia.broker.routing_glue import hear_interest, hear_offer, hear_renew, hear_resync
@@ -83,6 +83,11 @@ from maia.wire.requests import request_from_bytes
 
 __all__ = ["answer"]
 
+_TYPE_REPLY_MAX: Final = 256
+_TYPE_REPLY_BYTES: Final = 1 << 20
+"""How many definitions are told at a time, and how many bytes they have, unless the first has more."""
+_TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
+
 # Any: the table pairs each class of message with a function of exactly that class.
 _Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
 
@@ -130,6 +135,7 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     except ProtocolViolation:
         raise
     except MaiaError as problem:
+        forget_frames(problem)
         told = _refused(state, link, message, problem, now)
         return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
     finally:
@@ -190,10 +196,25 @@ def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) 
     return []  # that it was heard is all it says
 
 
-def _tell_type(state: BrokerState, link: Link, message: TypeQuery, _now: Instant) -> list[Effect]:
-    known = state.types.named(type_from_bytes(message.name))
-    definitions = [definition_to_bytes(version.signed) for version in known]
-    return [Send(link.id, encode(TypeReply(message.id, definitions)))]
+def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
+    """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
+
+    A short question has a long answer, so the asker's quota pays for it by its length.
+    """
+    told: list[bytes] = []
+    size = 0
+    for version in reversed(state.types.named(type_from_bytes(message.name))):
+        data = definition_to_bytes(version.signed)
+        size += len(data)
+        if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
+            break
+        told.append(data)
+    try:
+        state.quota.spend(link.peer, now, requests=1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST)
+    except TooManyRequests as problem:
+        failed = Send(link.id, encode(Failed(message.id, problem.code, problem.message)))
+        return [failed, *refusal_effects(problem, link.peer, link=link.id, asked="TypeQuery")]
+    return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
 
 
 _OF_ANYBODY: Final[Mapping[type, _Handler]] = {
@@ -225,7 +246,7 @@ _WORK_FOR_A_REQUEST: Final = 256
 _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""
 
-_FREE: Final = frozenset({Publish, Seen, TypeQuery, Vouched})
+_FREE: Final = frozenset({Publish, Seen, Vouched})
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from maia.broker.evidence_found import Found, evidence_of, used_in
+from maia.broker.evidence_found import Asked, Found, FoundBefore, evidence_of, memory_of, used_in
 from maia.broker.rates import RATE_FACTS, Rates
 from maia.broker.sessions import NOTHING_KNOWN, Known, Right
 from maia.broker.settings import BrokerSettings
@@ -60,16 +60,17 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import Changed
 
-__all__ = ["Edge", "limit_effects", "refusal_effects"]
+__all__ = ["Edge", "forget_frames", "limit_effects", "refusal_effects"]
 
 _POOLS_MAX: Final = 8192
+_POOL_BYTES_MAX: Final = 64 << 20
+"""How much memory the pools may take that have led somewhere, and again those that evidence was found in."""
+_REFUSED_MAX: Final = 256
+_REFUSED_BYTES_MAX: Final = 8 << 20
+"""How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
 """Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
-
-
-_AskedFor = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
-"""What the search for chains looks at: the pool by its identity, and who has vouched for this request."""
 
 
 class Edge:
@@ -78,8 +79,11 @@ class Edge:
     __slots__ = (
         "_certificates",
         "_found",
+        "_pool_bytes",
         "_pools",
         "_rates",
+        "_read_last",
+        "_refused",
         "_settings",
         "_statements",
         "decisions",
@@ -96,7 +100,10 @@ class Edge:
         self._statements = statements
         self._rates = Rates()
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
-        self._found: OrderedDict[_AskedFor, Found] = OrderedDict()
+        self._pool_bytes = 0
+        self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
+        self._found = FoundBefore(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
+        self._refused = FoundBefore(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
         self.epoch = 0
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
@@ -105,15 +112,27 @@ class Edge:
         """Counts, in `used`, all work on certificates; who caused it is seen by looking before and after."""
 
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
-        """Read certificates that were shown; the same ones shown again cost no reading and no memory."""
+        """Read certificates that were shown; those that have led somewhere cost no reading and no memory."""
         given = tuple(data for some in shown for data in some)
         known = self._pools.get(given)
-        if known is None:
-            known = self._pools[given] = self._read(given)
-            if len(self._pools) > _POOLS_MAX:
-                self._pools.popitem(last=False)
-        self._pools.move_to_end(given)
-        return known
+        if known is not None:
+            self._pools.move_to_end(given)
+            return known
+        # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
+        if self._read_last[0] != given:
+            self._read_last = given, self._read(given)
+        return self._read_last[1]
+
+    def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
+        """Keep certificates that were read just now, because they have led somewhere."""
+        given, last = self._read_last
+        if last is not pool or given in self._pools:
+            return
+        self._pools[given] = pool
+        self._pool_bytes += memory_of(pool)
+        while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
+            _, gone = self._pools.popitem(last=False)
+            self._pool_bytes -= memory_of(gone)
 
     def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
         once = dict.fromkeys(given)
@@ -209,7 +228,7 @@ class Edge:
     def may_ask(self, right: Right, pool: tuple[SignedCertificate, ...]) -> bool:
         """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
         asked = (right.principal, right.action, right.resource, id(pool), NO_ANSWERS)
-        known = self._found.get(asked)
+        known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
 
     def _chosen(self, found: Found) -> frozenset[Once]:
@@ -272,9 +291,9 @@ class Edge:
         """Return the chains for a request; they are looked for once until a certificate begins or ends."""
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
         asked = (request.principal, request.action, request.resource, id(pool), once)
-        known = self._found.get(asked)
+        known = self._found_before(asked)
         if known is not None and known.steady.contains(now):
-            self._found.move_to_end(asked)
+            (self._found if known.evidence.chains else self._refused).use(asked)
             if known.is_doubted and now - known.met_at > _MET_AGAIN_US:
                 # Somebody still has use for the word that is missing.
                 known.met_at = now
@@ -282,10 +301,18 @@ class Edge:
             return known
         heard = self._statements.standing
         tester = Answered(heard, once) if once else heard
-        found = self._found[asked] = self._found_in(request, pool, now, tester, budget)
-        if len(self._found) > _POOLS_MAX:
-            self._found.popitem(last=False)
+        found = self._found_in(request, pool, now, tester, budget)
+        self._found.drop(asked)
+        self._refused.drop(asked)
+        if found.evidence.chains:
+            self.remember(pool)
+            self._found.add(asked, found)
+        else:
+            self._refused.add(asked, found)
         return found
+
+    def _found_before(self, asked: Asked) -> Found | None:
+        return self._found.get(asked) or self._refused.get(asked)
 
     def _found_in(
         self,
@@ -297,6 +324,8 @@ class Edge:
     ) -> Found:
         budget = self.budget_of_answer() if budget is None else budget
         evidence = self._gathered(request, pool, at, standing, budget)
+        for problem in evidence.broken:
+            forget_frames(problem)
         used = used_in(evidence)
         missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
         watched = frozenset([one.id for one in (*used, *missed)])
@@ -394,12 +423,12 @@ class Edge:
         """Begin a new epoch: every right is decided anew when it is next asked about."""
         self.epoch += 1
         self._found.clear()
+        self._refused.clear()
 
     def forget(self, certificates: Collection[bytes]) -> None:
         """Look for chains anew where they were found with one of these certificates, or without it."""
-        touched = [asked for asked, one in self._found.items() if not one.watched.isdisjoint(certificates)]
-        for asked in touched:
-            del self._found[asked]
+        self._found.forget(certificates)
+        self._refused.forget(certificates)
 
     def holds(self, right: Right, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
@@ -419,7 +448,8 @@ class Edge:
 
     def refusal_of_all(self, right: Right, now: Instant) -> PolicyRefusal | None:
         """Return why every right on the same grounds is refused, if that is known without a decision."""
-        found = self._found.get((right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS))
+        asked = (right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS)
+        found = self._found_before(asked)
         is_known = found is not None and right.vouched is None and found.steady.contains(now)
         return found.refusal if found is not None and is_known else None
 
@@ -434,6 +464,13 @@ class Edge:
                 left = self.decide(right.request, right.used, now, right.known, right.vouched)
                 return replace(left, grounds=replace(left.grounds, pool=pool))
         return self.decide(right.request, pool, now, right.known)
+
+
+def forget_frames(problem: BaseException | None) -> None:
+    """Cut an error off from the calls it came through, which hold what was said: it may be remembered."""
+    while problem is not None:
+        problem.__traceback__ = None
+        problem = problem.__cause__ or problem.__context__
 
 
 def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:

@@ -6,17 +6,26 @@ those of one client differ in little more than their filters.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from maia.broker.rates import RATE_FACTS
 from maia.broker.sessions import NOTHING_KNOWN, Grounds, Known, Right
-from maia.credentials import SignedCertificate, Validity
+from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
 from maia.credentials.standing import Once
 from maia.credentials.vouched_once import NO_ANSWERS, VouchedFor
 from maia.events import AttributeUid, Instant
 from maia.policy import Evidence, Permit, PolicyRefusal, Request, View
 
-__all__ = ["Found", "evidence_of", "used_in"]
+__all__ = ["Asked", "Found", "FoundBefore", "evidence_of", "memory_of", "used_in"]
+
+Asked = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
+"""What the search for chains looks at: the pool by its identity, and who has vouched for this request."""
+
+_MEMORY_OF_A_BYTE: Final = 8
+"""A certificate that was read takes up to so many times the memory of its bytes."""
 
 
 @dataclass(slots=True)
@@ -89,6 +98,72 @@ class Found:
             vouched,
             decision.limit,
         )
+
+
+def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
+    """Return about how many bytes of memory a pool takes."""
+    return _MEMORY_OF_A_BYTE * sum(len(signed.body) for signed in pool)
+
+
+class FoundBefore:
+    """What was found lately, within a number of entries and of bytes: the pools are most of what it takes.
+
+    Entries that were found in one pool share it, and it is counted once.
+    """
+
+    __slots__ = ("_bytes_max", "_entries", "_entries_max", "_sharing", "bytes")
+
+    def __init__(self, *, entries_max: int, bytes_max: int) -> None:
+        """Begin with nothing; of too much, what was asked for least lately goes first."""
+        self._entries_max, self._bytes_max = entries_max, bytes_max
+        self._entries: OrderedDict[Asked, Found] = OrderedDict()
+        self._sharing: dict[int, int] = {}
+        """How many entries were found in a pool, which lives while one of them does."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._entries)
+
+    def get(self, asked: Asked) -> Found | None:
+        """Return what was found, if it is remembered."""
+        return self._entries.get(asked)
+
+    def use(self, asked: Asked) -> None:
+        """Take note that an entry was of use."""
+        self._entries.move_to_end(asked)
+
+    def add(self, asked: Asked, found: Found) -> None:
+        """Remember what was found, in place of what was found before."""
+        self.drop(asked)
+        self._entries[asked] = found
+        sharing = self._sharing[id(found.pool)] = self._sharing.get(id(found.pool), 0) + 1
+        self.bytes += memory_of(found.pool) if sharing == 1 else 0
+        while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, asked: Asked) -> None:
+        """Forget an entry, if it is there."""
+        found = self._entries.pop(asked, None)
+        if found is None:
+            return
+        left = self._sharing.pop(id(found.pool)) - 1
+        if left:
+            self._sharing[id(found.pool)] = left
+        else:
+            self.bytes -= memory_of(found.pool)
+
+    def forget(self, certificates: Collection[bytes]) -> None:
+        """Forget what was found with one of these certificates, or without it."""
+        touched = [asked for asked, one in self._entries.items() if not one.watched.isdisjoint(certificates)]
+        for asked in touched:
+            self.drop(asked)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._sharing.clear()
+        self.bytes = 0
 
 
 def used_in(evidence: Evidence) -> tuple[SignedCertificate, ...]:

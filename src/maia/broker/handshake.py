@@ -36,7 +36,6 @@ from maia.broker.showing import hear_held, hold_statements, show_own_statements
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
-from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce
 from maia.wire.codec import encode
@@ -49,32 +48,36 @@ Step = Callable[[BrokerState, Link, Message, Instant], list[Effect]]
 
 
 def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> list[Effect]:
-    """Take on a connection whose key is proved; refuse one too many, and one to ourselves."""
+    """Take on a connection whose key is proved; part from one too many, and from one to ourselves."""
     stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
     link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
     link.known = Known(opened.remote)
     state.links[link.id] = link
-    try:
-        _check_room(state, link)
-    except MaiaError as problem:
-        return close_link(state, link, problem, now)
+    if link.peer == state.principal:
+        return close_link(state, link, OutOfTurn("a broker does not connect to itself"), now)
+    if link.dialled is None:
+        state.waiting.take(link.id, opened.remote)
+    parted = _make_room(state, link, now)
+    if link.stage is not stage:
+        return parted
     ask_to_look_at_link(state, link, seconds_after(now, state.settings.limits.handshake_s))
     if stage is Stage.AWAITING_GREETING:
-        return []
+        return parted
     greeting = Greeting(PROTOCOL_VERSION, state.network, state.own_credentials, state.instance)
-    return [*show_own_statements(state, link.id, now), Send(link.id, encode(greeting))]
+    return [*parted, *show_own_statements(state, link.id, now), Send(link.id, encode(greeting))]
 
 
-def _check_room(state: BrokerState, link: Link) -> None:
-    """Refuse a link beyond the limits, before it costs more than its place in a table (A74)."""
-    limits = state.settings.limits
-    if len(state.links) > limits.links:
-        raise TooManyLinks("this broker has as many links as it may")
-    waiting = sum(not one.is_ready for one in state.links.values())
-    if link.dialled is None and waiting > limits.links_before_welcome:
-        raise TooManyLinks("too many links are waiting to be welcomed")
-    if link.peer == state.principal:
-        raise OutOfTurn("a broker does not connect to itself")
+def _make_room(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Part from a link if there is one too many: from one that waits, if any does, or from the new one.
+
+    A peer that has proved nothing keeps none out that could (A74, A88).
+    """
+    is_full = len(state.links) > state.settings.limits.links
+    if not is_full and not state.waiting.is_overfull:
+        return []
+    waits = state.waiting.next_to_go()
+    problem = TooManyLinks("this broker has as many links as it may, and others wait to be welcomed")
+    return close_link(state, link if waits is None else state.links[waits], problem, now)
 
 
 def step_of(link: Link, message: Message) -> Step:
@@ -170,6 +173,7 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
 
 def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     link.stage = Stage.READY
+    state.waiting.leave(link.id)
     ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     begin_rounds(state, now)
     fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}

@@ -88,9 +88,10 @@ class KeyDesk:
         """
         sealing, versions = self._types.sealing(type_id), self._types.versions(type_id)
         known = self._found.get(type_id)
-        if sealing is None or (
-            known is not None and known[0].since <= now <= known[0].until and known[1] == len(versions)
-        ):
+        if sealing is None:
+            self._found.pop(type_id, None)  # it was sealed, and is known no more
+            return []
+        if known is not None and known[0].since <= now <= known[0].until and known[1] == len(versions):
             return []
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
         settings = self._settings

@@ -4,12 +4,15 @@ A client may hand over a definition with its request, oldest version first, or
 name a version that is known here. Nothing is remembered before the request
 that brought it was permitted (E1). What is remembered survives a restart as
 bytes that are verified again (C10); a second definition under a known name is
-refused for as long as the first one is remembered (A29).
+refused for as long as the first one is remembered (A29). Where there are too
+many, types go of which nothing stands here, the least recently accepted first
+and all versions of a type together: a version is verified by those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final
 
 from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
@@ -32,6 +35,8 @@ __all__ = ["KEPT_TYPE", "KnownTypes"]
 
 KEPT_TYPE = "type/"
 """How the names under which definitions are kept begin."""
+_FREED: Final = 16
+"""Where there are too many types, this part of them goes at once."""
 
 
 class KnownTypes:
@@ -116,13 +121,45 @@ class KnownTypes:
         for version in versions:
             histories[version.type_id] = self._history(version, histories).remember(version)
 
+    def accept(
+        self, accepted: VerifiedType, handed_over: Iterable[VerifiedType], in_use: Callable[[], Set[bytes]]
+    ) -> list[Effect]:
+        """Remember the versions behind a request that was permitted; `in_use` are types that have to stay."""
+        versions = tuple(handed_over)
+        new = sum(version.name not in self._by_name for version in versions)
+        effects: list[Effect] = []
+        if len(self._by_name) + new > self._limit:
+            staying = {accepted.type_id, *(version.type_id for version in versions)}
+            effects += self._make_room(new, in_use() | staying)
+        effects += self.remember(versions)
+        for type_id in (accepted.type_id, *(version.type_id for version in versions)):
+            if type_id in self._versions:
+                self._versions[type_id] = self._versions.pop(type_id)
+        return effects
+
+    def _make_room(self, new: int, staying: Set[bytes]) -> list[Effect]:
+        """Forget types until there is room, and some more, so that this is not done for each new one."""
+        most = self._limit - new - self._limit // _FREED
+        effects: list[Effect] = []
+        for type_id in [one for one in self._versions if one not in staying]:
+            if len(self._by_name) <= most:
+                break
+            for name, version in self._versions.pop(type_id).items():
+                del self._by_name[name]
+                effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
+            del self._histories[type_id]
+            self._sealings.pop(type_id, None)
+        return effects
+
     def remember(self, versions: Iterable[VerifiedType]) -> list[Effect]:
-        """Remember versions whose request was permitted, and keep those that are new."""
+        """Remember versions, and keep those that are new; refuse more than there is room for."""
         effects: list[Effect] = []
         for version in versions:
             is_new = version.name not in self._by_name
             if is_new and len(self._by_name) >= self._limit:
-                raise TypesFull(f"this broker remembers no more than {self._limit} type versions")
+                raise TypesFull(
+                    f"this broker remembers no more than {self._limit} type versions, and all are in use"
+                )
             history = self._history(version, self._histories).remember(version)
             self._histories[version.type_id] = history
             self._by_name[version.name] = version

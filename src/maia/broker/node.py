@@ -15,6 +15,7 @@ from typing import Final, assert_never
 from maia.broker.catching_up import hear_log_read, hear_recorded
 from maia.broker.closing import close_link, forget_link, part_from
 from maia.broker.dispatch import answer
+from maia.broker.edge import forget_frames
 from maia.broker.fetched_statements import certificates_not_vouched_for, hear_fetched
 from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
@@ -27,6 +28,7 @@ from maia.broker.recording import new_recording, reload_recording
 from maia.broker.refusals import Shutdown
 from maia.broker.sessions import Link, Stage
 from maia.broker.settings import BrokerSettings
+from maia.broker.shares import check_share
 from maia.broker.signing_together import signed
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
@@ -51,7 +53,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Message
+from maia.wire.messages import Bye
 from maia.wire.one_time_questions import Challenged
 
 __all__ = ["Broker"]
@@ -204,9 +206,11 @@ class Broker:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         link.heard_at, link.silent_rounds = now, 0
-        return self._blamed(link, lambda: self._said(link, decode(data), now, len(data)), now)
+        return self._blamed(link, lambda: self._said(link, data, now), now)
 
-    def _said(self, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
+    def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
+        message, size = decode(data), len(data)
+        check_share(self._state, link, message, size)
         if isinstance(message, Bye):
             return self._heard_bye(link, message, now)
         if link.is_ready:
@@ -218,6 +222,7 @@ class Broker:
         try:
             return work()
         except MaiaError as problem:
+            forget_frames(problem)
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
             return [refused, *close_link(self._state, link, problem, now)]
 
@@ -244,9 +249,14 @@ class Broker:
             effects += want_vouchers(state, now)
         if state.routes.is_stirred:
             ask_to_look_at_broker(state, now)
+        is_to_be_thinned = state.repeated.is_due(now)
         for effect in effects:
             if type(effect) is Count:
                 state.counters[effect.name] += effect.amount
+            elif type(effect) is Note:
+                is_to_be_thinned = True
+        if is_to_be_thinned:
+            effects = state.repeated.thinned(effects, now)
         wake = None if state.is_draining else state.deadlines.to_promise()
         if wake is not None:
             effects.append(WakeAt(wake))

@@ -205,11 +205,11 @@ def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect
     contact = routes.contacts.get(holder) if isinstance(holder, int) else None  # type: ignore[call-overload]  # NodeId is an int
     if contact is None or contact.node == routes.membership.own.node:
         return []
-    routes.to_adopt.setdefault(contact.node, []).append(replica)
+    routes.wait_for(contact.node, replica, bytes_max=state.settings.limits.bytes_per_peer)
     if contact.node in routes.neighbours:
         return _adopted(state, contact.node, now)
     return [Note("rendezvous-taken-over", {"type": replica.type_id.hex()}), Dial(contact.address)]
 
 
 def _adopted(state: BrokerState, node: NodeId, now: Instant) -> list[Effect]:
-    return adopt(state, node, state.routes.to_adopt.pop(node, ()), now)
+    return adopt(state, node, state.routes.take_waiting(node), now)

@@ -106,14 +106,26 @@ def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> 
     return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
 
 
-def remember_refusal(state: BrokerState, neighbour: Neighbour, proof: Proof) -> None:
-    """Take note of what was shown in vain: if some of it counts again, the neighbour is to tell all again."""
+def remember_refusal(
+    state: BrokerState, neighbour: Neighbour, kind: bytes, proof: Proof, action: Action, now: Instant
+) -> None:
+    """Take note of what would be a proof if it counted: when it does, the neighbour is to tell all again.
+
+    Whatever else was shown proves nothing at any time, and is forgotten: anybody can make it up (A89).
+    """
     with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
-        pool = state.edge.pool(proof.credentials)
-        certificates = frozenset(signed.id for signed in pool)
-        neighbour.remember_refusal(certificates)
-        state.statements.met(pool, certificates)
-        state.statements.reliance.note(neighbour.link, certificates)
+        budget = state.edge.budget_of_message()
+        name, signer = _asked(state, kind, proof, action, now, budget)
+        pool = state.edge.pool_of_stranger(proof.credentials, budget, name.owner)
+        doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
+        if not doubted:
+            return
+        chains = _search(state, pool, action, name, signer, now, budget)
+        used = {signed.id for chain in chains for signed in chain.certificates}
+        missed = {one: size for one, size in doubted.items() if one in used}
+        neighbour.remember_refusal(missed)
+        state.statements.met(pool, frozenset(missed))
+        state.statements.reliance.note(neighbour.link, frozenset(missed))
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:
@@ -156,9 +168,25 @@ def _chains(
     now: Instant,
     budget: Budget,
 ) -> tuple[VerifiedChain, ...]:
+    pool = state.edge.pool_of_stranger(proof.credentials, budget, name.owner)
+    chains = _search(state, _counting(state, pool, now), action, name, signer, now, budget)
+    used = tuple([signed for chain in chains for signed in chain.certificates])
+    state.statements.met(used, frozenset([signed.id for signed in used]))
+    return chains
+
+
+def _search(
+    state: BrokerState,
+    pool: tuple[SignedCertificate, ...],
+    action: Action,
+    name: TypeName,
+    signer: Principal,
+    now: Instant,
+    budget: Budget,
+) -> tuple[VerifiedChain, ...]:
     chains_max = state.settings.limits.chains_per_request
-    chains = find_chains(
-        _counting(state, state.edge.pool_of_stranger(proof.credentials, budget, name.owner), now),
+    return find_chains(
+        pool,
         root=name.owner,
         subject=signer,
         action=action,
@@ -169,9 +197,6 @@ def _chains(
         limits=replace(DEFAULT_LIMITS, chains_max=chains_max, flows_per_subject_max=chains_max),
         budget=budget,
     )
-    used = tuple([signed for chain in chains for signed in chain.certificates])
-    state.statements.met(used, frozenset([signed.id for signed in used]))
-    return chains
 
 
 def _counting(

@@ -8,9 +8,11 @@ none of them speaks of anybody else's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.wire.framing import BeyondShare
 from maia.wire.one_time_desk import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
+    "BeyondShare",
     "BrokersOnly",
     "ClientsOnly",
     "CursorAhead",

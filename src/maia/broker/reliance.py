@@ -67,6 +67,12 @@ class Reliance:
                     continue
             del self._by_certificate[certificate]
 
+    def keep_only(self, link: LinkId, certificates: Collection[bytes]) -> None:
+        """Forget that anything on a link rests on other certificates than these."""
+        known = frozenset(self._by_link.get(link, set()).intersection(certificates))
+        self.forget(link)
+        self.note(link, known)
+
     def links_on(self, certificates: Iterable[bytes]) -> tuple[LinkId, ...]:
         """Return the links on which something may rest on one of these certificates, in one order."""
         found: set[LinkId] = set()

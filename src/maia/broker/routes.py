@@ -10,7 +10,7 @@ the ring.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,6 +65,8 @@ class Neighbour:
     """Up to when it is given time to show that."""
     refused_on: set[bytes] = field(default_factory=set)
     """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
+    refused_bytes: int = 0
+    """How many bytes these certificates have."""
     parting: dict[bytes, Instant] = field(default_factory=dict)
     """Up to when frames are expected of types for which it is not asked any more; see `senders.py`."""
     unasked_noted_at: Instant | None = None
@@ -76,10 +78,13 @@ class Neighbour:
         if after is not None:
             self.difference.subtract(after)
 
-    def remember_refusal(self, certificates: frozenset[bytes]) -> None:
-        """Take note of certificates that were no proof."""
+    def remember_refusal(self, certificates: Mapping[bytes, int]) -> None:
+        """Take note of certificates that were no proof, and of how many bytes each of them has."""
         if len(self.refused_on) < REFUSED_ON_MAX:
-            self.refused_on |= certificates
+            self.refused_bytes += sum(
+                size for one, size in certificates.items() if one not in self.refused_on
+            )
+            self.refused_on.update(certificates)
 
     def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
         """Forget what became of an entry here: it is told anew, or taken back."""
@@ -103,6 +108,7 @@ class Routes:
     store: ReplicaStore
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
+    to_adopt_bytes: int = 0
     contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
     """Where the holders in replicas were said to listen; the oldest word goes first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
@@ -122,6 +128,19 @@ class Routes:
     def is_current(self, link: LinkId) -> bool:
         """Say whether a link is the one through which its broker is a neighbour."""
         return link in self.node_of
+
+    def wait_for(self, node: NodeId, replica: Replica, *, bytes_max: int) -> None:
+        """Keep a replica until there is a link to its holder; of too much, the oldest goes first (A89)."""
+        self.to_adopt.setdefault(node, []).append(replica)
+        self.to_adopt_bytes += replica.size
+        while self.to_adopt_bytes > bytes_max:
+            self.take_waiting(next(iter(self.to_adopt)))
+
+    def take_waiting(self, node: NodeId) -> list[Replica]:
+        """Return the replicas that waited for a link to a broker, which wait no more."""
+        found = self.to_adopt.pop(node, [])
+        self.to_adopt_bytes -= sum(replica.size for replica in found)
+        return found
 
     def stir(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""

@@ -26,7 +26,7 @@ from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
 from maia.broker.telling import told
 from maia.broker.tells import NO_PROOF, Proof, entry_of, new_proof, size_of_wanted
 from maia.broker.transit import Transit
-from maia.credentials import Budget
+from maia.credentials import Action, Budget
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
@@ -201,6 +201,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
         baggage=proof,
         now=now,
         advertisement=(proof.request, proof.credentials),
+        size=proof.size,
     )
     return told(state, tells)
 
@@ -224,7 +225,7 @@ def _offer_refused(
     neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
     neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
-    remember_refusal(state, neighbour, proof)
+    remember_refusal(state, neighbour, type_id, proof, Action.PUBLISH, now)
     return [*told(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
 
 
@@ -268,10 +269,10 @@ def _checked(
         proved = proved_filter(state, type_id, proof, entry.predicate, now, budget)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        remember_refusal(state, neighbour, proof)
+        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
     state.statements.reliance.note(link.id, proved.watched)
-    resting = Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
+    resting = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     if proved.filter is entry.predicate:
         return resting, []
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
@@ -314,6 +315,7 @@ def look_at_told_again(
     if neighbour.refused_on.isdisjoint(certificates):
         return effects
     neighbour.refused_on.clear()  # what was refused may count again
+    neighbour.refused_bytes = 0
     return [*effects, Send(link.id, encode(Resync()))]
 
 
@@ -369,14 +371,14 @@ def _looked_at_again(
         proved = proved_filter(state, type_id, proof, entry.predicate, now)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        remember_refusal(state, neighbour, proof)
+        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
         gone = told(state, book.understood_anew(neighbour.node, type_id, (), [entry.id]))
         return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="Interest")]
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
     if after != before:
         neighbour.remember_change(type_id, entry.id, before=before, after=after)
     state.statements.reliance.note(link.id, proved.watched)
-    narrowed = Entry(entry.id, proved.filter, replace(proof, watched=proved.watched))
+    narrowed = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     return told(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
 
 

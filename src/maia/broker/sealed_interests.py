@@ -178,13 +178,13 @@ def understood(
         known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
-    return SealedEntry(entry_id, known, heard, opened.unopened | own, digest)
+    return SealedEntry(entry_id, known, heard, opened.unopened | own, digest, size=heard.size)
 
 
 def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
     digest = heard.filter.digest
     # Its mark is its own: whoever made it up must not make others fall silent (A67).
-    return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest)
+    return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest, size=heard.size)
 
 
 def _proved(

@@ -24,6 +24,7 @@ from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
 from maia.broker.telling import told
 from maia.broker.tells import new_proof
+from maia.credentials import Action
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.routing.digests import mark_of_offer
@@ -52,7 +53,13 @@ def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now:
     except MaiaError as problem:
         return _refused(state, link, heard, problem, now)
     tells = book.heard_offer(
-        neighbour.node, key, stands=True, baggage=heard, now=now, advertisement=heard.offer.id
+        neighbour.node,
+        key,
+        stands=True,
+        baggage=heard,
+        now=now,
+        advertisement=heard.offer.id,
+        size=heard.size,
     )
     return told(state, tells)
 
@@ -97,7 +104,8 @@ def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) ->
     try:
         watched = prove_offer(state, heard.offer.type_id, shown, now)
     except MaiaError:
-        remember_refusal(state, _neighbour(state, link), shown)
+        kind, neighbour = heard.offer.type_id, _neighbour(state, link)
+        remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
         raise
     state.statements.reliance.note(link.id, watched)
     return replace(heard, watched=watched)

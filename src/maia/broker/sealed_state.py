@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from maia.broker.audience import ViewClass
 from maia.events import Instant
@@ -19,8 +19,18 @@ from maia.sealing.filters import SealedFilter
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
 from maia.wire.effects import LinkId
+from maia.wire.messages import SealedProof as SealedProofOnTheWire
 
-__all__ = ["HeardOffer", "HeardSealed", "LocalSealed", "Placed", "SealedInterests", "Task"]
+__all__ = ["HeardOffer", "HeardSealed", "LocalSealed", "Placed", "SealedInterests", "Task", "size_of_proof"]
+
+_ENTRY_BYTES: Final = 512
+_PART_BYTES: Final = 256
+_UID_BYTES: Final = 128
+
+
+def size_of_proof(proof: SealedProof | SealedProofOnTheWire) -> int:
+    """Return about how many bytes something takes to keep that has a sealed proof."""
+    return _ENTRY_BYTES + len(proof.box) + _UID_BYTES * len(proof.uids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,12 @@ class HeardSealed:
     watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
     """The certificates that it was found to rest on here, if its proof was opened and verified here."""
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to keep."""
+        parts = sum(_PART_BYTES + len(part.box) + _UID_BYTES * len(part.uids) for part in self.filter.parts)
+        return parts + size_of_proof(self.proof)
+
 
 @dataclass(frozen=True, slots=True)
 class HeardOffer:
@@ -49,6 +65,11 @@ class HeardOffer:
     proof: SealedProof
     watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
     """The certificates that it was found to rest on here, if its proof was opened and verified here."""
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to keep."""
+        return size_of_proof(self.proof)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from maia.credentials import (
     Principal,
     ResourceName,
     SignedCertificate,
-    SignedStatement,
     Validity,
 )
 from maia.credentials.vouched_once import VouchedFor
@@ -252,7 +251,9 @@ class Link:
     address: str | None = None
     shown: tuple[bytes, ...] = field(default=(), repr=False)
     """The credentials that the peer showed in the handshake."""
-    statements: list[SignedStatement] = field(default_factory=list, repr=False)
+    said: int = 0
+    """How many bytes the peer has said before its welcome."""
+    statements: list[bytes] = field(default_factory=list, repr=False)
     """What the peer has shown of statements before it showed certificates that they are about."""
     connect: Right | None = None
     known: Known = NOTHING_KNOWN
@@ -272,6 +273,10 @@ class Link:
     """What of each sealed type the peer may read, by what it has shown."""
     rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     """The certificates that a broker showed for each sealed type, sealed for its members."""
+    reliance_max: int = 4096
+    """From how many certificates on it is looked at what still rests on them."""
+    rights_bytes: int = 0
+    """How many bytes `sealed_rights` and `rights` take, about."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -28,7 +28,7 @@ class BrokerLimits:
     links: int = 4096
     """Connections at one time, those that have not said hello included."""
     links_before_welcome: int = 512
-    """Connections at one time whose right to connect is not known yet."""
+    """Connections at one time whose right to connect is not known yet; the oldest of the busiest goes."""
     subscriptions_per_client: int = 4096
     advertisements_per_client: int = 1024
     requests_per_minute: int = 6000
@@ -46,9 +46,13 @@ class BrokerLimits:
     requests_remembered_per_principal: int = 1 << 14
     rows_per_frame: int = 65_536
     types: int = 4096
-    """Type versions that are remembered, the least recently accepted first to go."""
+    """Type versions that are remembered; of types not in use, the least recently accepted go first."""
     interests_per_peer: int = 100_000
     """Filters and offers that one neighbouring broker may have standing here."""
+    bytes_per_peer: int = 128 << 20
+    """What one neighbouring broker may make this one keep: interests, offers, replicas, refusals."""
+    bytes_before_welcome: int = 512 << 10
+    """What a peer may say, in all its messages, before its right to connect is known."""
     handshake_s: int = 10
     """How long a connection may take to prove its right to connect."""
     streams: int = 65_536
@@ -72,8 +76,12 @@ class BrokerLimits:
     """Statements of a peer that are held until it shows certificates that they are about."""
     chains_per_request: int = CHAINS_COUNTED
     """Chains of one principal to one type that add up; beyond them it is told that some were not counted."""
+    statement_bytes_shown: int = 1 << 20
+    """How many bytes these have, the newest first."""
     certificates_shown: int = 512
     """Certificates that a peer may show within a session, beside those of its requests."""
+    certificate_bytes_shown: int = 4 << 20
+    """How many bytes these have."""
     one_time_s: int = 20
     """How long an answer to a one-time question is waited for."""
     one_time_questions: int = 4096

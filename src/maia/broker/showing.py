@@ -53,6 +53,9 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     together = tuple(dict.fromkeys((*link.shown, *message.certificates)))
     if len(together) > most:
         raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
+    most = state.settings.limits.certificate_bytes_shown
+    if sum(map(len, together)) > most:
+        raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
     hold_statements(state, link, message.statements)
     effects = hear_held(state, link, now)
     if len(together) > len(link.shown):
@@ -94,17 +97,25 @@ def _decided_again(
 
 def hold_statements(state: BrokerState, link: Link, statements: Iterable[bytes]) -> None:
     """Read statements that a peer has shown, and hold them until it is known what they could be about."""
-    link.statements += [statement_from_bytes(data) for data in statements]
-    del link.statements[: -state.settings.limits.statements_shown]
+    limits = state.settings.limits
+    for data in statements:
+        statement_from_bytes(data)  # refused if it is none; what was read takes many times the memory
+        link.statements.append(data)
+    del link.statements[: -limits.statements_shown]
+    while sum(map(len, link.statements)) > limits.statement_bytes_shown:
+        del link.statements[0]
 
 
 def hear_held(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Hear the statements of a peer by those to whom this broker has a reason to listen."""
     heard: list[SignedStatement] = []
-    held: list[SignedStatement] = []
-    for signed in link.statements:
-        is_awaited = validity_type_id(signed.statement.by) in state.statements.streams
-        (heard if is_awaited else held).append(signed)
+    held: list[bytes] = []
+    for data in link.statements:
+        signed = statement_from_bytes(data)
+        if validity_type_id(signed.statement.by) in state.statements.streams:
+            heard.append(signed)
+        else:
+            held.append(data)
     link.statements = held
     return [effect for signed in heard for effect in hear_statement(state, signed, now)]
 

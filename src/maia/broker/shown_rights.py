@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from maia.broker.sealed_state import size_of_proof
 from maia.broker.sealed_tells import proof_from_wire, proof_to_wire
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState
@@ -80,8 +81,17 @@ def hear_rights(state: BrokerState, link: Link, message: SealedRights, _now: Ins
     """Look at what a neighbour may do with a type, or keep it until there is a key for it."""
     if message.type_id not in link.sealed_rights and len(link.sealed_rights) >= state.settings.limits.types:
         return []
+    _forget(link, message.type_id)
     link.sealed_rights[message.type_id] = message
+    link.rights_bytes += size_of_proof(message.proof)
     return _opened(state, link, message)
+
+
+def _forget(link: Link, type_id: bytes) -> None:
+    """Forget what waited for a key, if something did."""
+    waited = link.sealed_rights.pop(type_id, None)
+    if waited is not None:
+        link.rights_bytes -= size_of_proof(waited.proof)
 
 
 def open_rights_again(state: BrokerState, type_id: bytes) -> list[Effect]:
@@ -100,12 +110,14 @@ def _opened(state: BrokerState, link: Link, message: SealedRights) -> list[Effec
     try:
         shown = open_proof(showing, proof_from_wire(message.proof), ring)
     except MaiaError as problem:
-        del link.sealed_rights[message.type_id]
+        _forget(link, message.type_id)
         return [Count("maia_refused_total", labels={"code": problem.code})]
     if shown is None:
         return []  # the key may come
-    del link.sealed_rights[message.type_id]
+    _forget(link, message.type_id)
     if shown.request == link.peer.key:  # what somebody else showed is worth nothing here
+        link.rights_bytes += sum(map(len, shown.certificates))
+        link.rights_bytes -= sum(map(len, link.rights.get(message.type_id, ())))
         link.rights[message.type_id] = shown.certificates
         link.shares.pop(message.type_id, None)
     return []

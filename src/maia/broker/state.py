@@ -20,6 +20,7 @@ from maia.broker.known_types import KnownTypes
 from maia.broker.log_state import Recording
 from maia.broker.one_time_desk import BrokersDesk, one_time_desk
 from maia.broker.quotas import RequestQuota
+from maia.broker.repeated_notes import RepeatedNotes
 from maia.broker.replay_journal import ReplayJournal
 from maia.broker.routes import Routes, new_routes
 from maia.broker.sealed_state import SealedInterests
@@ -42,6 +43,7 @@ from maia.credentials import (
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
+from maia.wire.places import Places
 
 __all__ = [
     "ENTRIES",
@@ -112,6 +114,8 @@ class BrokerState:
     """What is known of certificates that count no more, and who rests on which."""
     one_time: BrokersDesk
     """What waits for somebody's word that was asked for just for it."""
+    waiting: Places[LinkId]
+    """Links that others have dialled, and whose right to connect is not known yet."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     audiences: dict[bytes, Audience] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
@@ -128,6 +132,8 @@ class BrokerState:
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
     deadlines: Deadlines[Due] = field(default_factory=Deadlines)
     counters: Counter[str] = field(default_factory=Counter)
+    repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
+    """What the log does not say again and again."""
     pings: int = 0
     round_at: Instant | None = None
     """When all links are looked at next."""
@@ -198,6 +204,7 @@ def new_state(
         writers=Writers(edge),
         statements=statements,
         one_time=one_time_desk(settings.limits),
+        waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=keys.ring_of),
     )
 

@@ -86,6 +86,7 @@ class StatementDesk:
 
     __slots__ = (
         "_limit",
+        "_look_at",
         "certificates",
         "conditional",
         "evicted",
@@ -112,6 +113,7 @@ class StatementDesk:
         self.evicted: list[Voucher] = []
         """Those who had to make room, and whose streams are still to be given up."""
         self._limit = vouchers_max
+        self._look_at = _CERTIFICATES_MAX
         for by in self.standing:
             self.listen(by)
 
@@ -133,8 +135,10 @@ class StatementDesk:
                     self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
-        if signed.id not in self.certificates and len(self.certificates) >= _CERTIFICATES_MAX:
+        if signed.id not in self.certificates and len(self.certificates) >= self._look_at:
             self._forget_unused(frozenset())
+            # What is in use stays, and links have their shares; to look at all of it each time costs most.
+            self._look_at = max(_CERTIFICATES_MAX, 2 * len(self.certificates))
         self.certificates[signed.id] = signed
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)

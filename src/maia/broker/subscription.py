@@ -37,6 +37,7 @@ from maia.credentials.vouched_once import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.routing.hops import type_of_book_key
 from maia.types import VerifiedType
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
@@ -269,10 +270,18 @@ def _met(
     state: BrokerState, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], now: Instant
 ) -> list[Effect]:
     """Remember the versions behind a request that was permitted, and look for the keys that they need."""
-    new = state.types.remember(handed_over)
+    new = state.types.accept(event_type, handed_over, lambda: _types_in_use(state))
     state.to_keep += new
     met = type_met(state, event_type.type_id, new, now)
     return met if state.recording is None else [*met, *want_to_record(state, event_type.type_id, now)]
+
+
+def _types_in_use(state: BrokerState) -> set[bytes]:
+    """Return the types that have to be known: they are wanted, offered, opened or read here or behind us."""
+    in_use = {type_of_book_key(key) for key in state.routes.book.types()}
+    in_use |= {type_id for type_id in state.types.sealed() if state.keys.ring_of(type_id) is not None}
+    cursors = () if state.recording is None else state.recording.cursors.values()
+    return in_use | {cursor.type_id for cursor in cursors}
 
 
 def _accepted(link: Link, ref: int, right: Right) -> Effect:

@@ -34,6 +34,10 @@ _CREDENTIALS_MAX: Final = 256
 _CHAINS_SHARED: Final = 4096
 _CHAIN_BYTES_MAX: Final = 8192
 """A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
+_ENTRY_BYTES: Final = 512
+"""What it takes to keep an interest or offer, beside its bytes."""
+_FILTER_BYTE: Final = 8
+"""A filter that was read takes up to so many times the memory of its bytes."""
 _INTEREST_BYTES: Final = 1 << 17
 """From this size on, an interest is told in several messages; each stays far below the work that a peer does
 for one message (`work_per_message`)."""
@@ -54,6 +58,11 @@ class Proof:
     def request(self) -> bytes | None:
         """Return the signed request, if there is one."""
         return None if self.frame is None else self.frame.whole(self.own)
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to keep, as if nothing of it were shared."""
+        return _ENTRY_BYTES + len(self.request or b"") + sum(map(len, self.credentials))
 
 
 def new_proof(request: bytes | None, credentials: Iterable[bytes] = ()) -> Proof:
@@ -102,7 +111,9 @@ def wanted_of(entry: Entry, proof_of: ProofOf) -> Wanted:
 
 def entry_of(wanted: Wanted) -> Entry:
     """Return what a peer wants as an entry of the book; the proof is its baggage, verified or not."""
-    return Entry(wanted.id, filter_from_bytes(wanted.filter), new_proof(wanted.proof, wanted.credentials))
+    proof = new_proof(wanted.proof, wanted.credentials)
+    size = _FILTER_BYTE * len(wanted.filter) + proof.size
+    return Entry(wanted.id, filter_from_bytes(wanted.filter), proof, size=size)
 
 
 def size_of_wanted(wanted: Wanted) -> int:

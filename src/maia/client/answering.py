@@ -155,6 +155,9 @@ class Answering:
             return []
         if self._is_state_told(number, is_whole=False):
             return []
+        if self.questions.pop(number, None) is not None:
+            self._notices.append(Gone(number, problem))
+            return []
         entry = self._wanted.find(number)
         return [] if entry is None else self._refused(entry, problem, now)
 

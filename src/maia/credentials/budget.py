@@ -66,9 +66,10 @@ class Budget:
             )
 
     @contextmanager
-    def half(self) -> Iterator[Budget]:
-        """Lend half of what is left to a search that may fail; what it does not use comes back."""
-        part = Budget(self.steps // 2, self.checks // 2, refused=self.refused, meter=self.meter)
+    def all_but(self, share: int) -> Iterator[Budget]:
+        """Lend all but a half, a third … to a search that may use it up; what it leaves comes back."""
+        kept = self.steps // share, self.checks // share
+        part = Budget(self.steps - kept[0], self.checks - kept[1], refused=self.refused, meter=self.meter)
         self.steps, self.checks = self.steps - part.steps, self.checks - part.checks
         try:
             yield part

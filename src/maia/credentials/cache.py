@@ -3,7 +3,8 @@
 An Ed25519 check costs a hundred times what everything else about a
 certificate costs, and its answer never changes; so brokers remember it
 (dissertation 5.3.3). What does change with time, validity and revocation, is
-never remembered here: a cached certificate still expires. Memory is bounded:
+never remembered here: a cached certificate still expires. Memory is bounded
+by number and by bytes, for anybody can sign certificates and make them long:
 of the signatures, the least recently used is forgotten first.
 
 A signature is remembered under the id, the signature bytes and the content
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final
 
 from maia.credentials.broken_chains import shown_id
 from maia.credentials.budget import Budget
@@ -29,13 +30,19 @@ from maia.credentials.known_parts import signed_part
 from maia.credentials.reduction import FiveTuple, Reducible, reduce_chain
 from maia.errors import BrokenCredential
 
-__all__ = ["CERTIFICATES_MAX", "REDUCTIONS_MAX", "Links", "VerificationCache", "check_signature"]
+__all__ = [
+    "CERTIFICATES_MAX",
+    "CERTIFICATE_BYTES_MAX",
+    "REDUCTIONS_MAX",
+    "Links",
+    "VerificationCache",
+    "check_signature",
+]
 
 CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 8_192
-
-_Key = TypeVar("_Key", int, bytes)
-_Entry = TypeVar("_Entry")
+CERTIFICATE_BYTES_MAX: Final = 32 << 20
+"""How many bytes the remembered certificates have together, and again those of remembered chains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,16 +63,36 @@ class VerificationCache:
     `Links` were reduced before.
     """
 
-    __slots__ = ("_certificates", "_certificates_max", "_chains", "_read", "_reductions_max", "reduce")
+    __slots__ = (
+        "_bytes",
+        "_bytes_max",
+        "_certificates",
+        "_certificates_max",
+        "_chain_bytes",
+        "_chains",
+        "_forget_reductions",
+        "_read",
+        "_read_bytes",
+        "_reductions_max",
+        "reduce",
+    )
 
     def __init__(
-        self, *, certificates_max: int = CERTIFICATES_MAX, reductions_max: int = REDUCTIONS_MAX
+        self,
+        *,
+        certificates_max: int = CERTIFICATES_MAX,
+        reductions_max: int = REDUCTIONS_MAX,
+        bytes_max: int = CERTIFICATE_BYTES_MAX,
     ) -> None:
         """Make an empty cache of bounded size."""
         self._certificates_max, self._reductions_max = certificates_max, reductions_max
+        self._bytes_max = bytes_max
+        self._bytes = self._chain_bytes = self._read_bytes = 0
         self._certificates: OrderedDict[tuple[bytes, bytes], SignedCertificate] = OrderedDict()
         # A method of ours would cost more than the lookup, so the memo itself is what is called.
-        self.reduce: Callable[[Links], FiveTuple] = lru_cache(reductions_max)(_reduced_links)
+        reduce = lru_cache(reductions_max)(_reduced_links)
+        self.reduce: Callable[[Links], FiveTuple] = reduce
+        self._forget_reductions = reduce.cache_clear
         # By the identity of a tuple, which is a key only while the tuple lives; so the tuple is kept too.
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
         self._read: dict[bytes, SignedCertificate] = {}
@@ -82,7 +109,10 @@ class VerificationCache:
         known = self._read.get(data)
         if known is None:
             known = certificate_from_bytes(data)
-            _make_room(self._read, self._reductions_max)
+            self._read_bytes += len(data)
+            if len(self._read) >= self._reductions_max or self._read_bytes > self._bytes_max:
+                self._read.clear()  # it fills again at once with what is in use
+                self._read_bytes = len(data)
             self._read[data] = known
         return known
 
@@ -118,9 +148,13 @@ class VerificationCache:
         return signed
 
     def _remember(self, signed: SignedCertificate) -> None:
-        self._certificates[(signed.id, signed.signature)] = signed
-        if len(self._certificates) > self._certificates_max:
-            self._certificates.popitem(last=False)
+        key = (signed.id, signed.signature)
+        before = self._certificates.get(key)
+        self._bytes += len(signed.body) - (0 if before is None else len(before.body))
+        self._certificates[key] = signed
+        while len(self._certificates) > self._certificates_max or self._bytes > self._bytes_max:
+            _, gone = self._certificates.popitem(last=False)
+            self._bytes -= len(gone.body)
 
     def chain_of(self, certificates: tuple[SignedCertificate, ...]) -> object | None:
         """Return what the verifier remembered for exactly this tuple of certificates."""
@@ -129,7 +163,12 @@ class VerificationCache:
 
     def remember_chain(self, certificates: tuple[SignedCertificate, ...], chain: object) -> None:
         """Keep what the verifier found; the verifier checks root, subject and time again."""
-        _make_room(self._chains, self._reductions_max)
+        size = sum(len(signed.body) for signed in certificates)
+        self._chain_bytes += size
+        if len(self._chains) >= self._reductions_max or self._chain_bytes > self._bytes_max:
+            self._chains.clear()  # it fills again at once with what is in use
+            self._forget_reductions()
+            self._chain_bytes = size
         self._chains[id(certificates)] = (certificates, chain)
 
     def exported(self) -> tuple[SignedCertificate, ...]:
@@ -175,12 +214,6 @@ def _is_same(kept: SignedCertificate, signed: SignedCertificate) -> bool:
         return False
     # What was read from equal bytes is equal; anything else is compared field by field.
     return (kept.is_as_signed and signed.is_as_signed) or kept.certificate == signed.certificate
-
-
-def _make_room(kept: dict[_Key, _Entry], size_max: int) -> None:
-    """Forget everything when a memo is full: it fills again at once with what is in use."""
-    if len(kept) >= size_max:
-        kept.clear()
 
 
 def _says_what_was_signed(signed: SignedCertificate) -> bool:

@@ -179,7 +179,7 @@ class _Quest:
         budget = self._budget()
         if not self.doubtful:
             return self.flows(left_out, budget)
-        with suppress(SearchTooLarge), budget.half() as part:
+        with suppress(SearchTooLarge), budget.all_but(2) as part:
             return self.flows(left_out, part)
         left_out.count += 1
         return replace(self, doubtful=frozenset()).flows(left_out, budget)
@@ -194,7 +194,7 @@ class _Quest:
         limits = replace(self.limits, flows_per_subject_max=min(_FLOWS_AT_FIRST, widest))
         found, missing = self._flows_within(limits, budget)
         if missing and limits.flows_per_subject_max < widest and self.limits.chains_max > 1:
-            with budget.half() as part:
+            with budget.all_but(8) as part:
                 more, missing = self._flows_within(self.limits, part, found)
             found = [*more, *found]
         needed: list[Flow] = []

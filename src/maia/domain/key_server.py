@@ -200,8 +200,8 @@ class KeyServer:
     # -------------------------------------------------------- what members say
 
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
-        self._links.heard(link, now)
         try:
+            self._links.heard(link, len(data), now)
             return self._said(link, decode(data), now)
         except MaiaError as problem:
             refused = Count("maia_links_refused_total", labels={"code": problem.code})

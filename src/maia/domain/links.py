@@ -40,8 +40,10 @@ from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.vouched import shown_statements
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
+from maia.wire.framing import BeyondShare
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
 from maia.wire.names import network_to_bytes
+from maia.wire.places import Places
 
 __all__ = ["Brought", "Link", "Links", "Topic"]
 
@@ -70,6 +72,8 @@ class Link:
     peer: Principal
     opened_at: Instant
     is_ready: bool = False
+    said: int = 0
+    """How many bytes the peer has said before its welcome."""
     heard_at: Instant | None = None
     asked_at: Instant | None = None
     """When a ping was sent, if nothing has been heard since."""
@@ -131,6 +135,7 @@ class Links:
         self._network = network_to_bytes(settings.network)
         self._credentials = credentials
         self._links: dict[LinkId, Link] = {}
+        self._waiting: Places[LinkId] = Places(settings.limits.links_before_welcome)
         self._by_peer: dict[Principal, dict[LinkId, Link]] = {}
         self._dues: list[tuple[int, LinkId]] = []  # a heap; a moment that was moved is looked at in vain
         # Microseconds of the minute that are left to a principal, and when that was worked out.
@@ -143,6 +148,7 @@ class Links:
 
     def pop(self, link: LinkId) -> Link | None:
         """Forget a link."""
+        self._waiting.leave(link)
         gone = self._links.pop(link, None)
         if gone is not None:
             of_peer = self._by_peer[gone.peer]
@@ -166,20 +172,25 @@ class Links:
     # -------------------------------------------------------- handshake
 
     def open(self, opened: LinkOpened, now: Instant) -> list[Effect]:
-        """Take on a connection whose key is proved, and greet; refuse one too many."""
+        """Take on a connection whose key is proved, and greet; part from one too many."""
         limits = self._settings.limits
-        waiting = sum(not link.is_ready for link in self._links.values())
-        if len(self._links) >= limits.links or waiting >= limits.links_before_welcome:
-            problem = KeyServerFull("this server has as many links as it may")
-            bye = encode(Bye(problem.code, problem.message))
-            return [Send(opened.link, bye), Close(opened.link, problem.code)]
         link = Link(opened.link, opened.peer, opened_at=now)
         self._links[link.id] = self._by_peer.setdefault(link.peer, {})[link.id] = link
+        self._waiting.take(link.id, opened.remote)
+        parted: list[Effect] = []
+        if len(self._links) > limits.links or self._waiting.is_overfull:
+            waits = self._waiting.next_to_go()
+            assert waits is not None  # noqa: S101 - the new one does
+            self.pop(waits)
+            problem = KeyServerFull("this server has as many links as it may, and others wait")
+            parted = [Send(waits, encode(Bye(problem.code, problem.message))), Close(waits, problem.code)]
+        if link.id not in self._links:
+            return parted
         self._ask_to_look(link, _later(now, limits.handshake_s))
         greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
         own = shown_statements(self._vouching.standing, self._settings.credentials, now)
         shown: list[Effect] = [] if own is None else [Send(opened.link, encode(own))]
-        return [*shown, Send(opened.link, encode(greeting))]
+        return [*parted, *shown, Send(opened.link, encode(greeting))]
 
     def said_hello(self, link: Link, message: Hello, now: Instant, budget: Budget) -> list[Effect]:
         """Welcome a peer that has the right to be part of this network."""
@@ -187,6 +198,7 @@ class Links:
             raise OtherNetwork(f"this is a key server of network `{self._settings.network.name}`")
         self._decide(link, now, budget)
         link.is_ready, link.heard_at = True, now
+        self._waiting.leave(link.id)
         self._ask_to_look(link, self._next_due(link, now))
         welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
         return [welcome, Note("connected", link.named())]
@@ -245,9 +257,12 @@ class Links:
 
     # -------------------------------------------------------- upkeep
 
-    def heard(self, link: Link, now: Instant) -> None:
-        """Take note that the peer is there."""
+    def heard(self, link: Link, size: int, now: Instant) -> None:
+        """Take note that the peer is there; part from one that says too much before it is welcomed (A89)."""
         link.heard_at, link.asked_at = now, None
+        link.said += 0 if link.is_ready else size
+        if not link.is_ready and link.said > self._settings.limits.bytes_before_welcome:
+            raise BeyondShare("more was said than a handshake takes")
 
     def spend(self, link: Link, now: Instant, *, requests: int = 1) -> None:
         """Take requests off the principal's quota, or refuse them: each costs a signature check."""

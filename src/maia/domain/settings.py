@@ -20,7 +20,9 @@ class DomainLimits:
     links: int = 4096
     """Connections at one time, those that have not said hello included."""
     links_before_welcome: int = 512
-    """Connections at one time whose right to connect is not known yet."""
+    """Connections at one time whose right to connect is not known yet; the oldest of the busiest goes."""
+    bytes_before_welcome: int = 512 << 10
+    """What a peer may say, in all its messages, before its right to connect is known."""
     types: int = 1024
     """Types whose key groups are run here."""
     versions: int = 4096

@@ -85,6 +85,8 @@ class Entry:
     id: bytes
     predicate: Predicate
     baggage: object = field(default=None, repr=False, compare=False)
+    size: int = field(default=0, repr=False, compare=False, kw_only=True)
+    """About how many bytes it takes to keep, for whoever counts what a hop has told."""
 
 
 @dataclass(frozen=True, slots=True)

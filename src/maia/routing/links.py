@@ -26,6 +26,8 @@ class Link:
     """What it told us, stale or not."""
     fresh: Tally = field(default_factory=Tally)
     """What it told us, without what is stale."""
+    bytes: int = 0
+    """About how much memory takes what it told us."""
     knows_of_nothing: bool = False
     """Whether our last renewal said that nothing stands."""
     asked_again_at: Instant | None = None

@@ -28,6 +28,8 @@ class _Offer:
     is_stale: bool = False
     set_aside: Hashable = None
     """An advertisement that stands for others only if there is no other to do it."""
+    size: int = 0
+    """About how many bytes it takes to keep what a neighbour offers."""
 
 
 class Offers:
@@ -59,6 +61,14 @@ class Offers:
         """Doubt a hop's offer, if it has one, or trust it."""
         if hop in self._by_hop:
             self._by_hop[hop].is_stale = stale
+
+    def size_from(self, hop: Hop) -> int:
+        """Return how many bytes the standing offer of a hop takes."""
+        return self._by_hop[hop].size
+
+    def set_size(self, hop: Hop, size: int) -> None:
+        """Take note of how many bytes the standing offer of a hop takes."""
+        self._by_hop[hop].size = size
 
     def add(self, hop: Hop, advertisement: Hashable, baggage: object, *, is_stale: bool) -> bool:
         """Add or refresh an advertisement; say whether the hop had none before."""

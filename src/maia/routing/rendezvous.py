@@ -176,12 +176,13 @@ class RoutingBook(ReadableBook):
         baggage: object,
         now: Instant,
         advertisement: Hashable = _ADVERTISEMENT,
+        size: int = 0,
     ) -> list[Tell]:
         """Hear whether publications may come from a neighbour; under another key, its offer is passed on."""
         self._neighbours.check_room(hop, 1 if stands else 0)
         book = self._book(type_id)
         if stands:
-            tells = book.hear_offer(hop, advertisement, baggage, self._links)
+            tells = book.hear_offer(hop, advertisement, baggage, self._links, size=size)
         else:
             tells = book.hear_no_offer(hop, None, self._links)
         self._neighbours.begin_lease(hop, now)

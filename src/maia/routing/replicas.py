@@ -40,6 +40,9 @@ ENTRIES_PER_REPLICA_MAX: Final = 1024
 
 REPLICAS_PER_SENDER_MAX: Final = 100_000
 
+_REPLICA_BYTES: Final = 512
+"""What a replica takes beside its entries."""
+
 _ANYTHING: Final = Entry(bytes(16), ALWAYS)
 
 
@@ -57,6 +60,11 @@ class Replica:
     holder: Hop
     entries: tuple[Entry, ...]
     offers: bool
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to keep."""
+        return _REPLICA_BYTES + sum(entry.size for entry in self.entries)
 
     @property
     def is_empty(self) -> bool:
@@ -122,7 +130,7 @@ class ReplicaSender:
 class ReplicaStore:
     """What this broker was given of types whose rendezvous node is another."""
 
-    __slots__ = ("_by_type", "_lease_us", "_leases", "_per_sender", "_per_sender_max")
+    __slots__ = ("_by_type", "_bytes", "_lease_us", "_leases", "_per_sender", "_per_sender_max")
 
     def __init__(self, *, lease_us: int, per_sender_max: int = REPLICAS_PER_SENDER_MAX) -> None:
         """Begin without replicas; each lasts for a lease unless its sender repeats it."""
@@ -131,10 +139,15 @@ class ReplicaStore:
         self._by_type: dict[TypeId, dict[tuple[Hop, Hop], Replica]] = {}
         self._leases: Leases[tuple[TypeId, Hop, Hop]] = Leases()
         self._per_sender: dict[Hop, int] = {}
+        self._bytes: dict[Hop, int] = {}
 
     def __len__(self) -> int:
         """Return the number of replicas."""
         return len(self._leases)
+
+    def bytes_from(self, sender: Hop) -> int:
+        """Return about how much memory the replicas of a sender take."""
+        return self._bytes.get(sender, 0)
 
     def heard(self, sender: Hop, replica: Replica, now: Instant) -> None:
         """Keep a replica in place of the same sender's last one; an empty one removes it."""
@@ -142,8 +155,11 @@ class ReplicaStore:
         if replica.is_empty:
             self._drop(key)
             return
-        if key not in self._leases:
+        if key in self._leases:
+            self._bytes[sender] -= self._by_type[replica.type_id][(sender, replica.holder)].size
+        else:
             self._make_room(sender)
+        self._bytes[sender] = self._bytes.get(sender, 0) + replica.size
         self._by_type.setdefault(replica.type_id, {})[(sender, replica.holder)] = replica
         self._leases.grant(key, Instant(now + self._lease_us))
 
@@ -193,9 +209,9 @@ class ReplicaStore:
             return
         type_id, sender, holder = key
         self._leases.drop(key)
-        del self._by_type[type_id][(sender, holder)]
+        self._bytes[sender] -= self._by_type[type_id].pop((sender, holder)).size
         if not self._by_type[type_id]:
             del self._by_type[type_id]
         self._per_sender[sender] -= 1
         if not self._per_sender[sender]:
-            del self._per_sender[sender]
+            del self._per_sender[sender], self._bytes[sender]

@@ -143,7 +143,14 @@ class TypeBook:
         return self._tell(touched, links)
 
     def hear_offer(
-        self, hop: Hop, advertisement: Hashable, baggage: object, links: Links, *, is_stale: bool = False
+        self,
+        hop: Hop,
+        advertisement: Hashable,
+        baggage: object,
+        links: Links,
+        *,
+        is_stale: bool = False,
+        size: int = 0,
     ) -> list[Tell]:
         """Let an offer of a hop stand."""
         self._versions[hop] = next(self._numbers)
@@ -157,6 +164,9 @@ class TypeBook:
         elif self._offers.is_stale(hop) and link is not None:
             self._offers.set_stale(hop, False)
             link.fresh.add(mark)
+        if link is not None:
+            link.bytes += size - self._offers.size_from(hop)
+            self._offers.set_size(hop, size)
         return self.bring_up_to_date(links)
 
     def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
@@ -266,11 +276,14 @@ class TypeBook:
             self._aliases[held.told_as] = (hop, held)
         if (link := links.get(hop)) is not None:
             link.hear(mark, is_stale=is_stale)
+            link.bytes += entry.size
         interests = self._hops.setdefault(hop, HopInterests(hop))
         return changed | interests.add(held, born=next(self._numbers))
 
     def _confirm(self, known: Held, entry: Entry, link: Link | None) -> None:
         """Keep an entry that is told again; its baggage may be fresher."""
+        if link is not None:
+            link.bytes += entry.size - known.entry.size
         known.entry = entry
         if known.is_stale and link is not None:
             known.is_stale = False
@@ -290,6 +303,7 @@ class TypeBook:
         self._aliases.pop(held.told_as, None)
         if link is not None:
             link.unhear(self._mark_of(held), is_stale=held.is_stale)
+            link.bytes -= held.entry.size
 
     def _mark_of(self, held: Held) -> int:
         return self._mark(held.entry, held.filter_digest)
@@ -320,6 +334,7 @@ class TypeBook:
             return
         if (link := links.get(hop)) is not None:
             link.unhear(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
+            link.bytes -= self._offers.size_from(hop)
         self._offers.forget(hop)
 
     def _held_from(self, hop: Hop) -> Iterator[Held]:

@@ -8,7 +8,7 @@ not know, the broker is asked. Whatever it is, the client verifies it itself.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from maia.client import KnownVersion, TypeTold, UnknownToClient, known_version
 from maia.credentials import TypeName, VerifiedConstitution
@@ -16,13 +16,31 @@ from maia.events import Instant
 from maia.predicates import Predicate, parse_predicate
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
 
-__all__ = ["AskForType", "EventType", "KnownTypes", "predicate_for"]
+__all__ = ["AskForType", "EventType", "KnownTypes", "predicate_for", "whole_lineage"]
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | str
 """A definition, a definition after those it was made from, or the name of one that is known."""
 
 AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeTold]]
 """Ask the broker for the definitions of a type version."""
+
+
+_DEFINITIONS_MAX: Final = 4096
+
+
+async def whole_lineage(name: TypeName, ask: AskForType) -> tuple[SignedDefinition, ...]:
+    """Ask for a version and all that it was made from, oldest first; nothing of the answers is verified."""
+    lineage: tuple[SignedDefinition, ...] = ()
+    wanted: TypeName | None = name
+    while wanted is not None and len(lineage) < _DEFINITIONS_MAX:
+        told = [definition_from_bytes(data) for data in (await ask(wanted)).definitions]
+        if not told or told[-1].definition.name != wanted:
+            break
+        lineage = (*told, *lineage)
+        first = told[0].definition
+        before = first.previous
+        wanted = None if before is None else TypeName(first.name.owner, first.name.name, before)
+    return lineage
 
 
 class KnownTypes:
@@ -47,7 +65,8 @@ class KnownTypes:
             case str():
                 return self._named(event_type)
             case TypeName():
-                return self._by_name.get(event_type) or self._told(event_type, await ask(event_type))
+                known = self._by_name.get(event_type)
+                return known or self._told(event_type, await whole_lineage(event_type, ask))
             case _:
                 return self.learn(event_type)
 
@@ -61,8 +80,8 @@ class KnownTypes:
             )
         return found[0]
 
-    def _told(self, name: TypeName, told: TypeTold) -> KnownVersion:
-        history = [definition_from_bytes(data) for data in told.definitions]
+    def _told(self, name: TypeName, told: tuple[SignedDefinition, ...]) -> KnownVersion:
+        history = list(told)
         if not history or history[-1].definition.name != name:
             raise UnknownToClient(f"the broker does not know version `{name.version}` of `{name.name}`")
         return self.learn(history)

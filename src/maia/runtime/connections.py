@@ -2,8 +2,8 @@
 
 A node's runner asks here to listen and to dial. Connections that have not
 ended their TLS handshake are counted apart from the others. When there are
-too many of them the oldest goes, so that a flood of silent strangers costs
-them their places and nobody else his (A74).
+too many of them one goes, the oldest from where most of them come, so that a
+flood of silent strangers costs them their places and nobody else theirs (A74).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Final, Protocol
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.runtime.addresses import host_and_port
-from maia.runtime.links import Link, LinkLimits
+from maia.runtime.links import Link, LinkLimits, SlowLink
 from maia.runtime.tls import accepting_context, dialling_context
 from maia.runtime.tls_stream import open_stream
 from maia.wire.effects import LinkId
+from maia.wire.places import Places
 
 __all__ = ["BackOff", "ConnectionOwner", "Connections", "TooManyConnections"]
 
@@ -95,7 +96,7 @@ class Connections:
         self._accepting = accepting_context(key)
         self._dialling = dialling_context(key)
         self._links: dict[LinkId, Link] = {}
-        self._half_open: dict[asyncio.Task[None], None] = {}
+        self._half_open: Places[asyncio.Task[None]] = Places(limits.half_open)
         self._being_dialled: set[str] = set()
         self._numbers = count(1)
         self.ended = 0
@@ -164,13 +165,20 @@ class Connections:
 
     def link_opened(self, link: Link) -> None:
         """Take a connection on, unless there are too many."""
-        if len(self._links) >= self._limits.links:
+        if len(self._links) >= self._limits.links and not self._ends_one_that_hangs_up():
             link.fail(TooManyConnections(f"there are {self._limits.links} connections already"))
             return
         self._links[link.id] = link
         if link.dialled is not None:
             self._back_off.succeeded(link.dialled)
         self._owner.opened(link)
+
+    def _ends_one_that_hangs_up(self) -> bool:
+        """Wait no longer for the oldest peer that was parted from and takes its time to hang up (A88)."""
+        oldest = next((link for link in self._links.values() if link.is_hanging_up), None)
+        if oldest is not None:
+            oldest.fail(SlowLink("the peer did not hang up, and another needs its place"))
+        return oldest is not None
 
     def link_received(self, link: Link, messages: list[bytes]) -> None:
         """Pass messages on."""
@@ -215,23 +223,23 @@ class Connections:
         with listening:
             while True:
                 try:
-                    connection, _ = await loop.sock_accept(listening)
+                    connection, where = await loop.sock_accept(listening)
                 except OSError as problem:  # no file descriptors left, for instance: others may close some
                     self._owner.refused(problem, None)
                     await asyncio.sleep(_ACCEPT_PAUSE_S)
                 else:
-                    self._take_on(connection)
+                    self._take_on(connection, str(where[0]))
 
-    def _take_on(self, connection: socket.socket) -> None:
-        if len(self._half_open) >= self._limits.half_open:
-            oldest = next(iter(self._half_open))
-            del self._half_open[oldest]
-            oldest.cancel()
+    def _take_on(self, connection: socket.socket, address: str) -> None:
         task = self._spawn(self._shake_hands(connection))
-        self._half_open[task] = None
+        self._half_open.take(task, address)
+        waits = self._half_open.next_to_go() if self._half_open.is_overfull else None
+        if waits is not None:
+            self._half_open.leave(waits)
+            waits.cancel()
 
         def done(ended: asyncio.Task[None]) -> None:
-            self._half_open.pop(ended, None)
+            self._half_open.leave(ended)
             if ended.cancelled():  # perhaps before its first step, so that nobody else closes the socket
                 connection.close()
 

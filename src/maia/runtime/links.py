@@ -47,7 +47,7 @@ class LinkLimits:
     links: int = 4096
     """Connections at one time that have ended the handshake of TLS."""
     half_open: int = 256
-    """Connections at one time that have not; the oldest makes room for a new one."""
+    """Connections at one time that have not; the oldest of the busiest address makes room for a new one."""
     outbox_bytes: int = 32 << 20
     """What may wait to be written to one peer; one message that fits alone may always wait."""
     handshake_s: float = 10.0
@@ -153,6 +153,11 @@ class Link:
         """Say whether nothing more can be sent."""
         return self._is_closing
 
+    @property
+    def is_hanging_up(self) -> bool:
+        """Say whether this side has said its last word, and waits for the peer to take it and go."""
+        return self._closing_ends is not None
+
     def send(self, message: bytes) -> None:
         """Put one message behind those that wait; `flush` writes them."""
         if self._is_closing:
@@ -188,7 +193,7 @@ class Link:
     def fail(self, problem: Exception) -> None:
         """Close at once, whatever waits."""
         self._problem = self._problem or problem
-        self._is_closing = True
+        self._is_closing, self._closing_ends = True, None
         self._outbox.clear()
         self._waiting = 0
         if self._stream is not None:

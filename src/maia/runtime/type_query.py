@@ -15,14 +15,16 @@ from maia.client import (
     ClientSettings,
     Connected,
     Disconnected,
+    Gone,
     NotConnected,
     TypeTold,
 )
 from maia.credentials import SigningKey, TypeName
+from maia.runtime.client_types import whole_lineage
 from maia.runtime.clock import system_now
 from maia.runtime.node_runner import NodeRunner
 from maia.runtime.revalidating import Revalidator, asking_testers
-from maia.types import SignedDefinition, definition_from_bytes
+from maia.types import SignedDefinition
 
 __all__ = ["fetch_definitions"]
 
@@ -32,19 +34,31 @@ async def fetch_definitions(
 ) -> tuple[SignedDefinition, ...]:
     """Ask a broker for a version and those it was made from; nothing of the answer is verified."""
     session = ClientSession(key, settings, random=os.urandom)
-    told: asyncio.Future[TypeTold] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    connected: asyncio.Future[None] = loop.create_future()
+    told: asyncio.Future[TypeTold] = loop.create_future()
 
     def take_notices() -> None:
         for notice in session.take_notices():
             match notice:
-                case Connected():
-                    runner.perform(session.ask_for_type(name, system_now())[1])
+                case Connected() if not connected.done():
+                    connected.set_result(None)
                 case Challenged():
                     revalidator.take(notice)
                 case TypeTold() if not told.done():
                     told.set_result(notice)
-                case Disconnected(problem=problem, is_final=True) if not told.done():
+                case Gone(problem=problem) if not told.done():
                     told.set_exception(problem)
+                case Disconnected(problem=problem, is_final=True):
+                    waits = told if connected.done() else connected
+                    if not waits.done():
+                        waits.set_exception(problem)
+
+    async def ask(wanted: TypeName) -> TypeTold:
+        nonlocal told
+        told = loop.create_future()
+        runner.perform(session.ask_for_type(wanted, system_now())[1])
+        return await told
 
     runner = NodeRunner(session, key, after_inputs=take_notices)
     revalidator = Revalidator(
@@ -55,11 +69,11 @@ async def fetch_definitions(
         runner.perform(session.start(system_now()))
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await told
+                await connected
+                return await whole_lineage(name, ask)
         except TimeoutError:
             where = "`, `".join(settings.addresses)
             raise NotConnected(f"no broker at `{where}` answered in {timeout_s:g} seconds") from None
         finally:
             await revalidator.stop()
             await runner.drain(session.close(system_now()))
-    return tuple(definition_from_bytes(data) for data in answer.definitions)

@@ -17,6 +17,7 @@ __all__ = [
     "HANDSHAKE_BYTES_MAX",
     "LENGTH_BYTES",
     "MESSAGE_BYTES_MAX",
+    "BeyondShare",
     "EmptyMessage",
     "MessageTooLarge",
     "Splitter",
@@ -37,6 +38,12 @@ class MessageTooLarge(ProtocolViolation):
     """A peer announced a message that is longer than this link allows now."""
 
     code = "PROTOCOL-MESSAGE-TOO-LARGE"
+
+
+class BeyondShare(ProtocolViolation):
+    """A peer says more bytes, or makes the other side keep more of them, than its share."""
+
+    code = "PROTOCOL-BEYOND-SHARE"
 
 
 class EmptyMessage(ProtocolViolation):

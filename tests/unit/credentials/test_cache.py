@@ -70,6 +70,35 @@ def test_memory_is_bounded_and_the_least_recently_used_goes_first() -> None:
     assert [cache.knows(signed) for signed in (one, two, three)] == [True, False, True]
 
 
+def test_signatures_are_remembered_within_a_number_of_bytes() -> None:
+    """A89: at the edge, and one byte beyond it."""
+    size = sum(len(signed.body) for signed in CHAIN)
+    for bytes_max, left in ((size, 2), (size - 1, 1)):
+        cache = VerificationCache(bytes_max=bytes_max)
+        for signed in CHAIN:
+            cache.check(signed)
+            cache.check(signed)
+        assert len(cache) == left
+        assert cache.knows(CHAIN[-1])
+
+
+def test_chains_and_readings_are_remembered_within_a_number_of_bytes() -> None:
+    """A89: beyond it they make room, and what is asked for next is worked out again."""
+    chains = [CHAIN, tuple(reversed(CHAIN))]
+    size = sum(len(signed.body) for signed in CHAIN)
+    for bytes_max, is_left in ((2 * size, True), (2 * size - 1, False)):
+        cache = VerificationCache(bytes_max=bytes_max)
+        for chain in chains:
+            cache.remember_chain(chain, "found")
+        assert (cache.chain_of(chains[0]) == "found") is is_left
+        assert cache.chain_of(chains[1]) == "found"
+    data = [certificate_to_bytes(signed) for signed in CHAIN]
+    for bytes_max, is_left in ((sum(map(len, data)), True), (sum(map(len, data)) - 1, False)):
+        cache = VerificationCache(bytes_max=bytes_max)
+        first, _ = cache.read(data[0]), cache.read(data[1])
+        assert (cache.read(data[0]) is first) is is_left
+
+
 def test_a_reduction_is_worked_out_once_for_the_same_links() -> None:
     cache = VerificationCache(reductions_max=2)
     certificates = tuple(signed.certificate for signed in CHAIN)
