@@ -10,10 +10,11 @@ refused for as long as the first one is remembered (A29).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
-from maia.credentials import NetworkName, TypeName, VerificationCache
+from maia.credentials import NetworkName, TypeName, VerificationCache, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
@@ -106,6 +107,10 @@ class KnownTypes:
         if known is None:
             raise UnknownType(f"version `{name.version}` of `{name.name}` is not known here: hand it over")
         return self._verify(known.signed, (), now), given
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum that owns a type."""
+        self._settings = replace(self._settings, constitutions=constitutions)
 
     def check(self, versions: Iterable[VerifiedType]) -> None:
         """Refuse versions that contradict what is known; nothing is remembered yet."""

@@ -193,10 +193,12 @@ def show(files: Files, as_json: AsJson = False) -> None:
 def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
     """Verify a chain from the owner of a resource to a principal, and say what it grants."""
     from maia.credentials import verify_chain
+    from maia.runtime.constitutions import read_constitutions
 
     chain = verify_chain(
-        read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at)
-    )
+        read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at),
+        constitutions=read_constitutions(files),
+    )  # fmt: skip
     _answer_chain(chain, as_json=as_json)
 
 
@@ -241,6 +243,7 @@ def find(
 ) -> None:
     """Find a chain in a pool of certificates that lets a principal do something."""
     from maia.credentials import NetworkName, TypeName, find_chain
+    from maia.runtime.constitutions import read_constitutions
 
     owner = read_owner(root)
     if (network is None) == (type_name is None):
@@ -251,7 +254,7 @@ def find(
     wanted = one_action(action)
     chain = find_chain(
         read_certificates(pool), root=owner, subject=read_principal(subject), action=wanted,
-        resource=resource, at=moment(at),
+        resource=resource, at=moment(at), constitutions=read_constitutions(pool),
     )  # fmt: skip
     _answer_chain(chain, as_json=as_json)
 

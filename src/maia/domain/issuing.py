@@ -196,10 +196,16 @@ class Issuer:
                     resource=resource,
                     at=now,
                     cache=self._cache,
+                    constitutions=self._settings.constitutions,
                 )
                 above = next((one for one in chains if one.may_delegate), chains[0]).certificates
                 verify_chain(
-                    (*above, signed), root=owner, subject=certificate.subject, at=now, cache=self._cache
+                    (*above, signed),
+                    root=owner,
+                    subject=certificate.subject,
+                    at=now,
+                    cache=self._cache,
+                    constitutions=self._settings.constitutions,
                 )
             except BrokenCredential as problem:
                 missed = problem
