@@ -125,7 +125,9 @@ def noted(home: Path, event: str) -> list[dict[str, object]]:
 def replace_essex(home: Path) -> None:
     """Let two members put Surrey in the place of Essex; with one signature nothing has changed yet."""
     members = [word for force in ("met", "kent", "surrey") for word in ("--member", f"{force}.pub")]
-    done(home, "quorum", "change", "police.quorum", "--needed", 2, *members, "-k", "met.key", "-o", "2.quorum")
+    done(
+        home, "quorum", "change", "police.quorum", "--needed", 2, *members, "-k", "met.key", "-o", "2.quorum"
+    )
     proposed = json.loads(done(home, "quorum", "show", "2.quorum", "--json").stdout)
     assert (proposed["sequence"], proposed["agreed"], proposed["signatures"]) == (0, False, 1)
     stranger = maia("quorum", "sign", "2.quorum", "-k", "surrey.key", cwd=home)

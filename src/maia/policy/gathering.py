@@ -62,7 +62,10 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
             broken += blamed or (_about_time(problem, tested.good, at),)
         else:
             chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
-    return Evidence(tuple(chains.values()), tuple(bounds), tuple(broken[: CHAINS_MAX - len(chains)]))
+    # A domain sets bounds for many; a decision looks at those on this principal and its certificates.
+    holders = {request.principal, *(signed.id for signed in pool)}
+    concerned = tuple(rule for rule in bounds if rule.holder in holders)
+    return Evidence(tuple(chains.values()), concerned, tuple(broken[: CHAINS_MAX - len(chains)]))
 
 
 class _Tested:
