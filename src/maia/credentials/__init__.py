@@ -159,6 +159,7 @@ from maia.credentials.quorum import (
 )
 from maia.credentials.reduction import FiveTuple, five_tuple_of, reduce_chain, reduced
 from maia.credentials.root_handover import (
+    is_for_good,
     is_root_handover,
     reasons_against_handover,
     root_handover_certificate,
@@ -328,6 +329,7 @@ __all__ = [
     "five_tuple_of",
     "found_quorum",
     "intersect",
+    "is_for_good",
     "is_root_handover",
     "issue",
     "issue_appointment",

@@ -46,6 +46,12 @@ class NotOurs(Refusal):
     code = "REFUSED-NOT-OURS"
 
 
+class HandedOverForGood(Refusal):
+    """A certificate hands root authority over for good, and nobody can take it back."""
+
+    code = "REFUSED-HANDED-OVER"
+
+
 class UnknownMembership(BadInput):
     """No membership has this id."""
 
