@@ -55,6 +55,7 @@ from maia.domain.revoking import revoke_ids
 from maia.domain.role_desk import active_row
 from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
+from maia.domain.tiers import check_tiers
 from maia.domain.turn import Turn
 from maia.events import Instant
 from maia.roles import Membership, activate, rights
@@ -89,10 +90,12 @@ class AccessControl(AccessStatements, AccessQuestions):
         """
         with self._turn(actor, now) as turn:
             new = [one for one in certificates if turn.tables.get(RIGHTS, one.id) is None]
+            own = [one for one in new if one.certificate.issuer == self.principal]
+            check_tiers(turn.tables, self._shelf.in_force(turn.tables), now, own)
             for signed in new:
                 self._cache.check(signed)
-                own = signed.certificate.issuer == self.principal
-                turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+                kind = EntryKind.ISSUED if signed in own else EntryKind.HELD
+                turn.tables.put(RIGHTS, [row_of(signed, kind, turn)])
             if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
@@ -119,6 +122,7 @@ class AccessControl(AccessStatements, AccessQuestions):
                 return replace(loaded_of(same), is_unchanged=True)
             before = self._shelf.in_force(turn.tables)
             policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
+            check_tiers(turn.tables, policy, now)
             let_go_of_what_is_not_granted(turn, policy, before=before)
             turn.record(
                 "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)
