@@ -208,6 +208,63 @@ def test_a_broker_does_not_start_by_half_a_change_or_without_the_constitution(ho
     assert (unknown.returncode, "POLICY-NO-CHAIN" in unknown.stderr) == (2, True)
 
 
+def test_the_keys_of_a_sealed_type_go_to_those_whom_two_of_three_let_in(home: Path) -> None:
+    keys, work = home / "keys", home / "reader"
+    for folder in (keys, work, home / "domain-certs"):
+        folder.mkdir()
+    allow(home, "domain", ("met", "kent"), "connect", "--network", NETWORK)
+    subprocess.run(["cp", "police.quorum", "domain-certs/"], cwd=home, check=True)
+    for action in ("publish", "subscribe"):
+        allow(home, "broker", ("met", "kent"), action, "--type", "Numberplate")
+    sealed = ("--sealing", "attribute", "--keys", "domain.pub", "--add", "lane:int", "-o", "sealed.type")
+    done(home, "type", "change", "np.type", "-k", "manager.key", "-c", "manager-certs", *sealed)
+    server = (
+        "\n".join(DOMAIN.splitlines()[:6])
+        .replace('= "domain', '= "../domain')
+        .replace('"police', '"../police')
+    )
+    (keys / "keys.toml").write_text(server)
+    typed = ("-d", "sealed.type", "--previous", "np.type")
+    with running_maia("domain", "serve", "-c", "keys.toml", cwd=keys):
+        (home / "broker.toml").write_text(f'{CONFIG}keys = "{address_of(keys)}"\n')
+        with running_maia("broker", "-c", "broker.toml", cwd=home):
+            address = address_of(home)
+            about = (
+                "--network",
+                NETWORK,
+                "--coordinator",
+                "../police.quorum",
+                "--credentials",
+                "../early-certs",
+            )
+            words = (
+                "subscribe",
+                "-k",
+                "../early.key",
+                *about,
+                "-d",
+                "../sealed.type",
+                "--previous",
+                "../np.type",
+            )
+            with running_maia(*words, "--broker", address, "--count", 1, "--for", 120, cwd=work) as reader:
+                until(lambda: "subscribed to" in (work / "err.log").read_text())
+                about = (
+                    "--network",
+                    NETWORK,
+                    "--coordinator",
+                    "police.quorum",
+                    "--credentials",
+                    "camera-certs",
+                )
+                done(
+                    home, "publish", "-k", "camera.key", *about, *typed, "--broker", address, "--wait", 60,
+                    "--set", "lane=2",
+                )  # fmt: skip
+                assert reader.wait(180) == 0
+    assert json.loads((work / "out.log").read_text())["lane"] == 2
+
+
 def test_a_domain_passes_on_what_two_of_three_gave_it(home: Path) -> None:
     (home / "domain-certs").mkdir()
     allow(home, "domain", ("met", "kent"), "connect", "--network", NETWORK, "--may-delegate")
