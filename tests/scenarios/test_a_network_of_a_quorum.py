@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from maia.runtime import spark_session
 from support.network_process import NETWORK, address_of
 from support.processes import Answer, maia, running_maia, until
 
@@ -87,7 +89,7 @@ def forces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(home, "quorum", "found", "--needed", 2, *members, "-o", "police.quorum")
     allow(home, "manager", ("met", "kent"), "manage", "--type", "*")
     allow(home, "manager", ("met", "kent"), "install", "--network", NETWORK)
-    attributes = ("-a", "numberplate:string", "-a", "location:string")
+    attributes = ("-a", "numberplate:string", "-a", "location:string", "-a", "timestamp:timestamp")
     owned = ("--owner", "police.quorum", "-c", "manager-certs", "--name", "Numberplate")
     done(home, "type", "define", "-k", "manager.key", *owned, *attributes, "-o", "np.type")
     done(home, "type", "verify", "np.type", "--constitution", "police.quorum")
@@ -293,3 +295,34 @@ def test_a_domain_passes_on_what_two_of_three_gave_it(home: Path) -> None:
             "late.pub",
         )
         done(home, *found, "--action", action, *about)
+
+
+@pytest.fixture
+def sparkling(spark, monkeypatch):
+    """Let commands of this process use the suite's session."""
+
+    @contextmanager
+    def shared(*_words: object, **_options: object):
+        yield spark
+
+    monkeypatch.setattr(spark_session, "spark_session", shared)
+
+
+@pytest.mark.spark
+def test_a_job_reads_the_past_by_the_constitution_in_its_wallet(home: Path, sparkling) -> None:
+    (home / "broker.toml").write_text(f'{CONFIG}[log]\nfolder = "log"\n')
+    with running_maia("broker", "-c", "broker.toml", cwd=home) as broker:
+        values = ("--set", "numberplate=AE05 XYZ", "--set", "timestamp=2026-11-16T09:00:00Z")
+        published = member(home, "camera", address_of(home), "publish", *values)
+        assert published.returncode == 0, published.stderr
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(180) == 0
+    done(home, "log", "roll", "log")
+    job = ("pipeline", "run", "billing", "--log", "log", "-d", "np.type", "-k", "early.key", "--json")
+    ran = done(home, *job, "--credentials", "early-certs")
+    assert json.loads(ran.stdout)["charges"] == 1
+    replace_essex(home)
+    subprocess.run(["cp", "2.quorum", "early-certs/"], cwd=home, check=True)
+    refused = maia(*job, "--credentials", "early-certs", cwd=home)
+    # Of all moments that it asks about, the last decides on the word: by then the definition has ended too.
+    assert (refused.returncode, json.loads(refused.stderr)["error"]["code"]) == (3, "POLICY-TYPE-NOT-VALID")
