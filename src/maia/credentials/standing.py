@@ -181,7 +181,7 @@ class Standing:
         tests = certificate.validity.tests
         if listers is None and not tests:
             return None
-        if is_for_good(certificate):
+        if not tests and is_for_good(certificate):
             return None  # whoever has handed over for good has no say in it any more
         if listers is not None:
             concerned = (certificate.issuer, *(test.by for test in tests))
