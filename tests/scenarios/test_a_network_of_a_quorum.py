@@ -54,7 +54,7 @@ grant tracker
 end
 """
 FORCES = ("met", "kent", "essex")
-PEOPLE = ("surrey", "manager", "broker", "domain", "early", "late", "loner", "camera")
+PEOPLE = ("surrey", "manager", "broker", "edge", "domain", "early", "late", "loner", "camera")
 
 
 def done(home: Path, *words: object) -> Answer:
@@ -181,6 +181,34 @@ def test_an_open_subscription_ends_with_the_member_that_it_rests_on(home: Path) 
             subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
             assert early.wait(180) == 3
             assert "POLICY-NO-CHAIN" in (home / "reader" / "err.log").read_text()
+
+
+def test_a_broker_does_not_serve_an_edge_that_goes_by_the_old_constitution(home: Path) -> None:
+    """The subscriber's own broker was not given the change, or does not want to know of it."""
+    allow(home, "edge", ("met", "kent"), "connect", "--network", NETWORK)
+    subprocess.run(["cp", "police.quorum", "edge-certs/"], cwd=home, check=True)
+    edge, reader = home / "edge", home / "reader"
+    for folder in (edge, reader):
+        folder.mkdir()
+    with running_maia("broker", "-c", "broker.toml", cwd=home):
+        joined = f'join = "{address_of(home)}"\n'
+        text = CONFIG.replace('"broker', '"../edge').replace('"police', '"../police') + joined
+        (edge / "broker.toml").write_text(text)
+        with running_maia("broker", "-c", "broker.toml", cwd=edge):
+            address = address_of(edge)
+            about = ("--network", NETWORK, "--coordinator", "../police.quorum", "-d", "../np.type")
+            early = ("-k", "../early.key", "--credentials", "../early-certs", "--broker", address)
+            camera = ("-k", "../camera.key", "--credentials", "../camera-certs", "--broker", address_of(home))
+            often = ("--set", "location=A14", "--rate", 4, "--count", 4000)
+            with (
+                running_maia("subscribe", *about, *early, cwd=reader) as served,
+                running_maia("publish", *about, *camera, *often, cwd=edge),
+            ):
+                until(lambda: "A14" in (reader / "out.log").read_text())
+                replace_essex(home)
+                subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
+                until(lambda: any(note["asked"] == "Interest" for note in noted(home, "refused")))
+                assert served.poll() is None  # its own broker has not heard of it
 
 
 def test_an_old_constitution_in_the_place_of_the_new_one_brings_nobody_back(home: Path) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.broker.own_interests import look_at_own_interests_again
+from maia.broker.routing_glue import look_at_told_again
+from maia.broker.sessions import Role
 from maia.broker.state import BrokerState, shown_to_everybody
 from maia.broker.upkeep import look_at_everything
 from maia.broker.vouching import meet_own_certificates
@@ -60,4 +62,10 @@ def adopt_constitutions(
     state.types.adopt(in_force)
     state.keys.adopt(in_force)
     named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
-    return [Note("constitutions", {"in_force": named}), *look_at_everything(state, now)]
+    effects = [Note("constitutions", {"in_force": named}), *look_at_everything(state, now)]
+    for link in list(state.links.values()):
+        if link.role is Role.BROKER and state.routes.is_current(link.id):
+            # What it told is proved again in a moment: its own edge may not have got the constitution.
+            relied_on = tuple(state.statements.reliance.certificates_on(link.id))
+            effects += look_at_told_again(state, link, relied_on, now)
+    return effects
