@@ -18,10 +18,10 @@ from maia.predicates.relations import (
     filter_strictly_covers_filter,
     filter_strictly_covers_notification,
 )
-from maia.predicates.screening import screened
 from maia.predicates.syntax import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Exists, Not, Operator, Predicate
 from reference import miklos
 from support.constraint_filters import FEW, UIDS, VALUES, constraint_lists, filter_of
+from support.screening import screened
 
 X, Y, Z = UIDS
 
@@ -99,7 +99,7 @@ def test_filters_and_notifications_relate_as_defined(constraints, notification):
 @example([], ((X, 1),))
 @example([Exists(X)], ((X, 1), (Y, 1)))
 def test_screening_is_the_one_part_that_definition_8_allows(constraints, notification):
-    """A62: there is at most one screening, and it is what we deliver."""
+    """A62: there is at most one screening, and it is what a broker's View shows under a strict bound."""
     parts = miklos.screenings(constraints, notification)
     seen = screened(dict(notification), filter=filter_of(constraints))
     assert ([] if seen is None else [tuple(seen.items())]) == parts

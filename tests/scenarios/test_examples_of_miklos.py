@@ -16,8 +16,8 @@ from maia.predicates.relations import (
     filter_strictly_covers_filter,
     filter_strictly_covers_notification,
 )
-from maia.predicates.screening import screened
 from maia.predicates.syntax import AllOf, Comparison, Exists, Operator, Predicate
+from support.screening import screened
 
 MESSAGE = AttributeUid("message")
 PRICE = AttributeUid("price")

@@ -41,7 +41,7 @@ def certificate(*kinds: TestKind, by: SigningKey = TESTER, comment: str = "") ->
     """Return a certificate of `ISSUER` for `HOLDER` that demands these tests by `by`."""
     validity = UNBOUNDED.with_tests(*(OnlineTest(kind, by.principal) for kind in kinds))
     authority = Authority(AnyResource(ISSUER.principal), ALL_ACTIONS)
-    said = AuthorisationCertificate(ISSUER.principal, HOLDER.principal, True, authority, validity, comment)
+    said = AuthorisationCertificate(ISSUER.principal, HOLDER.principal, False, authority, validity, comment)
     return issue(said, ISSUER)
 
 

@@ -32,6 +32,7 @@ from maia.credentials import (
     Tester,
     Validity,
     VerificationCache,
+    VerifiedConstitution,
     certificate_from_bytes,
     find_chains,
     steady_period,
@@ -418,6 +419,10 @@ class Edge:
         """Return the principal's right to be part of this network."""
         request = Request(principal, Action.CONNECT, self._settings.network)
         return self.decide(request, pool, now, known, vouched, budget)
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum."""
+        self._settings = replace(self._settings, constitutions=constitutions)
 
     def evidence_changed(self) -> None:
         """Begin a new epoch: every right is decided anew when it is next asked about."""

@@ -14,7 +14,14 @@ from typing import Final
 
 from maia.broker.known_types import KnownTypes
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, Witness
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerificationCache,
+    VerifiedConstitution,
+    Witness,
+)
 from maia.credentials.vouched_once import WhenVouched
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.key_ring import KeyRing
@@ -122,6 +129,12 @@ class KeyDesk:
         self._found.clear()
         lost = without_alarms(self.member.rights_changed(now))
         return [*lost, *(effect for type_id in types for effect in self.look_for(type_id, now))]
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on; what that changes is looked at when `rights_changed`."""
+        self._settings = replace(self._settings, constitutions=constitutions)
+        self.member.adopt(constitutions)
+        self.is_touched = True
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Ask with other certificates from now on; what they open is looked at when `rights_changed`."""

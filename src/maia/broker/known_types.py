@@ -12,11 +12,12 @@ and all versions of a type together: a version is verified by those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
-from maia.credentials import Budget, NetworkName, TypeName, VerificationCache
+from maia.credentials import Budget, NetworkName, TypeName, VerificationCache, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
@@ -114,6 +115,10 @@ class KnownTypes:
         if known is None:
             raise UnknownType(f"version `{name.version}` of `{name.name}` is not known here: hand it over")
         return self._verify(known.signed, (), now), given
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum that owns a type."""
+        self._settings = replace(self._settings, constitutions=constitutions)
 
     def check(self, versions: Iterable[VerifiedType]) -> None:
         """Refuse versions that contradict what is known; nothing is remembered yet."""

@@ -21,7 +21,7 @@ from maia.broker.handshake import open_link, step_of
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.log_state import NO_LOG, LogAtStart
-from maia.broker.own_certificates import hold_certificates
+from maia.broker.own_certificates import adopt_constitutions, hold_certificates
 from maia.broker.own_interests import look_at_own_interests
 from maia.broker.peers import dial_failed, leave, start
 from maia.broker.recording import new_recording, reload_recording
@@ -34,7 +34,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
 from maia.broker.vouching import meet_own_certificates, want_vouchers
-from maia.credentials import SignedCertificate, SignedStatement, SigningKey
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import decode
@@ -159,6 +159,10 @@ class Broker:
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
         return self._finished(hold_certificates(self._state, certificates, now), now)
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
+        """Put these constitutions of quorums in the place of those known before."""
+        return self._finished(adopt_constitutions(self._state, constitutions, now), now)
 
     def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
         """Return certificates in use here that demand a word which is not at hand."""

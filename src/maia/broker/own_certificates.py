@@ -12,13 +12,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.broker.own_interests import look_at_own_interests_again
+from maia.broker.routing_glue import look_at_told_again
+from maia.broker.sessions import Role
 from maia.broker.state import BrokerState, shown_to_everybody
+from maia.broker.upkeep import look_at_everything
 from maia.broker.vouching import meet_own_certificates
-from maia.credentials import SignedCertificate
+from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.wire.effects import Count, Effect, Note
 
-__all__ = ["hold_certificates"]
+__all__ = ["adopt_constitutions", "hold_certificates"]
 
 
 def hold_certificates(
@@ -36,3 +39,33 @@ def hold_certificates(
     noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
     counted = Count("maia_own_certificates_changed_total")
     return [*asked, *look_at_own_interests_again(state, changed, now), noted, counted]
+
+
+def adopt_constitutions(
+    state: BrokerState, constitutions: tuple[VerifiedConstitution, ...], now: Instant
+) -> list[Effect]:
+    """Ask these constitutions from now on: what rested on a member that was replaced ends at once."""
+    known = {one.quorum: one for one in state.settings.constitutions}
+    for one in constitutions:
+        before = known.get(one.quorum, one)
+        if one != before and one.sequence <= before.sequence:
+            raise StaleConstitution(
+                f"constitution number {one.sequence} of `{one.quorum}` was shown, "
+                f"and number {before.sequence} is in force here"
+            )
+        known[one.quorum] = one
+    in_force = tuple(known.values())
+    if in_force == state.settings.constitutions:
+        return []
+    state.settings = replace(state.settings, constitutions=in_force)
+    state.edge.adopt(in_force)
+    state.types.adopt(in_force)
+    state.keys.adopt(in_force)
+    named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
+    effects = [Note("constitutions", {"in_force": named}), *look_at_everything(state, now)]
+    for link in list(state.links.values()):
+        if link.role is Role.BROKER and state.routes.is_current(link.id):
+            # What it told is proved again in a moment: its own edge may not have got the constitution.
+            relied_on = tuple(state.statements.reliance.certificates_on(link.id))
+            effects += look_at_told_again(state, link, relied_on, now)
+    return effects

@@ -231,6 +231,43 @@ def revoke(
         answer_revoked(client, found, as_json=as_json, first=first)
 
 
+@app.command(
+    "hand-over",
+    epilog="Example: maia cert hand-over -k pito.key --subject agency.pub --for-good -o handover.cert",
+)
+def hand_over(
+    key: KeyFile,
+    subject: Annotated[str, typer.Option(help="Who becomes the root: key or .pub file.")],
+    out: Out,
+    network: Annotated[str | None, typer.Option(help="Hand over this network of yours alone.")] = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="Hand over this type of yours alone.")
+    ] = None,
+    for_good: Annotated[
+        bool, typer.Option("--for-good", help="Yes: nobody can take it back, you included.")
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Hand over for good what you own: the subject may do and grant whatever you may."""
+    from maia.credentials import FIRST_VERSION, NetworkName, TypeName, root_handover_certificate
+    from maia.credentials import issue as sign
+
+    signing_key, successor = open_key(key), read_principal(subject)
+    owner = signing_key.principal
+    if network is not None and type_name is not None:
+        raise BadGrant("say --network NAME or --type NAME, or neither for everything that you own")
+    if not for_good:
+        raise BadGrant(
+            f"this would let `{successor}` do and grant whatever you may, for ever; nobody could take it "
+            "back, and you would keep your own rights: say --for-good if you mean it"
+        )
+    resource = NetworkName(owner, network) if network is not None else None
+    chosen = TypeName(owner, type_name, FIRST_VERSION) if type_name is not None else resource
+    certificate = root_handover_certificate(owner, successor, chosen)
+    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+
+
 @app.command(epilog="Example: maia cert show billing.cert")
 def show(files: Files, as_json: AsJson = False) -> None:
     """Print certificates as people read them, without verifying anything."""
@@ -248,10 +285,12 @@ def show(files: Files, as_json: AsJson = False) -> None:
 def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
     """Verify a chain from the owner of a resource to a principal, and say what it grants."""
     from maia.credentials import verify_chain
+    from maia.runtime.constitutions import read_constitutions
 
     chain = verify_chain(
-        read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at)
-    )
+        read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at),
+        constitutions=read_constitutions(files),
+    )  # fmt: skip
     _answer_chain(chain, as_json=as_json)
 
 
@@ -296,6 +335,7 @@ def find(
 ) -> None:
     """Find a chain in a pool of certificates that lets a principal do something."""
     from maia.credentials import NetworkName, TypeName, find_chain
+    from maia.runtime.constitutions import read_constitutions
 
     owner = read_owner(root)
     if (network is None) == (type_name is None):
@@ -306,7 +346,7 @@ def find(
     wanted = one_action(action)
     chain = find_chain(
         read_certificates(pool), root=owner, subject=read_principal(subject), action=wanted,
-        resource=resource, at=moment(at),
+        resource=resource, at=moment(at), constitutions=read_constitutions(pool),
     )  # fmt: skip
     _answer_chain(chain, as_json=as_json)
 

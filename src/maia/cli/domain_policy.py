@@ -37,7 +37,8 @@ def check(
     file: PolicyPath,
     parent: Parents = None,
     types: Annotated[
-        list[Path] | None, typer.Option("--types", help="*.type files, or folders of them. May be repeated.")
+        list[Path] | None,
+        typer.Option("--types", help="Files, or folders of *.type and *.quorum. May be repeated."),
     ] = None,
     domain: Annotated[
         str | None, typer.Option("--domain", help="Whom `here` means: key or .pub file.")
@@ -113,14 +114,19 @@ def shown_role(role: RoleDeclaration) -> str:
 
 def _types(paths: list[Path]) -> dict[str, VerifiedType]:
     """Verify definitions from files; the last word of a name is enough where no two types share it."""
-    from maia.runtime.input_files import read_definitions
+    from maia.runtime.constitutions import read_constitutions
+    from maia.runtime.input_files import QUORUM_SUFFIX, read_definitions
     from maia.runtime.type_folder import verified_lineage
 
-    signed, now = read_definitions(paths), moment(None)
+    signed, now = read_definitions(one for one in paths if one.suffix != QUORUM_SUFFIX), moment(None)
+    quorums = read_constitutions(paths)
     owned = {(one.definition.name.owner, one.definition.name.name) for one in signed}
     full: dict[str, VerifiedType] = {}
     for owner, name in owned:
-        full[name] = verified_lineage(signed, owner=owner, name=name, version=None, at=now)[-1]
+        lineage = verified_lineage(
+            signed, owner=owner, name=name, version=None, at=now, constitutions=quorums
+        )
+        full[name] = lineage[-1]
     short: dict[str, list[VerifiedType]] = {}
     for name, found in full.items():
         short.setdefault(name.rpartition(".")[2], []).append(found)

@@ -12,6 +12,7 @@ from maia.cli.inputs import AsJson, At, moment, read_certificates, read_definiti
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
+    from maia.credentials import VerifiedConstitution
     from maia.events import AttributeUid, Instant, PresentValue
     from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import VerifiedType
@@ -28,7 +29,8 @@ def explain(
     principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
     action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
     credentials: Annotated[
-        list[Path], typer.Option("--credentials", "-c", help="Certificates: files, or folders of *.cert.")
+        list[Path],
+        typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum."),
     ],
     definition: Annotated[Path | None, typer.Option("--definition", "-d", help="The event type.")] = None,
     network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
@@ -46,18 +48,32 @@ def explain(
         list[str] | None,
         typer.Option(help="Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
     ] = None,
+    bounds: Annotated[
+        list[Path] | None, typer.Option(help="Bounds that the broker sets: files as its `bounds` names.")
+    ] = None,
     at: At = None,
     as_json: AsJson = False,
 ) -> int:
     """Say whether a principal may do something, and which certificate, field and attribute decide it."""
     from maia.credentials import ASSUMED_GOOD
     from maia.policy import Audience, Denial, decide, gather_evidence
+    from maia.runtime.bounds_file import read_bounds
+    from maia.runtime.constitutions import read_constitutions
 
-    now = moment(at)
-    request = _request(principal, action, definition, previous or [], network, coordinator, filter_text, now)
+    now, quorums = moment(at), read_constitutions(credentials)
+    request = _request(
+        principal, action, definition, previous or [], network, coordinator, filter_text, now, quorums
+    )
     reader = _audience(audience, {one.value: one for one in Audience})
     pool = read_certificates(credentials)
-    evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
+    evidence = gather_evidence(
+        request,
+        pool,
+        at=now,
+        bounds=read_bounds(bounds or ()),
+        constitutions=quorums,
+        standing=ASSUMED_GOOD,
+    )
     decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation
     record: dict[str, object] = {"reasons": reasons.records(reader)}
@@ -92,6 +108,7 @@ def _request(
     coordinator: str | None,
     filter_text: str,
     now: Instant,
+    quorums: tuple[VerifiedConstitution, ...],
 ) -> Request:
     from maia.credentials import NetworkName
     from maia.policy import Request
@@ -105,7 +122,7 @@ def _request(
         raise BadGrant("say what it is about: --definition FILE, or --network NAME with --coordinator")
     verified: VerifiedType | None = None
     for path in [*previous, definition]:
-        verified = verify_definition(read_definition(path), at=now, previous=verified)
+        verified = verify_definition(read_definition(path), at=now, previous=verified, constitutions=quorums)
     assert verified is not None  # noqa: S101 - the loop ran at least once
     return Request(who, wanted, verified.name, verified, parse_predicate(filter_text, verified.vocabulary))
 

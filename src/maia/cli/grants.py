@@ -128,7 +128,7 @@ def one_action(word: str) -> Action:
 
 def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
     """Return a certificate as people read it, one field a line."""
-    from maia.credentials import NameCertificate
+    from maia.credentials import NameCertificate, is_for_good
 
     head = [f"issuer       {certificate.issuer}"]
     if isinstance(certificate, NameCertificate):
@@ -138,7 +138,9 @@ def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str
         body = [f"subject      {shown_subject(certificate.subject)}", f"may pass on  {passes}"]
         body += authority_lines(certificate.authority, names)
     comment = [f"comment      {certificate.comment}"] if certificate.comment else []
-    return [*head, *body, *validity_lines(certificate.validity), *comment]
+    for_good = ["hands over   root authority, for good: nobody can take it back"]
+    tail = for_good if is_for_good(certificate) else []
+    return [*head, *body, *validity_lines(certificate.validity), *comment, *tail]
 
 
 def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:

@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "bench": "benchmarks.bench",
     "key": "key.app",
     "cert": "cert.app",
+    "quorum": "quorum.app",
     "type": "types.app",
     "filter": "filters.app",
     "domain": "domain.app",

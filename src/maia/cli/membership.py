@@ -20,7 +20,7 @@ from maia.cli.key import open_key
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.runtime.client_api import Client
     from maia.types import SignedDefinition, VerifiedType
 
@@ -48,7 +48,7 @@ Previous: TypeAlias = Annotated[
 ]
 CredentialFiles: TypeAlias = Annotated[
     list[Path],
-    typer.Option("--credentials", help="Certificates: files, or folders of *.cert. May be repeated."),
+    typer.Option("--credentials", help="Files, or folders of *.cert and *.quorum. May be repeated."),
 ]
 WalletPath: TypeAlias = Annotated[
     Path | None,
@@ -89,12 +89,13 @@ class Membership:
     brokers: tuple[str, ...]
     wait_s: float
     wallet: Path | None = None
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
     def settings(self) -> ClientSettings:
         """Return what a session of this member is told."""
         from maia.client import ClientSettings
 
-        return ClientSettings(self.network, self.brokers, self.credentials)
+        return ClientSettings(self.network, self.brokers, self.credentials, constitutions=self.constitutions)
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
         """Connect through the first broker that answers and proves its own right to connect."""
@@ -107,6 +108,7 @@ class Membership:
             key=self.key,
             network=self.network,
             credentials=self.credentials,
+            constitutions=self.constitutions,
             timeout_s=self.wait_s,
         )
 
@@ -125,6 +127,7 @@ class Membership:
                 network=self.network,
                 credentials=(*self.credentials, *kept.certificates),
                 statements=kept.statements,
+                constitutions=self.constitutions,
                 timeout_s=self.wait_s,
             ) as client,
             following(client, wallet, shown=kept),
@@ -144,10 +147,12 @@ def membership(
 ) -> Membership:
     """Open the key and the certificates that the options name."""
     from maia.credentials import NetworkName
+    from maia.runtime.constitutions import read_constitutions
 
     name = NetworkName(read_owner(coordinator), network)
     shown = tuple(read_certificates(credentials))
-    return Membership(open_key(key), name, shown, tuple(brokers), wait_s, wallet)
+    constitutions = read_constitutions([*credentials, *([] if wallet is None else [wallet])])
+    return Membership(open_key(key), name, shown, tuple(brokers), wait_s, wallet, constitutions)
 
 
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:
@@ -155,12 +160,14 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
     return [read_definition(path) for path in [*(previous or ()), definition]]
 
 
-def verified(history: list[SignedDefinition]) -> VerifiedType:
+def verified(
+    history: list[SignedDefinition], constitutions: tuple[VerifiedConstitution, ...] = ()
+) -> VerifiedType:
     """Verify a definition after those it was made from; the last one is what is meant."""
     from maia.types import verify_definition
 
     now = moment(None)
-    found = verify_definition(history[0], at=now)
+    found = verify_definition(history[0], at=now, constitutions=constitutions)
     for signed in history[1:]:
-        found = verify_definition(signed, at=now, previous=found)
+        found = verify_definition(signed, at=now, previous=found, constitutions=constitutions)
     return found

@@ -25,7 +25,7 @@ from maia.errors import Unavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.pipeline.applications import Application
     from maia.pipeline.reader import Reader
     from maia.runtime.history_client import ReadingKeys
@@ -202,15 +202,18 @@ class Asked:
         # Any: each application has terms of its own.
         from maia.pipeline.governed import Keys, governed
         from maia.pipeline.reader import Reader
+        from maia.runtime.constitutions import read_constitutions
         from maia.runtime.pipeline_runs import Source
 
         assert self.log is not None  # noqa: S101 - checked above
-        versions = _versions(self.definitions or [])
+        quorums = read_constitutions(self.credentials or [])
+        versions = _versions(self.definitions or [], quorums)
         mine = tuple(read_certificates(self.credentials or []))
-        reader, keys = Reader(asking.key.principal, mine), Keys(None, desk, {})
+        reader = Reader(asking.key.principal, mine, constitutions=quorums)
+        keys = Keys(None, desk, {})
         _check_right(watch, reader, versions[-1])
         if any(version.sealing is not None for version in versions):
-            found = self._reading_keys(asking.key, versions, mine, watch)
+            found = self._reading_keys(asking.key, versions, reader, watch)
             keys = Keys(found.source, desk, {**found.signers, **_signers(self.signers or [])})
         table = partial(
             _hinted,
@@ -232,7 +235,7 @@ class Asked:
         self,
         key: SigningKey,
         versions: list[VerifiedType],
-        mine: tuple[SignedCertificate, ...],
+        reader: Reader,
         watch: RightWatch,
     ) -> ReadingKeys:
         import asyncio
@@ -240,7 +243,13 @@ class Asked:
         from maia.runtime.history_client import fetch_reading_keys
         from maia.sealing.member_settings import MemberSettings
 
-        settings = MemberSettings(self._network(mine), mine, addresses=tuple(self.keys_at or ()))
+        mine = reader.credentials
+        settings = MemberSettings(
+            self._network(mine),
+            mine,
+            addresses=tuple(self.keys_at or ()),
+            constitutions=reader.constitutions,
+        )
         return asyncio.run(
             fetch_reading_keys(key, settings, versions, credentials=mine, standing=watch.standing)
         )
@@ -318,10 +327,10 @@ def network_of(signed: SignedCertificate) -> NetworkName | None:
     return NetworkName(pattern.owner, pattern.name.exact)
 
 
-def _versions(definitions: list[Path]) -> list[VerifiedType]:
+def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution, ...]) -> list[VerifiedType]:
     """Return every version that was named, each verified after those before it."""
     history = history_of(definitions[-1], definitions[:-1])
-    return [verified(history[: number + 1]) for number in range(len(history))]
+    return [verified(history[: number + 1], constitutions) for number in range(len(history))]
 
 
 def _names(versions: list[VerifiedType]) -> dict[str, str | None]:

@@ -81,7 +81,7 @@ def publish(
         wallet=wallet,
     )
     history = history_of(definition, previous)
-    event_type = verified(history)
+    event_type = verified(history, member.constitutions)
     events = _repeated(values, count, event_type) if values else _from_input(count, event_type)
     sent = asyncio.run(_publish(member, history, where, _paced(events, rate)))
     answer([f"published {sent} event{'' if sent == 1 else 's'}"], {"published": sent}, as_json=as_json)

@@ -97,7 +97,7 @@ def subscribe(
         wallet=wallet,
     )
     history = history_of(definition, previous)
-    verified(history)
+    verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
     wanted = _Wanted(where, durable, forget, count, seconds, as_json, state)

@@ -150,21 +150,29 @@ def verify(
     coordinator: Annotated[
         str | None, typer.Option(help="The coordinator of that network: key or .pub file.")
     ] = None,
+    constitutions: Annotated[
+        list[Path] | None,
+        typer.Option("--constitution", help="Constitutions of quorums that own the type or the network."),
+    ] = None,
     at: At = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the signature, the signer's right to make these changes, and the right to install."""
     from maia.credentials import NetworkName
+    from maia.runtime.constitutions import read_constitutions
     from maia.types import verify_definition
 
+    quorums = read_constitutions(constitutions or ())
     if (network is None) != (coordinator is None):
         raise typer.BadParameter("--network and --coordinator go together")
     where = None if network is None or coordinator is None else NetworkName(read_owner(coordinator), network)
     now = moment(at)
     verified: VerifiedType | None = None
     for path in previous or ():
-        verified = verify_definition(read_definition(path), at=now, previous=verified)
-    verified = verify_definition(read_definition(definition), at=now, previous=verified, network=where)
+        verified = verify_definition(read_definition(path), at=now, previous=verified, constitutions=quorums)
+    verified = verify_definition(
+        read_definition(definition), at=now, previous=verified, network=where, constitutions=quorums
+    )
     record = _record(verified.definition)
     lines = [*_lines(verified.definition), "verified     the signature and every right it needs hold"]
     answer(lines, record | {"verified": True, "id": verified.id.hex()}, as_json=as_json)
@@ -216,7 +224,11 @@ def fetch(
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", "-k", help="To ask a broker: who is asking.")] = None,
     credentials: Annotated[
-        list[Path] | None, typer.Option("--credentials", help="To ask a broker: files, or folders of *.cert.")
+        list[Path] | None,
+        typer.Option(
+            "--credentials",
+            help="Files, or folders of *.cert, to ask a broker, and *.quorum.",
+        ),
     ] = None,
     network: Annotated[
         str | None, typer.Option("--network", envvar="MAIA_NETWORK", help="To ask a broker: its network.")
@@ -230,11 +242,15 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Fetch a definition, and verify it against the owner's key, whoever handed it over."""
+    from maia.runtime.constitutions import read_constitutions
     from maia.runtime.type_folder import TypeFolder
 
     whose = read_owner(owner)
     if Path(source).is_dir():
-        lineage = TypeFolder(Path(source)).find(owner=whose, name=name, version=version, at=moment(None))
+        quorums = read_constitutions(credentials or ())
+        lineage = TypeFolder(Path(source), quorums).find(
+            owner=whose, name=name, version=version, at=moment(None)
+        )
     else:
         if key is None or network is None or coordinator is None:
             raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
@@ -255,7 +271,14 @@ def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -
 
     wanted = TypeName(owner, name, version or FIRST_VERSION)
     found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))
-    return verified_lineage(found, owner=owner, name=name, version=wanted.version, at=moment(None))
+    return verified_lineage(
+        found,
+        owner=owner,
+        name=name,
+        version=wanted.version,
+        at=moment(None),
+        constitutions=member.constitutions,
+    )
 
 
 def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, as_json: bool) -> None:

@@ -24,7 +24,14 @@ from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
 from typing import Final, NoReturn, final
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.canonical import (
+    Limits,
+    SExpression,
+    read_advanced,
+    read_canonical,
+    write_advanced,
+    write_canonical,
+)
 from maia.credentials.broken_chains import (
     BadQuorum,
     BrokenSuccession,
@@ -57,10 +64,14 @@ __all__ = [
     "SignedChange",
     "VerifiedConstitution",
     "change_body",
+    "cosign",
     "evidence_from_bytes",
+    "evidence_from_text",
     "evidence_to_bytes",
+    "evidence_to_text",
     "found_quorum",
     "propose_change",
+    "quorum_of",
     "sign_change",
     "verify_constitution",
 ]
@@ -180,6 +191,22 @@ def sign_change(change: QuorumChange, keys: Iterable[SigningKey]) -> SignedChang
     return SignedChange(body, tuple(sorted(signed.items())))
 
 
+def cosign(evidence: QuorumEvidence, key: SigningKey) -> QuorumEvidence:
+    """Add a member's signature to the last change; a member that has signed it already adds nothing."""
+    if not evidence.changes:
+        raise BadQuorum("a founding constitution needs no signature: its digest is the quorum's identity")
+    last = evidence.changes[-1]
+    signed = dict(last.signatures) | {key.principal: key.sign(SignedKind.QUORUM_CHANGE, last.body)}
+    return QuorumEvidence(
+        evidence.founding, (*evidence.changes[:-1], SignedChange(last.body, tuple(sorted(signed.items()))))
+    )
+
+
+def quorum_of(evidence: QuorumEvidence) -> QuorumId:
+    """Return the identity of the quorum that a founding constitution makes."""
+    return QuorumId(sha256(evidence.founding).digest())
+
+
 # ---------------------------------------------------------------- checking
 
 
@@ -260,6 +287,20 @@ def evidence_to_bytes(evidence: QuorumEvidence) -> bytes:
     """Return evidence as it travels."""
     changes = tuple(_change_to_expression(signed) for signed in evidence.changes)
     return write_canonical((b"quorum-evidence", _VERSION, (b"founding", evidence.founding), *changes))
+
+
+def evidence_to_text(evidence: QuorumEvidence) -> str:
+    """Return evidence as it stands in a file."""
+    return write_advanced(read_canonical(evidence_to_bytes(evidence), _LIMITS)) + "\n"
+
+
+def evidence_from_text(text: str) -> QuorumEvidence:
+    """Read evidence from a file, as strictly as from bytes."""
+    try:
+        expression = read_advanced(text, _LIMITS)
+    except BadInput as problem:
+        raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
+    return evidence_from_bytes(write_canonical(expression))
 
 
 def _change_to_expression(signed: SignedChange) -> SExpression:

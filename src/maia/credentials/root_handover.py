@@ -3,7 +3,8 @@
 An owner that leaves grants a successor everything, for ever, with the right
 to pass it on (dissertation 5.4). No special certificate is needed: the
 successor's chains begin with this one. Owners ask before they sign, and tools
-ask to warn: such a certificate cannot be taken back.
+ask to warn. Verifiers ask too: such a certificate cannot be taken back, so
+what its issuer says about it later counts for nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from maia.credentials.authority import (
     ALL_ATTRIBUTES,
     AnyResource,
+    Authority,
     NetworkPattern,
     ResourcePattern,
     TopicPattern,
@@ -20,20 +22,55 @@ from maia.credentials.authority import (
 )
 from maia.credentials.authority_algebra import FITTING_ACTIONS
 from maia.credentials.certificate import AuthorisationCertificate, Certificate
-from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
+from maia.credentials.name_patterns import ANY_NAME, exact_name
+from maia.credentials.names import (
+    FIRST_VERSION,
+    NetworkName,
+    ResourceName,
+    TopicName,
+    TypeName,
+    is_reserved,
+)
 from maia.credentials.principals import Principal
 from maia.credentials.reduction import full_authority
 from maia.credentials.validity import UNBOUNDED
 from maia.predicates.syntax import ALWAYS
 
-__all__ = ["is_root_handover", "reasons_against_handover", "root_handover_certificate"]
+__all__ = ["is_for_good", "is_root_handover", "reasons_against_handover", "root_handover_certificate"]
 
 
-def root_handover_certificate(owner: Principal, successor: Principal) -> AuthorisationCertificate:
-    """Return what an owner signs to hand over everything it owns, for good."""
+def root_handover_certificate(
+    owner: Principal, successor: Principal, resource: NetworkName | TypeName | None = None
+) -> AuthorisationCertificate:
+    """Return what an owner signs to hand over everything it owns, or one network or type, for good."""
+    authority = full_authority(owner)
+    match resource:
+        case NetworkName(name=name):
+            authority = _whole(NetworkPattern(owner, exact_name(name)))
+        case TypeName(name=name):
+            authority = _whole(TypePattern(owner, exact_name(name), None))
     return AuthorisationCertificate(
-        owner, successor, may_delegate=True, authority=full_authority(owner), validity=UNBOUNDED
+        owner, successor, may_delegate=True, authority=authority, validity=UNBOUNDED
     )
+
+
+def is_for_good(certificate: Certificate) -> bool:
+    """Say whether a certificate hands over all that its issuer owns, or one network or type, for good.
+
+    It says whose that is. A blanket over everybody's resources is for brokers, and can be taken back.
+    """
+    if not isinstance(certificate, AuthorisationCertificate):
+        return False
+    pattern, owner = certificate.authority.resources, certificate.issuer
+    if pattern.owner != owner:
+        return False
+    resource: ResourceName | None = None
+    match pattern:
+        case NetworkPattern(name=name) if name.exact is not None:
+            resource = NetworkName(owner, name.exact)
+        case TypePattern(name=name) if name.exact is not None:
+            resource = TypeName(owner, name.exact, FIRST_VERSION)
+    return is_root_handover(certificate, owner=owner, resource=resource)
 
 
 def is_root_handover(
@@ -78,6 +115,10 @@ def _reasons(
             if resource is None
             else "it does not speak of this resource"
         )
+
+
+def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
+    return Authority(pattern, FITTING_ACTIONS[type(pattern)])
 
 
 def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:

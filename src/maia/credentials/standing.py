@@ -6,7 +6,8 @@ is asked of each certificate whether anything speaks against it at a moment
 (dissertation 6.2, 6.3). The promises:
 
 - A certificate is refused from the moment on at which its issuer, or whoever
-  must test it, is heard to have revoked it.
+  must test it, is heard to have revoked it. Only what hands a root over for
+  good stands whatever its issuer says later.
 - A certificate that demands a statement with a period is refused at every
   moment at which no such statement holds: who is cut off stops accepting when
   the last statement says, and not a microsecond later.
@@ -40,6 +41,7 @@ from maia.credentials.broken_statements import (
 from maia.credentials.certificate import SignedCertificate
 from maia.credentials.online_tests import OnlineTest, TestKind
 from maia.credentials.principals import Principal
+from maia.credentials.root_handover import is_for_good
 from maia.credentials.standing_room import check_issuer, check_room
 from maia.credentials.statement_contents import (
     facts_at,
@@ -184,6 +186,8 @@ class Standing:
         tests = certificate.validity.tests
         if listers is None and not tests:
             return None
+        if not tests and is_for_good(certificate):
+            return None  # whoever has handed over for good has no say in it any more
         if listers is not None:
             for one in (certificate.issuer, *(test.by for test in tests)):
                 # Its list may have ended since, and the next one may no longer name the certificate.

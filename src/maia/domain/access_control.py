@@ -57,6 +57,7 @@ from maia.domain.revoking import revoke_ids
 from maia.domain.role_desk import active_row
 from maia.domain.stated_facts import want_said
 from maia.domain.store_world import StoreWorld
+from maia.domain.tiers import check_tiers
 from maia.domain.turn import Turn
 from maia.errors import BadInput
 from maia.events import Instant
@@ -100,7 +101,11 @@ class AccessControl(AccessStatements, AccessQuestions):
         What the domain's own key issued elsewhere is registered so, and can be revoked from then on.
         """
         with self._turn(actor, now) as turn:
-            new = [one for one in certificates if self._put_on_record(turn, one)]
+            shown = list(certificates)
+            own = [one for one in shown if one.certificate.issuer == self.principal]
+            unknown = [one for one in own if turn.tables.get(RIGHTS, one.id) is None]
+            check_tiers(turn.tables, self._shelf.in_force(turn.tables), now, unknown)
+            new = [one for one in shown if self._put_on_record(turn, one)]
             if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
@@ -127,6 +132,7 @@ class AccessControl(AccessStatements, AccessQuestions):
                 return replace(loaded_of(same), is_unchanged=True)
             before = self._shelf.in_force(turn.tables)
             policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
+            check_tiers(turn.tables, policy, now)
             let_go_of_what_is_not_granted(turn, policy, before=before)
             turn.record(
                 "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)

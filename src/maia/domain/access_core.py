@@ -47,12 +47,12 @@ class AccessCore:
         self._settings = settings or AccessSettings()
         limits = self._settings.limits
         self._cache = VerificationCache()
-        self._registry = TypeRegistry(self._cache, limits)
+        self._registry = TypeRegistry(self._cache, limits, self._settings.constitutions)
         self._shelf = PolicyShelf(key.principal, self._registry, limits)
         self._desk = RoleDesk(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
-        self._register = Register(key.principal, self._cache, limits)
+        self._register = Register(key.principal, self._cache, limits, self._settings.constitutions)
         self._heard: Standing | None = None
         self._is_ahead = False
         self.has_news = False

@@ -98,6 +98,7 @@ class AccessQuestions(AccessCore):
                 tester=RegisterTester(self._tester(tables), now),
                 cache=self._cache,
                 now=now,
+                constitutions=self._settings.constitutions,
             )
             found = abilities(given, role, arguments)
             return tuple(replace(one, rule=self._rule_called(tables, one.rule)) for one in found)

@@ -46,6 +46,18 @@ class NotOurs(Refusal):
     code = "REFUSED-NOT-OURS"
 
 
+class TiersMixed(Refusal):
+    """A domain holds sub-domains or brokers, never both, and would hold both."""
+
+    code = "REFUSED-TIERS"
+
+
+class HandedOverForGood(Refusal):
+    """A certificate hands root authority over for good, and nobody can take it back."""
+
+    code = "REFUSED-HANDED-OVER"
+
+
 class UnknownMembership(BadInput):
     """No membership has this id."""
 

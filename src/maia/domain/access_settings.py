@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from maia.credentials import VerifiedConstitution
 from maia.domain.refusals import BadDomainSettings
 
 __all__ = ["AccessLimits", "AccessSettings"]
@@ -58,6 +59,8 @@ class AccessSettings:
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
     limits: AccessLimits = field(default_factory=AccessLimits)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    """Who speaks for the quorums that own networks and types."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no service can keep."""

@@ -201,6 +201,7 @@ class Issuer:
                     resource=resource,
                     at=now,
                     cache=self._cache,
+                    constitutions=self._settings.constitutions,
                     doubtful=every,
                 )
             except BrokenCredential as problem:
@@ -209,7 +210,14 @@ class Issuer:
             for chain in [one for one in chains if one.may_delegate] or chains[:1]:
                 whole = (*chain.certificates, signed)
                 try:
-                    verify_chain(whole, root=owner, subject=certificate.subject, at=now, cache=self._cache)
+                    verify_chain(
+                        whole,
+                        root=owner,
+                        subject=certificate.subject,
+                        at=now,
+                        cache=self._cache,
+                        constitutions=self._settings.constitutions,
+                    )
                 except BrokenCredential as problem:
                     missed = problem
                 else:

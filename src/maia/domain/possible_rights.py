@@ -26,6 +26,7 @@ from maia.credentials import (
     TypePattern,
     Validity,
     VerificationCache,
+    VerifiedConstitution,
     covers_request,
     issue,
 )
@@ -54,6 +55,7 @@ class Supposition:
     tester: Tester
     cache: VerificationCache
     now: Instant
+    constitutions: tuple[VerifiedConstitution, ...] = ()
 
 
 def abilities(given: Supposition, role: str, arguments: Sequence[Given]) -> tuple[Ability, ...]:
@@ -85,7 +87,14 @@ def _decided(
     pool = [*given.held, issue(certificate, given.key)]
     attributes = None if authority.attributes is ALL_ATTRIBUTES else tuple(sorted(authority.attributes))
     for request in _requests(given.types, authority, nobody):
-        evidence = gather_evidence(request, pool, at=given.now, cache=given.cache, standing=given.tester)
+        evidence = gather_evidence(
+            request,
+            pool,
+            at=given.now,
+            cache=given.cache,
+            constitutions=given.constitutions,
+            standing=given.tester,
+        )
         decision = decide(request, evidence, Facts(), given.now)
         shown = _shown(request.resource)
         if isinstance(decision, Denial):

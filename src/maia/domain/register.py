@@ -19,6 +19,7 @@ from maia.credentials import (
     SignedCertificate,
     VerificationCache,
     VerifiedChain,
+    VerifiedConstitution,
     certificate_from_bytes,
     find_chains,
     principal_from_bytes,
@@ -67,9 +68,16 @@ class Question:
 class Register:
     """Asks the register of one domain."""
 
-    def __init__(self, domain: Principal, cache: VerificationCache, limits: AccessLimits) -> None:
+    def __init__(
+        self,
+        domain: Principal,
+        cache: VerificationCache,
+        limits: AccessLimits,
+        constitutions: tuple[VerifiedConstitution, ...] = (),
+    ) -> None:
         """Answer for `domain`."""
         self._domain, self._cache, self._limits = domain, cache, limits
+        self._constitutions = constitutions
 
     # ------------------------------------------------------------ who can?
 
@@ -107,7 +115,14 @@ class Register:
         """Return what the kernel grants one principal, or None."""
         request = Request(principal, question.action, question.event_type.name, question.event_type)
         pool = self.pool_of(tables, principal, question.at, shared)
-        evidence = gather_evidence(request, pool, at=question.at, cache=self._cache, standing=tester)
+        evidence = gather_evidence(
+            request,
+            pool,
+            at=question.at,
+            cache=self._cache,
+            constitutions=self._constitutions,
+            standing=tester,
+        )
         decision = decide(request, evidence, Facts(), question.at)
         if not _answers(decision, question):
             return None
@@ -211,6 +226,7 @@ class Register:
                         cache=self._cache,
                         # One that leads through this domain counts, whatever another one grants besides.
                         doubtful=frozenset(signed.id for signed in pool),
+                        constitutions=self._constitutions,
                     )
                 except BrokenCredential:
                     continue

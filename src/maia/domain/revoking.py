@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from maia.credentials import Principal, certificate_from_bytes
-from maia.domain.access_refusals import NotOurs, TooManyShown, UnknownCertificate
+from maia.credentials import Principal, certificate_from_bytes, is_for_good
+from maia.domain.access_refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access_store import FOR_EVER, OneOf, Table
 from maia.domain.access_tables import (
     APPOINTMENTS,
@@ -79,4 +79,6 @@ def _own_right(row: RightRow, domain: Principal) -> bytes:
     said = certificate_from_bytes(row.certificate).certificate
     if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
         raise NotOurs(f"`{row.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+    if is_for_good(said):
+        raise HandedOverForGood(f"`{row.id.hex()[:16]}…` hands root authority over for good")
     return row.id

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from maia.credentials import TypeName, VerificationCache
+from maia.credentials import TypeName, VerificationCache, VerifiedConstitution
 from maia.domain.access_refusals import ServiceFull, UnknownType
 from maia.domain.access_settings import AccessLimits
 from maia.domain.access_store import Tables
@@ -36,9 +36,14 @@ _AT_ONCE: Final = 200
 class TypeRegistry:
     """Versions of types by name, verified."""
 
-    def __init__(self, certificates: VerificationCache, limits: AccessLimits) -> None:
+    def __init__(
+        self,
+        certificates: VerificationCache,
+        limits: AccessLimits,
+        constitutions: tuple[VerifiedConstitution, ...] = (),
+    ) -> None:
         """Begin with nothing verified."""
-        self._limits = limits
+        self._limits, self._constitutions = limits, constitutions
         self._cache = VerifiedTypeCache(limits.types, certificates)
 
     def register(self, turn: Turn, signed: SignedDefinition) -> VerifiedType:
@@ -107,7 +112,9 @@ class TypeRegistry:
         while (before := _previous(tables, lineage[-1])) is not None and len(lineage) <= self._limits.types:
             lineage.append(before)
         for one in reversed(lineage):
-            verified = verify_definition(one, at=at, previous=verified, cache=self._cache)
+            verified = verify_definition(
+                one, at=at, previous=verified, constitutions=self._constitutions, cache=self._cache
+            )
         assert verified is not None  # noqa: S101 - a lineage has at least the version itself
         return verified
 

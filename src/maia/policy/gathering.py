@@ -85,7 +85,10 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
             chains |= {tuple(signed.id for signed in one.certificates): one for one in found}
     counted = _with_room(chains.values())
     left_out.count += len(chains) - len(counted)
-    return Evidence(counted, bounds, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
+    # A domain sets bounds for many; a decision looks at those on this principal and its certificates.
+    holders = {request.principal, *(signed.id for signed in pool)}
+    concerned = tuple(rule for rule in bounds if rule.holder in holders)
+    return Evidence(counted, concerned, tuple(broken[: CHAINS_MAX - len(counted)]), left_out.count)
 
 
 class _Tested:

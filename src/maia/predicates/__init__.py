@@ -23,7 +23,6 @@ from maia.predicates.relations import (
     filter_strictly_covers_notification,
 )
 from maia.predicates.scanner import BadPredicateText
-from maia.predicates.screening import screened
 from maia.predicates.syntax import (
     ALWAYS,
     DEPTH_MAX,
@@ -96,7 +95,6 @@ __all__ = [
     "predicate_from_expression",
     "predicate_to_expression",
     "provably_empty",
-    "screened",
     "simplified",
     "union",
     "union_contains_all",

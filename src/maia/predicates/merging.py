@@ -1,9 +1,9 @@
 """Merging: which few filters can stand for these many, and how much more do they let through?
 
-A broker that may announce only so many filters asks. Everything that any of
-the originals admits is admitted by the merged ones: that never depends on a
-choice or a measure. How much more they admit is the *spill*, and the answer
-comes with a bound on it:
+A broker that may announce only so many filters will ask; none does yet, it
+comes with mesh routing. Everything that any of the originals admits is
+admitted by the merged ones: that never depends on a choice or a measure. How
+much more they admit is the *spill*, and the answer comes with a bound on it:
 
     spill = share of events that some merged filter admits and no original admits
             divided by the share of events that some merged filter admits

@@ -34,6 +34,7 @@ from maia.credentials import (
     AttributeSet,
     BadPattern,
     NetworkPattern,
+    QuorumId,
     TopicPattern,
     TypePattern,
     UnknownAction,
@@ -64,6 +65,7 @@ _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
 _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`
+_QUORUM: Final = re.compile(r"quorum:[0-9a-f]{64}")
 _EVENTS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 _PATTERNS: Final = {
     ResourceKind.TYPE: TypePattern,
@@ -217,6 +219,9 @@ def _by_pattern(reader: TermReader, kind: ResourceKind) -> Resource:
     if kind is ResourceKind.TOPIC and text[:1] not in ("/", "*"):
         raise Complaint("a topic begins with `/`", at=at, hint=f"write `/{shown(text)}`")
     reader.scanner.must_take_word("of")
+    quorum = reader.scanner.take_match(_QUORUM)
+    if quorum is not None:
+        return Resource(kind, QuorumId(bytes.fromhex(quorum.removeprefix("quorum:"))), pattern)
     return Resource(kind, take_key(reader.scanner, reader.names), pattern)
 
 

@@ -30,6 +30,7 @@ from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, Rule
 from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, TooManyProblems, did_you_mean
 from maia.roles.rule_reader import Reading, read_head, read_rule
 from maia.roles.statements import Statement, split_statements
+from maia.roles.tiers import clash
 from maia.types import VerifiedType
 
 __all__ = ["parse_policy"]
@@ -231,6 +232,7 @@ class _Parser:
         order = self._order(rules)
         if order is None:
             return None
+        self._check_tiers()
         return Policy(
             title=title,
             origin=self._origin,
@@ -245,6 +247,16 @@ class _Parser:
             grants=MappingProxyType(grants),
             roles_in_order=order,
         )
+
+    def _check_tiers(self) -> None:
+        found = clash(self._names.grants, self._domain)
+        if found is None:
+            return
+        before, after = found
+        said = f"a domain holds sub-domains or brokers, never both, and {before.place} grants otherwise"
+        hint = "only sub-domains may pass the right to connect on"
+        line = after.place.line if after.place.origin == self._origin else 1
+        self._problems.add(PolicyProblem(line, 1, f"grant {after.role}", said, hint))
 
     def _order(self, rules: dict[str, tuple[Rule, ...]]) -> tuple[str, ...] | None:
         try:

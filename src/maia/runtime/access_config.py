@@ -27,7 +27,6 @@ __all__ = ["ACCESS_SETTINGS", "AccessConfig", "FactConfig", "PushConfig", "acces
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7600"
 SOURCES: Final = ("sqlite", "postgresql", "file", "http", "stream")
-_FACTS_MAX: Final = 256
 _EVERY_S: Final = 10
 _STALE_S: Final = 60
 
@@ -104,10 +103,6 @@ def _database(said: Said, name: str) -> str:
     return value
 
 
-def _principal_words(said: Said, name: str) -> tuple[str, ...]:
-    return tuple(readers.principal_word(one, name) for one in readers.words(said, name))
-
-
 def _parents(said: Said, name: str) -> tuple[tuple[str, Path], ...]:
     if not isinstance(said.value, dict):
         raise said.wrong(name, "must be a table of names and files, such as { home = 'home.policy' }")
@@ -115,26 +110,6 @@ def _parents(said: Said, name: str) -> tuple[tuple[str, Path], ...]:
         (str(word), readers.path(Said(file, said.origin, said.folder), f"{name}.{word}"))
         for word, file in said.value.items()  # each may import the ones before it
     )
-
-
-def _tables(said: Said, name: str, known: Mapping[str, readers.Reader]) -> list[dict[str, object]]:
-    """Read an array of tables, each word by its own reader."""
-    found = said.value
-    if not isinstance(found, list) or len(found) > _FACTS_MAX:
-        raise said.wrong(name, f"must be at most {_FACTS_MAX} tables, each begun with `[[{name}]]`")
-    tables: list[dict[str, object]] = []
-    for number, table in enumerate(found, start=1):
-        if not isinstance(table, dict):
-            raise said.in_table(number).wrong(name, f"number {number} is not a table")
-        for word in table:
-            if word not in known:
-                problem = f"number {number}: `{str(word)[:64]}` is not one of {', '.join(known)}"
-                raise said.in_table(number, word).wrong(name, problem)
-        tables.append({
-            word: known[word](said.in_table(number, word, value), f"{name}.{word}")
-            for word, value in table.items()
-        })  # fmt: skip
-    return tables
 
 
 def _kinds(said: Said, name: str) -> tuple[ParameterKind, ...]:
@@ -180,7 +155,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 def _facts(said: Said, name: str) -> tuple[FactConfig, ...]:
     found: list[FactConfig] = []
-    for number, table in enumerate(_tables(said, name, _FACT_WORDS), start=1):
+    for number, table in enumerate(readers.tables(said, name, _FACT_WORDS), start=1):
         for word in ("name", "source", "kinds"):
             if word not in table:
                 raise said.in_table(number).wrong(name, f"number {number}: `{word}` is missing")
@@ -215,7 +190,7 @@ def _what_is_wrong(one: FactConfig) -> tuple[str, str] | None:
 def _pushes(said: Said, name: str) -> tuple[PushConfig, ...]:
     known: Mapping[str, readers.Reader] = {"subject": readers.principal_word, "folder": readers.path}
     found: list[PushConfig] = []
-    for number, table in enumerate(_tables(said, name, known), start=1):
+    for number, table in enumerate(readers.tables(said, name, known), start=1):
         if set(table) != set(known):
             raise said.in_table(number).wrong(name, f"number {number} needs `subject` and `folder`")
         found.append(PushConfig(**table))  # type: ignore[arg-type]  # by the table above
@@ -231,7 +206,7 @@ ACCESS_SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "api.public": readers.address,
     "database.url": _database,
     "broker.addresses": readers.addresses,
-    "broker.hear": _principal_words,
+    "broker.hear": readers.principal_words,
     "broker.carry_s": _whole(1),
     "policy.file": readers.path,
     "policy.parents": _parents,

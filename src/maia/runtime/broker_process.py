@@ -18,6 +18,7 @@ from maia.credentials import SignedCertificate, SignedStatement
 from maia.runtime.broker_server import RunningBroker, run_broker
 from maia.runtime.clock import system_now
 from maia.runtime.config import BrokerConfig
+from maia.runtime.constitutions import constitutions_of, keep_quorums, read_quorums, remembered_in
 from maia.runtime.data_folder import DataFolderInUse, one_of, own_folder
 from maia.runtime.garbage import watched
 from maia.runtime.links import LinkLimits
@@ -68,6 +69,7 @@ async def serve(
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
         with _own(config.data) as store, _event_log(prepared, telemetry) as recorder:
+            keep_quorums(config.data, prepared.quorums)
             async with run_broker(
                 prepared.key,
                 prepared.settings(config.listen),
@@ -93,8 +95,13 @@ async def _renewing(
     """Take over certificates that were renewed, while the body runs."""
 
     def take(certificates: tuple[SignedCertificate, ...]) -> None:
-        now = running.clock()
-        right_to_connect(prepared.config, prepared.key, prepared.network, certificates, now)
+        now, config = running.clock(), prepared.config
+        # Constitutions first: a member that was replaced speaks for nobody, whatever becomes of the rest.
+        quorums = read_quorums((*config.credentials, *remembered_in(config.data)))
+        keep_quorums(config.data, quorums)
+        in_force = constitutions_of(quorums)
+        running.runner.perform(running.broker.adopt(in_force, now))
+        right_to_connect(config, prepared.key, prepared.network, certificates, now, in_force)
         running.runner.perform(running.broker.hold(certificates, now))
 
     task = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))

@@ -33,7 +33,7 @@ class BrokerConfig:
     coordinator: str
     """Who owns the network: a key, a .pub file or quorum:…."""
     credentials: tuple[Path, ...]
-    """Certificates: files, and folders of *.cert."""
+    """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
     listen: str = "127.0.0.1:7400"
     """Where to listen; port 0 takes a free one."""
     address: str | None = None
@@ -58,6 +58,8 @@ class BrokerConfig:
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
+    bounds: tuple[Path, ...] = ()
+    """Files with bounds on what clients may advertise and subscribe to."""
     log_folder: Path | None = None
     """Where the event log is kept; without one nothing is recorded."""
     log_types: tuple[str, ...] = ("*",)
@@ -120,6 +122,7 @@ SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "keys": readers.addresses,
     "share_plaintext": readers.yes_or_no,
     "require_install": readers.yes_or_no,
+    "bounds": readers.paths,
     "log.folder": readers.path,
     "log.types": readers.type_words,
     "log.durable": readers.yes_or_no,

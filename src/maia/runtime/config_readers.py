@@ -8,7 +8,7 @@ that names the file, the line and the key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ __all__ = [
     "path",
     "paths",
     "principal_word",
+    "principal_words",
+    "tables",
     "text",
     "type_words",
     "whole",
@@ -40,6 +42,7 @@ LOG_FORMATS: Final = ("auto", "json", "text")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _NUMBER_MAX: Final = 1 << 31
 _LIST_MAX: Final = 1024
+_TABLES_MAX: Final = 256
 
 
 def text(said: Said, name: str) -> str:
@@ -106,6 +109,11 @@ def addresses(said: Said, name: str) -> tuple[str, ...]:
     return tuple(address(one, name) for one in words(said, name))
 
 
+def principal_words(said: Said, name: str) -> tuple[str, ...]:
+    """Read some keys or quorums, written out or by their files."""
+    return tuple(principal_word(one, name) for one in words(said, name))
+
+
 def type_words(said: Said, name: str) -> tuple[str, ...]:
     """Read the names or ids of some types, or `*` alone."""
     chosen = tuple(text(one, name) for one in words(said, name))
@@ -158,6 +166,26 @@ def one_of(words: tuple[str, ...]) -> Callable[[Said, str], str]:
             raise said.wrong(name, f"must be one of {', '.join(words)}, not {_shown(said.value)}")
         return str(said.value)
 
+    return read
+
+
+def tables(said: Said, name: str, known: Mapping[str, Reader]) -> list[dict[str, object]]:
+    """Read an array of tables, each word by its own reader."""
+    found = said.value
+    if not isinstance(found, list) or len(found) > _TABLES_MAX:
+        raise said.wrong(name, f"must be at most {_TABLES_MAX} tables, each begun with `[[{name}]]`")
+    read: list[dict[str, object]] = []
+    for number, table in enumerate(found, start=1):
+        if not isinstance(table, dict):
+            raise said.in_table(number).wrong(name, f"number {number} is not a table")
+        for word in table:
+            if word not in known:
+                problem = f"number {number}: `{str(word)[:64]}` is not one of {', '.join(known)}"
+                raise said.in_table(number, word).wrong(name, problem)
+        read.append({
+            word: known[word](said.in_table(number, word, value), f"{name}.{word}")
+            for word, value in table.items()
+        })  # fmt: skip
     return read
 
 

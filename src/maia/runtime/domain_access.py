@@ -149,6 +149,7 @@ def _background(
         identity.credentials,
         prepared.hear,
         float(config.broker_carry_s),
+        prepared.constitutions,
     )
     listeners = tuple(one.listen for one in told)
     stream = StatementStream(service, identity.key, settings, records, listeners=listeners)

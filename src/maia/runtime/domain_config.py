@@ -15,12 +15,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
-from maia.credentials import NetworkName, SignedCertificate, SigningKey
+from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.domain import DomainLimits, DomainSettings
 from maia.events import Instant
+from maia.policy import BoundRule
 from maia.runtime import config_readers as readers
 from maia.runtime.access_config import ACCESS_SETTINGS, AccessConfig, FactConfig, access_config
+from maia.runtime.bounds_file import read_bounds
 from maia.runtime.config_sources import BadConfig, from_environment, from_file, from_flags
+from maia.runtime.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.runtime.input_files import (
     BadFile,
     read_certificates,
@@ -60,7 +63,7 @@ class DomainConfig:
     coordinator: str
     """Who owns the network: a key, a .pub file or quorum:…."""
     credentials: tuple[Path, ...]
-    """Certificates: files, and folders of *.cert."""
+    """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
     data: Path
     """A folder for epochs, sealed keys and evictions; a key server cannot run without one."""
     listen: str = "127.0.0.1:7500"
@@ -81,6 +84,8 @@ class DomainConfig:
     """How long a silent member is believed to be there."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
+    bounds: tuple[Path, ...] = ()
+    """Files with bounds on what members of key groups may advertise and subscribe to."""
     log_format: str = "auto"
     log_level: str = "info"
     limits: DomainLimits = field(default_factory=DomainLimits)
@@ -105,6 +110,8 @@ class PreparedDomain:
     history: frozenset[bytes]
     may_connect_until: Instant | None
     access: PreparedAccess | None = None
+    quorums: Quorums = field(default_factory=dict, repr=False)
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
 
     def settings(self, address: str) -> DomainSettings:
         """Return what the server is told, once it is known where it listens."""
@@ -119,6 +126,8 @@ class PreparedDomain:
             lease_s=config.lease_s,
             require_install=config.require_install,
             limits=config.limits,
+            bounds=self.bounds,
+            constitutions=constitutions_of(self.quorums),
         )
 
 
@@ -154,15 +163,23 @@ def prepare_domain(
         config, "history", lambda: [read_definition(one).definition.name for one in config.history]
     )
     history = frozenset(type_id(name.owner, name.name) for name in names)
-    until = right_to_connect(config, key, network, credentials, now)
     check_folder(config, "data", config.data)
-    access = None if config.access is None else _prepared_access(config, config.access)
-    prepared = PreparedDomain(config, key, network, credentials, history, until, access)
+    shown = (*config.credentials, *remembered_in(config.data))
+    quorums = opened(config, "credentials", lambda: read_quorums(shown))
+    constitutions = constitutions_of(quorums)
+    bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
+    until = right_to_connect(config, key, network, credentials, now, constitutions)
+    access = None if config.access is None else _prepared_access(config, config.access, constitutions)
+    prepared = PreparedDomain(
+        config, key, network, credentials, history, until, access, quorums=quorums, bounds=bounds
+    )
     opened(config, "drift_s", lambda: prepared.settings(config.listen))
     return prepared
 
 
-def _prepared_access(config: DomainConfig, access: AccessConfig) -> PreparedAccess:
+def _prepared_access(
+    config: DomainConfig, access: AccessConfig, constitutions: tuple[VerifiedConstitution, ...]
+) -> PreparedAccess:
     """Open what the access control service names; its policy is read when it runs, again and again."""
     hear = opened(config, "broker.hear", lambda: tuple(read_principal(one) for one in access.broker_hear))
     held = opened(config, "policy.held", lambda: tuple(read_certificates(access.policy_held)))
@@ -173,7 +190,7 @@ def _prepared_access(config: DomainConfig, access: AccessConfig) -> PreparedAcce
     pushes = opened(
         config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
     )
-    prepared = PreparedAccess(access, hear, held, types, streams, pushes)
+    prepared = PreparedAccess(access, hear, held, types, streams, pushes, constitutions)
     opened(config, "statements.period_s", lambda: prepared.settings)
     return prepared
 
@@ -202,6 +219,7 @@ DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
     "back_dating_s": readers.whole(0),
     "lease_s": readers.whole(1),
     "require_install": readers.yes_or_no,
+    "bounds": readers.paths,
     "log_format": readers.one_of(readers.LOG_FORMATS),
     "log_level": readers.one_of(readers.LOG_LEVELS),
     **{f"limits.{one.name}": readers.whole(1) for one in fields(DomainLimits)},

@@ -19,6 +19,7 @@ from maia.domain import DomainSettings, KeyServer
 from maia.events import Instant
 from maia.runtime.addresses import bind
 from maia.runtime.clock import system_now
+from maia.runtime.constitutions import keep_quorums
 from maia.runtime.data_folder import one_of, own_folder
 from maia.runtime.domain_config import PreparedDomain
 from maia.runtime.fenced_store import FencedStore
@@ -111,6 +112,7 @@ async def serve_domain(
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
         with own_folder(config.data), closing(FencedStore(config.data / _STORE)) as store:
+            keep_quorums(config.data, prepared.quorums)
             async with (
                 run_key_server(
                     prepared.key,

@@ -32,6 +32,8 @@ __all__ = [
 _Read = TypeVar("_Read")
 
 FILE_BYTES_MAX: Final = 1 << 20
+QUORUM_SUFFIX: Final = ".quorum"
+"""How files of `maia quorum` end; they stand beside certificates."""
 FILES_MAX: Final = 10_000
 
 
@@ -65,9 +67,11 @@ def read_principal(word: str) -> Principal:
 
 
 def read_owner(word: str) -> Owner:
-    """Return an owner: a principal, or `quorum:` and the digest of its constitution."""
-    from maia.credentials import QuorumId
+    """Return an owner: a principal, or a quorum by its file or by `quorum:` and its digest."""
+    from maia.credentials import QuorumId, evidence_from_text, quorum_of
 
+    if word.endswith(QUORUM_SUFFIX):
+        return quorum_of(_named(Path(word), evidence_from_text))
     if not word.startswith("quorum:"):
         return read_principal(word)
     try:
@@ -80,12 +84,16 @@ def read_owner(word: str) -> Owner:
 
 
 def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
-    """Read certificates from files, and from every `*.cert` in folders, in a stable order."""
+    """Read certificates from files, and from every `*.cert` in folders, in a stable order.
+
+    Constitutions that are named among them are for `read_constitutions`.
+    """
     from maia.credentials import certificate_from_text
 
     files: list[Path] = []
     for path in paths:
-        files.extend(sorted(path.glob("*.cert")) if path.is_dir() else [path])
+        if path.suffix != QUORUM_SUFFIX:
+            files.extend(sorted(path.glob("*.cert")) if path.is_dir() else [path])
     if len(files) > FILES_MAX:
         raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
     return [_named(file, certificate_from_text) for file in files]

@@ -14,7 +14,10 @@ from pathlib import Path
 from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.credentials import NetworkName, Owner, SignedCertificate, SigningKey
 from maia.events import Instant
+from maia.policy import BoundRule
+from maia.runtime.bounds_file import read_bounds
 from maia.runtime.config import BrokerConfig
+from maia.runtime.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
 from maia.runtime.input_files import read_certificates, read_owner
 from maia.runtime.start_checks import check_folder, opened, right_to_connect
 from maia.runtime.type_folder import TypeFolder
@@ -33,6 +36,8 @@ class PreparedBroker:
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     definitions: tuple[SignedDefinition, ...] = field(repr=False)
     may_connect_until: Instant | None
+    quorums: Quorums = field(default_factory=dict, repr=False)
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
         """Return what the broker is told, once it is known where it listens."""
@@ -50,6 +55,8 @@ class PreparedBroker:
             require_install=config.require_install,
             recording=self._recording(),
             limits=config.limits,
+            bounds=self.bounds,
+            constitutions=constitutions_of(self.quorums),
         )
 
     def _recording(self) -> RecordingSettings | None:
@@ -72,14 +79,19 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     coordinator: Owner = opened(config, "coordinator", lambda: read_owner(config.coordinator))
     network = opened(config, "network", lambda: NetworkName(coordinator, config.network))
     credentials = tuple(opened(config, "credentials", lambda: read_certificates(config.credentials)))
-    until = right_to_connect(config, key, network, credentials, now)
+    if config.data is not None:
+        check_folder(config, "data", config.data)
+    shown = (*config.credentials, *remembered_in(config.data))
+    quorums = opened(config, "credentials", lambda: read_quorums(shown))
+    bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
+    until = right_to_connect(config, key, network, credentials, now, constitutions_of(quorums))
     definitions: tuple[SignedDefinition, ...] = ()
     if config.types is not None:
         definitions = opened(config, "types", TypeFolder(config.types).definitions)
-    if config.data is not None:
-        check_folder(config, "data", config.data)
     _check_log(config)
-    return PreparedBroker(config, key, network, credentials, definitions, until)
+    return PreparedBroker(
+        config, key, network, credentials, definitions, until, quorums=quorums, bounds=bounds
+    )
 
 
 def _check_log(config: BrokerConfig) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from maia.credentials import Principal, SignedCertificate
+from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
 from maia.credentials.arguments import ParameterKind
 from maia.domain.access_settings import AccessSettings
 from maia.runtime.access_config import AccessConfig
@@ -39,6 +39,7 @@ class PreparedAccess:
     types: tuple[SignedDefinition, ...] = field(default=(), repr=False)
     streams: tuple[StreamOfFacts, ...] = field(default=(), repr=False)
     pushes: tuple[tuple[Principal, Path], ...] = ()
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
     @property
     def settings(self) -> AccessSettings:
@@ -48,5 +49,6 @@ class PreparedAccess:
             period_s=config.statements_period_s,
             lead_s=config.statements_lead_s,
             right_s=config.rights_seconds,
+            constitutions=self.constitutions,
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

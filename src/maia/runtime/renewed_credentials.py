@@ -1,4 +1,4 @@
-"""Have the certificates of this broker been renewed?
+"""Have the certificates of this broker been renewed, or members of a quorum replaced?
 
 Whoever issues them puts new ones into the broker's credential folder, by hand
 or as a domain's server does (`[[push]]`). The folder is looked at again and
@@ -15,7 +15,7 @@ from typing import Final
 
 from maia.credentials import SignedCertificate
 from maia.errors import MaiaError
-from maia.runtime.input_files import read_certificates
+from maia.runtime.input_files import QUORUM_SUFFIX, read_certificates
 from maia.runtime.records import Records
 
 __all__ = ["watching"]
@@ -47,7 +47,8 @@ async def watching(
 def _stamps(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
     found: set[tuple[str, int, int]] = set()
     for path in paths:
-        for file in path.glob("*.cert") if path.is_dir() else [path]:
+        folder = (*path.glob("*.cert"), *path.glob(f"*{QUORUM_SUFFIX}")) if path.is_dir() else (path,)
+        for file in folder:
             try:
                 stat = file.stat()
             except OSError:

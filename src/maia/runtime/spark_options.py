@@ -22,7 +22,13 @@ from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 
 if TYPE_CHECKING:
-    from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
+    from maia.credentials import (
+        NetworkName,
+        SignedCertificate,
+        SignedStatement,
+        SigningKey,
+        VerifiedConstitution,
+    )
     from maia.runtime.blocking_api import BlockingClient
     from maia.runtime.client_api import Client
     from maia.types import SignedDefinition
@@ -104,10 +110,10 @@ class JobOptions:
         from maia.runtime.clock import system_now
         from maia.types import verify_definition
 
-        history, now = self.history(), system_now()
-        found = verify_definition(history[0], at=now)
+        history, now, quorums = self.history(), system_now(), self._constitutions()
+        found = verify_definition(history[0], at=now, constitutions=quorums)
         for signed in history[1:]:
-            found = verify_definition(signed, at=now, previous=found)
+            found = verify_definition(signed, at=now, previous=found, constitutions=quorums)
         return found
 
     def predicate(self, event_type: VerifiedType) -> Predicate:
@@ -131,6 +137,7 @@ class JobOptions:
             network=network,
             credentials=certificates,
             statements=self._statements(),
+            constitutions=self._constitutions(),
             timeout_s=self.wait_s,
         )
 
@@ -145,6 +152,7 @@ class JobOptions:
             network=network,
             credentials=certificates,
             statements=self._statements(),
+            constitutions=self._constitutions(),
             timeout_s=self.wait_s,
         )
 
@@ -154,6 +162,12 @@ class JobOptions:
 
         network = NetworkName(read_owner(self.coordinator), self.network)
         return self._signing_key(), network, read_certificates(self.credentials)
+
+    def _constitutions(self) -> tuple[VerifiedConstitution, ...]:
+        """Return who speaks for quorums, by what lies beside the certificates."""
+        from maia.runtime.constitutions import read_constitutions
+
+        return read_constitutions(self.credentials)
 
     def _statements(self) -> list[SignedStatement]:
         """Return what lies in wallets beside the certificates, and says that they still count."""

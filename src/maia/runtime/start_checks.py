@@ -12,7 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from maia.credentials import ASSUMED_GOOD, Action, NetworkName, SignedCertificate, SigningKey
+from maia.credentials import (
+    ASSUMED_GOOD,
+    Action,
+    NetworkName,
+    SignedCertificate,
+    SigningKey,
+    VerifiedConstitution,
+)
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
@@ -45,11 +52,14 @@ def right_to_connect(
     network: NetworkName,
     credentials: tuple[SignedCertificate, ...],
     now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
 ) -> Instant | None:
     """Ask the kernel what everybody else will ask: may this key be part of the network?"""
     request = Request(key.principal, Action.CONNECT, network)
     # No statement was heard before the start; whether tests are passed is seen as soon as some are.
-    evidence = gather_evidence(request, credentials, at=now, standing=ASSUMED_GOOD)
+    evidence = gather_evidence(
+        request, credentials, at=now, constitutions=constitutions, standing=ASSUMED_GOOD
+    )
     decision = decide(request, evidence, NO_FACTS, now)
     if isinstance(decision, Denial):
         why = "; ".join(decision.explanation.lines(Audience.REQUESTER))

@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.client import RowsRefused
-from maia.credentials import Action, NetworkName, Principal, SignedCertificate, SigningKey, find_chain
+from maia.credentials import (
+    Action,
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerifiedConstitution,
+    find_chain,
+)
 from maia.credentials.statement_encoding import statement_from_bytes, statement_to_bytes
 from maia.credentials.statements import SignedStatement
 from maia.domain.access_answers import Revoked
@@ -52,6 +60,7 @@ class StreamSettings:
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     hear: tuple[Principal, ...] = ()
     carry_s: float = CARRY_S
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
 
 class StatementStream:
@@ -145,6 +154,7 @@ class StatementStream:
             key=self._key,
             network=settings.network,
             credentials=settings.credentials,
+            constitutions=settings.constitutions,
             clock=self._service.clock,
             timeout_s=_CONNECT_S,
         ) as client:
@@ -228,7 +238,10 @@ class StatementStream:
     def _definition(self, now: Instant) -> SignedDefinition:
         settings = self._settings
         return validity_definition(
-            self._key, install_credentials(self._key.principal, settings.network, settings.credentials, now)
+            self._key,
+            install_credentials(
+                self._key.principal, settings.network, settings.credentials, now, settings.constitutions
+            ),
         )
 
     # ------------------------------------------------------------ hearing
@@ -306,7 +319,11 @@ def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:
 
 
 def install_credentials(
-    principal: Principal, network: NetworkName, pool: Iterable[SignedCertificate], now: Instant
+    principal: Principal,
+    network: NetworkName,
+    pool: Iterable[SignedCertificate],
+    now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
 ) -> tuple[SignedCertificate, ...]:
     """Return the certificates that let a principal install types on a network; none if it has no right."""
     if principal == network.owner:
@@ -319,6 +336,7 @@ def install_credentials(
             action=Action.INSTALL,
             resource=network,
             at=now,
+            constitutions=constitutions,
         )
     except BrokenCredential:
         return ()

@@ -11,7 +11,7 @@ deadline, and each failure doubles the wait before the next attempt.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from maia.credentials import (
@@ -21,6 +21,7 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     VerificationCache,
+    VerifiedConstitution,
     Witness,
     certificate_from_bytes,
     certificate_to_bytes,
@@ -123,6 +124,10 @@ class ManagerLinks:
         self._network = network_to_bytes(settings.network)
         self._managers: dict[Principal, ManagerLink] = {}
         self._links: dict[LinkId, ManagerLink] = {}
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum that owns the network."""
+        self._settings = replace(self._settings, constitutions=constitutions)
 
     def all(self) -> list[ManagerLink]:
         """Return every manager."""

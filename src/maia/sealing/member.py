@@ -26,6 +26,7 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     VerificationCache,
+    VerifiedConstitution,
     Witness,
 )
 from maia.events import Instant
@@ -226,6 +227,11 @@ class KeyMember:
         self._rights.pool = credentials
         asked = [one for known in self._types.all() for one in self._joining.ask(known, now)]
         return self._finished(asked, now)
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum."""
+        self._managers.adopt(constitutions)
+        self._rights.adopt(constitutions)
 
     def rights_changed(self, now: Instant) -> list[Effect]:
         """Look again at what our certificates open: one of them may count no more, or again."""

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.credentials import Principal, SignedCertificate, VerificationCache, Witness
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    VerificationCache,
+    VerifiedConstitution,
+    Witness,
+)
 from maia.credentials.vouched_once import WhenVouched
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.manager_links import later
@@ -35,6 +41,10 @@ class OwnRights:
         """Begin with the certificates of the settings; `tester` says which of them still count."""
         self._principal, self._settings, self._cache, self._tester = principal, settings, cache, tester
         self.pool: tuple[SignedCertificate, ...] = settings.credentials
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum."""
+        self._settings = replace(self._settings, constitutions=constitutions)
 
     def standing(self, known: NeededType, now: Instant) -> Standing:
         """Return the groups of a type that are open to us, and until when that is so."""

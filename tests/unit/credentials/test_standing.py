@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import (
+    ALL_ACTIONS,
     ASSUMED_GOOD,
+    UNBOUNDED,
     AnswerNotAsked,
+    AnyResource,
+    AuthorisationCertificate,
+    Authority,
     BadSignature,
     BadStatement,
     CertificateNotRevalidated,
@@ -15,6 +20,7 @@ from maia.credentials import (
     CertificateTestedOnce,
     FactList,
     Heard,
+    NetworkName,
     OneTimeAnswer,
     Standing,
     StandingFull,
@@ -23,7 +29,10 @@ from maia.credentials import (
     StatementOverlap,
     StatementTooEarly,
     TestKind,
+    TypeName,
+    issue,
     period_from,
+    root_handover_certificate,
     sign_statement,
     standing_room,
     statement_from_bytes,
@@ -497,3 +506,24 @@ def test_records_of_one_issuer_can_be_written_alone():
     assert len(standing.exported()) == 3
     assert len(standing.exported(BY)) == 2
     assert standing.sequence_of(BY, SeriesKind.FACTS) == 1
+
+
+# ---------------------------------------------------------------- handed over for good
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [None, NetworkName(ISSUER.principal, "City"), TypeName(ISSUER.principal, "News", "0")],
+    ids=str,
+)
+def test_what_was_handed_over_for_good_stands_whatever_its_issuer_says(resource):
+    """C8: the successor of an owner does not depend on the owner's good will."""
+    handover = issue(root_handover_certificate(ISSUER.principal, HOLDER.principal, resource), ISSUER)
+    blanket = AuthorisationCertificate(
+        ISSUER.principal, HOLDER.principal, True, Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED
+    )
+    taken_back = issue(blanket, ISSUER)
+    standing = Standing()
+    standing.hear(crl(1, handover, taken_back, by=ISSUER), moment(0))
+    assert code_of(standing, handover, 0) is None
+    assert code_of(standing, taken_back, 0) is CertificateRevoked

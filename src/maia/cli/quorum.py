@@ -1,0 +1,150 @@
+"""`maia quorum`: let k of n organisations own networks and types together, and replace members."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from maia.cli.inputs import AsJson, BadFile, read_principal, read_text, write_new
+from maia.cli.key import Force, KeyFile, open_key
+from maia.cli.output import answer
+
+if TYPE_CHECKING:
+    from maia.credentials import QuorumEvidence, SigningKey, Threshold
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Found quorums, k of n keys that own together, and replace their members.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SALT_BYTES: Final = 16
+
+Needed: TypeAlias = Annotated[int, typer.Option("--needed", min=1, help="How many members must agree.")]
+Members: TypeAlias = Annotated[
+    list[str], typer.Option("--member", help="Key or .pub file of a member; repeat it for each.")
+]
+QuorumFile: TypeAlias = Annotated[Path, typer.Argument(help="A constitution: a file of `maia quorum`.")]
+Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write; it ends in .quorum.")]
+
+
+@app.command(
+    epilog="Example: maia quorum found --needed 2 --member met.pub --member kent.pub --member essex.pub "
+    "-o police.quorum"
+)
+def found(needed: Needed, members: Members, out: Out, force: Force = False, as_json: AsJson = False) -> None:
+    """Found a quorum: its name, which never changes, is the digest of this constitution."""
+    from maia.credentials import found_quorum
+
+    evidence = found_quorum(_threshold(needed, members), salt=os.urandom(SALT_BYTES))
+    _save(evidence, out, force=force, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: maia quorum change police.quorum --needed 2 --member met.pub --member kent.pub "
+    "--member surrey.pub -k met.key -o police-2.quorum"
+)
+def change(
+    file: QuorumFile,
+    needed: Needed,
+    members: Members,
+    key: KeyFile,
+    out: Out,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Propose other members, and sign it; it counts when enough of the present members have signed."""
+    from maia.credentials import QuorumEvidence, propose_change, quorum_of, sign_change, verify_constitution
+
+    before = _read(file)
+    current = verify_constitution(before, quorum=quorum_of(before))
+    signed = sign_change(propose_change(current, _threshold(needed, members)), [_member(key, before)])
+    _save(QuorumEvidence(before.founding, (*before.changes, signed)), out, force=force, as_json=as_json)
+
+
+@app.command(epilog="Example: maia quorum sign police-2.quorum -k kent.key")
+def sign(file: QuorumFile, key: KeyFile, as_json: AsJson = False) -> None:
+    """Sign the last change in a file as one of the members before it, and put the signature into the file."""
+    from maia.credentials import QuorumEvidence, cosign
+
+    evidence = _read(file)
+    agreed = QuorumEvidence(evidence.founding, evidence.changes[:-1])
+    _save(cosign(evidence, _member(key, agreed)), file, force=True, as_json=as_json)
+
+
+@app.command(epilog="Example: maia quorum show police.quorum")
+def show(file: QuorumFile, as_json: AsJson = False) -> None:
+    """Say who speaks for a quorum, and whether the last change has enough signatures."""
+    lines, record = _described(_read(file))
+    answer(lines, record, as_json=as_json)
+
+
+def _threshold(needed: int, members: list[str]) -> Threshold:
+    from maia.credentials import Threshold
+
+    return Threshold(needed, tuple(read_principal(word) for word in members))
+
+
+def _member(key: Path, agreed: QuorumEvidence) -> SigningKey:
+    """Return a key; refuse one whose signature would make the whole change worthless."""
+    from maia.credentials import quorum_of, verify_constitution
+    from maia.credentials.thresholds import leaves
+
+    opened = open_key(key)
+    current = verify_constitution(agreed, quorum=quorum_of(agreed))
+    if opened.principal not in set(leaves(current.threshold)):
+        raise BadFile(f"`{key}` is not the key of a present member, and only those agree to a change")
+    return opened
+
+
+def _read(file: Path) -> QuorumEvidence:
+    from maia.credentials import evidence_from_text
+
+    return evidence_from_text(read_text(file))
+
+
+def _save(evidence: QuorumEvidence, out: Path, *, force: bool, as_json: bool) -> None:
+    from maia.credentials import evidence_to_text
+    from maia.runtime.input_files import QUORUM_SUFFIX
+
+    if out.suffix != QUORUM_SUFFIX:
+        raise BadFile(f"`{out}` does not end in `{QUORUM_SUFFIX}`, by which constitutions are found")
+    write_new(out, evidence_to_text(evidence), overwrite=force)
+    lines, record = _described(evidence)
+    answer([*lines, f"written to   {out}"], record | {"file": str(out)}, as_json=as_json)
+
+
+def _described(evidence: QuorumEvidence) -> tuple[list[str], dict[str, object]]:
+    """Return who speaks for a quorum; where the last change waits for signatures, who would."""
+    from maia.credentials import QuorumEvidence, QuorumNotReached, quorum_of, verify_constitution
+
+    quorum, signed = quorum_of(evidence), len(evidence.changes[-1].signatures) if evidence.changes else 0
+    is_agreed = True
+    try:
+        current = verify_constitution(evidence, quorum=quorum)
+    except QuorumNotReached:
+        is_agreed = False
+        current = verify_constitution(QuorumEvidence(evidence.founding, evidence.changes[:-1]), quorum=quorum)
+    members = [str(one) for one in current.threshold.members]
+    needed = current.threshold.needed
+    lines = [
+        f"quorum       {quorum}",
+        f"constitution number {current.sequence}: {needed} of {len(members)} members",
+        *(f"member       {one}" for one in members),
+    ]
+    if not is_agreed:
+        lines.append(f"proposed     a change with {signed} signatures, and {needed} are needed: sign it")
+    record: dict[str, object] = {
+        "quorum": str(quorum),
+        "sequence": current.sequence,
+        "needed": needed,
+        "members": members,
+        "agreed": is_agreed,
+        "signatures": signed,
+    }
+    return lines, record
