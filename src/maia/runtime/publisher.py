@@ -8,6 +8,7 @@ until the broker has taken everything on, and says so if it refused some.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
@@ -62,8 +63,11 @@ class Publisher:
         self._problem: MaiaError | None = None
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
+        self._unanswered: deque[tuple[int, int]] = deque()
         self.refused_rows = 0
         """How many events the broker has refused so far."""
+        self.published_rows = 0
+        """How many events the broker has taken on so far."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -138,6 +142,9 @@ class Publisher:
 
     def take(self, taken: Taken) -> None:
         """Take note of what the broker has taken on."""
+        while self._unanswered and self._unanswered[0][0] <= taken.sequence:
+            self.published_rows += self._unanswered.popleft()[1]
+        self.published_rows -= taken.refused_rows
         self.refused_rows += taken.refused_rows
         self._refused_unsaid += taken.refused_rows
         self._moved.set()
@@ -186,8 +193,10 @@ class Publisher:
             raise
 
     def _send(self, rows: int, columns: list[WireColumn]) -> None:
-        session = self._client.session
-        self._client.perform(session.publish(self._entry, rows, columns, self._client.now()))
+        sequence = self._entry.next_sequence
+        effects = self._client.session.publish(self._entry, rows, columns, self._client.now())
+        self._unanswered.append((sequence, rows))
+        self._client.perform(effects)
 
     async def _room_for_more(self) -> None:
         self._raise_if_ended()
