@@ -95,7 +95,9 @@ def test_ctrl_c_says_how_many_went_out(city: Path, tmp_path: Path) -> None:
                 cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             ) as camera,
         ):  # fmt: skip
-            assert reader.stderr is not None and camera.stdin is not None and camera.stderr is not None
+            assert reader.stderr is not None
+            assert camera.stdin is not None
+            assert camera.stderr is not None
             assert "subscribed" in reader.stderr.readline()
             camera.stdin.write(lines(GOOD))
             camera.stdin.flush()

@@ -122,7 +122,9 @@ async def _publish(
     import asyncio
 
     async with member.connect() as client:
-        publisher = sent.publisher = await client.advertise(history, where, timeout_s=member.wait_s)
+        publisher = sent.publisher = await client.advertise(
+            history, where, on_warning=_print_warning, timeout_s=member.wait_s
+        )
         try:
             async for event in events:
                 await publisher.publish(event)
@@ -137,6 +139,13 @@ async def _publish(
         except asyncio.CancelledError:  # Ctrl-C
             await _flushed(publisher)
             raise
+
+
+def _print_warning(problem: MaiaError | None) -> None:
+    told = (
+        "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
+    )
+    sys.stderr.write(f"maia: {told}\n")
 
 
 async def _flushed(publisher: Publisher) -> None:

@@ -13,7 +13,8 @@ from maia.events import Instant
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
-from maia.wire.messages import JoinGroups, Published, SealedRights
+from maia.wire.effects import DialFailed
+from maia.wire.messages import Accepted, Ended, Failed, JoinGroups, Published, SealedRights, Warned
 from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
@@ -24,6 +25,8 @@ KEYS = "key server"
 class DomainNet(PublishingNet):
     """Brokers that get their keys from a key server."""
 
+    keys_by_hand = False
+
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
         super().__init__(level, **settings)
         key, _ = self._identity(KEYS)
@@ -31,6 +34,15 @@ class DomainNet(PublishingNet):
         sealing = Sealing(level, key.principal, ("key-server:7400",))
         definition = replace(self.story.definition.definition, sealing=sealing)
         self.story = replace(self.story, definition=sign_definition(definition, pito))
+
+    hung: list[Running] | None = None
+    """Who dials the key server without an answer of any kind, if that is so."""
+
+    def _dial(self, running: Running, address: str) -> None:
+        if self.hung is not None and address == "key-server:7400":
+            self.hung.append(running)
+        else:
+            super()._dial(running, address)
 
     def key_server(self) -> Running:
         """Start the key server; it is a node like a broker."""
@@ -70,17 +82,67 @@ def test_brokers_get_keys_from_the_manager_and_events_flow():
     assert ccs.broker.status(net.now)["keys"]["types"][net.type_id.hex()]["groups"] == 4
 
 
-def test_a_publisher_waits_until_the_manager_answers():
+AWAY = (
+    "the key server of `uk.gov.pito.Numberplate` at `key-server:7400` does not answer: start it, "
+    "or correct its address (`keys` in the configuration of the broker)"
+)
+
+
+def test_a_publisher_is_refused_while_the_key_server_is_away_and_accepted_when_it_answers():
     net = DomainNet()
     net.two()
     camera, office = net.client("camera at Victoria"), net.client("billing office")
     office.subscribe()
-    camera.publish(camera.advertise(), sighting("LC04 ABC"))
-    assert not camera.all_heard(Published)
+    camera.advertise()
+    assert camera.last(Failed) == Failed(1, "UNAVAILABLE-KEY-SERVER", AWAY)
+    assert office.last(Warned) == Warned(1, "UNAVAILABLE-KEY-SERVER", AWAY)
     net.key_server()
     net.advance(8)
-    assert camera.last(Published) == Published(1, 0, 0)
+    assert office.last(Warned) == Warned(1, None, "it can be served again")
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
     assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+
+
+def test_a_publisher_finds_a_key_server_that_has_come_back_before_it_would_be_dialled_again():
+    net = DomainNet()
+    net.two()
+    camera = net.client("camera at Victoria")
+    net.advance(100)  # the wait between two attempts is a minute by now
+    net.key_server()
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert camera.last(Published) == Published(1, 0, 0)
+
+
+def test_frames_that_wait_for_a_key_server_are_refused_as_soon_as_it_is_not_found():
+    net = DomainNet()
+    net.two()
+    camera = net.client("camera at Victoria")
+    net.advance(20)
+    net.hung = []
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert net.hung, "the key server is dialled for the new publisher"
+    assert not camera.all_heard(Failed)
+    assert not camera.all_heard(Ended)
+    for running in net.hung:
+        net._input(running, DialFailed("key-server:7400"))
+    net.settle()
+    assert camera.ended_with(1) == "UNAVAILABLE-KEY-SERVER"
+    assert not net.frames()
+
+
+def test_a_key_server_that_says_nothing_is_told_of_after_the_wait_and_not_again_and_again():
+    net = DomainNet()
+    net.hung = []
+    ccs, _ = net.two()
+    office = net.client("billing office", at="CCS broker")
+    office.subscribe()
+    assert not office.all_heard(Warned)
+    net.advance(11)
+    told = office.all_heard(Warned)
+    assert [message.code for message in told] == ["UNAVAILABLE-KEYS-AWAITED"]
+    net.advance(30)
+    assert office.all_heard(Warned) == told
+    assert [note.fields["code"] for note in ccs.notes if note.event == "impaired"] == [told[0].code]
 
 
 def test_a_broker_without_a_right_asks_for_nothing():
@@ -97,12 +159,29 @@ def test_a_broker_without_a_right_asks_for_nothing():
 def test_a_publisher_at_a_broker_without_a_right_is_told_so_and_nothing_leaves():
     net = DomainNet()
     net.key_server()
-    net.broker()
+    ccs = net.broker()
     camera = net.client("camera at Victoria")
-    camera.publish(camera.advertise(), sighting())
-    net.advance(11)
-    assert camera.ended_with(1) == "UNAVAILABLE-KEYS-AWAITED"
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-NO-KEYS"
+    assert camera.last(Failed).message == (
+        "this broker holds no key of `uk.gov.pito.Numberplate`: it has no certificate for it; "
+        f"issue one to `{ccs.key.principal}`, or connect to a broker that has one"
+    )
     assert not net.frames()
+
+
+def test_a_subscriber_at_a_broker_without_a_right_is_warned_and_a_stranger_hears_nothing_of_it():
+    """A38: only a holder whose request was permitted learns what its broker lacks."""
+    net = DomainNet()
+    net.key_server()
+    net.broker()
+    office, stranger = net.client("billing office"), net.client("camera at Victoria")
+    office.subscribe()
+    stranger.subscribe()
+    assert (office.last(Accepted).id, office.last(Warned).code) == (1, "UNAVAILABLE-NO-KEYS")
+    assert stranger.last(Failed).code.startswith("POLICY-")
+    assert "key" not in stranger.last(Failed).message
+    assert not stranger.all_heard(Warned)
 
 
 def test_a_broker_holds_the_keys_of_what_it_may_read_and_no_others():
