@@ -199,7 +199,7 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
         return None
     if not state.seals.has_begun(type_id, now):
         return None  # the keys are on their way
-    seen = [uid for uid in event_type.kinds if any(shows(one, uid) for one in windows)]
+    seen = [uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)]
     if not seen or any(state.seals.holds(type_id, uid, now) for uid in seen):
         return None
     lacks = f"this broker holds no key of any attribute of `{event_type.name.name}` that you may see"

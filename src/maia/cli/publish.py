@@ -134,7 +134,7 @@ async def _publish(
             await _flushed(publisher)
             raise BadEventLine(f"{problem.message}; {_before_it(sent)}") from problem
         except MaiaError as problem:
-            problem.add_note(f"{sent.taken_on} of {_counted(sent.handed_over)} were published")
+            problem.add_note(f"{sent.taken_on} of {_counted(sent.handed_over)} went out")
             raise
         except asyncio.CancelledError:  # Ctrl-C
             await _flushed(publisher)

@@ -181,6 +181,7 @@ class Answering:
             return []
         problem = self._wanted.challenges.reason(ref, problem)
         if problem.code in CANNOT_SEAL:
+            entry.is_renewing = False  # what was to be renewed has ended
             return self._put_off(entry, problem, now)
         if problem.code in _ASK_AGAIN or is_passing(problem.code):
             # Frames that were on their way when it ended are answered like this too; one request is enough.

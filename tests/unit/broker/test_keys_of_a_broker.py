@@ -14,7 +14,7 @@ from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.effects import DialFailed
-from maia.wire.messages import Accepted, Ended, Failed, JoinGroups, Published, SealedRights, Warned
+from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
 from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
@@ -170,18 +170,36 @@ def test_a_publisher_at_a_broker_without_a_right_is_told_so_and_nothing_leaves()
     assert not net.frames()
 
 
-def test_a_subscriber_at_a_broker_without_a_right_is_warned_and_a_stranger_hears_nothing_of_it():
-    """A38: only a holder whose request was permitted learns what its broker lacks."""
+def test_a_subscriber_whose_broker_holds_keys_of_other_attributes_alone_is_warned():
     net = DomainNet()
     net.key_server()
+    net.entitle("CCS broker", READ, attributes=frozenset({LOCATION}))
     net.broker()
-    office, stranger = net.client("billing office"), net.client("camera at Victoria")
+    office = net.client("billing office")  # it may see numberplates and moments
     office.subscribe()
-    stranger.subscribe()
-    assert (office.last(Accepted).id, office.last(Warned).code) == (1, "UNAVAILABLE-NO-KEYS")
-    assert stranger.last(Failed).code.startswith("POLICY-")
-    assert "key" not in stranger.last(Failed).message
-    assert not stranger.all_heard(Warned)
+    net.advance(1)
+    assert office.last(Warned).code == "UNAVAILABLE-NO-KEYS"
+    assert (
+        "no key of any attribute of `uk.gov.pito.Numberplate` that you may see" in office.last(Warned).message
+    )
+
+
+def test_a_broker_is_cut_off_when_the_last_neighbour_goes_and_its_seeds_are_silent():
+    net = DomainNet()
+    net.key_server()
+    net.two()
+    office = net.client("billing office", at="Met broker")
+    office.subscribe()
+    net.advance(5)
+    assert not office.all_heard(Warned)
+    net.crash("CCS broker")
+    net.advance(20)
+    assert [message.code for message in office.all_heard(Warned)] == ["UNAVAILABLE-CUT-OFF"]
+    net.restart("CCS broker")
+    net.advance(60)
+    assert [message.code for message in office.all_heard(Warned)] == ["UNAVAILABLE-CUT-OFF", None]
+    noted = [note for note in net.brokers["Met broker"].notes if note.event in {"impaired", "unimpaired"}]
+    assert [note.fields.get("code") for note in noted] == ["UNAVAILABLE-CUT-OFF", None]
 
 
 def test_a_broker_holds_the_keys_of_what_it_may_read_and_no_others():
