@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker.key_desk import KeyDesk
 from maia.credentials import Validity
-from maia.domain import DomainSettings, KeyServer
+from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing.secrets import Secret
@@ -30,6 +30,7 @@ class DomainNet(PublishingNet):
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
         super().__init__(level, **settings)
         key, _ = self._identity(KEYS)
+        self.level, self.manager = level, key.principal
         pito = self.story.keys["PITO"]
         sealing = Sealing(level, key.principal, ("key-server:7400",))
         definition = replace(self.story.definition.definition, sealing=sealing)
@@ -44,11 +45,11 @@ class DomainNet(PublishingNet):
         else:
             super()._dial(running, address)
 
-    def key_server(self) -> Running:
+    def key_server(self, **changes) -> Running:
         """Start the key server; it is a node like a broker."""
         key, _ = self._identity(KEYS)
         settings = DomainSettings(
-            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),)
+            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),), **changes
         )
         node = KeyServer(
             key,
@@ -128,6 +129,39 @@ def test_frames_that_wait_for_a_key_server_are_refused_as_soon_as_it_is_not_foun
     net.settle()
     assert camera.ended_with(1) == "UNAVAILABLE-KEY-SERVER"
     assert not net.frames()
+
+
+def test_a_node_that_is_no_key_server_is_told_by_what_was_wrong_with_it():
+    net = DomainNet()
+    net.broker(KEYS)  # the right key at the right address, and it hands out no keys
+    net.two()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-KEY-SERVER"
+    assert "at `key-server:7400` is of no use [PROTOCOL-" in camera.last(Failed).message
+
+
+def test_a_type_whose_key_server_has_no_known_address_is_refused_with_what_to_configure():
+    net = DomainNet()
+    definition = replace(net.story.definition.definition, sealing=Sealing(net.level, net.manager))
+    net.story = replace(net.story, definition=sign_definition(definition, net.story.keys["PITO"]))
+    net.two()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-NO-KEYS"
+    assert "name one as `keys` in the configuration" in camera.last(Failed).message
+
+
+def test_a_key_server_that_refuses_is_told_with_its_code_and_without_its_words():
+    net = DomainNet()
+    net.key_server(limits=DomainLimits(types=0))
+    _, met = net.two()
+    office = net.client("billing office", at="Met broker")
+    office.subscribe()
+    net.advance(2)
+    (refused,) = {note.fields["code"] for note in met.notes if note.event == "keys-not-granted"}
+    assert office.last(Warned).code == "UNAVAILABLE-NO-KEYS"
+    assert f"gives this broker no key [{refused}]" in office.last(Warned).message
 
 
 def test_a_key_server_that_says_nothing_is_told_of_after_the_wait_and_not_again_and_again():
