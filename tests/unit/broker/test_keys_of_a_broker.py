@@ -10,6 +10,7 @@ from maia.broker.key_desk import KeyDesk
 from maia.credentials import Validity
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
+from maia.predicates import AllOf, AnyOf, Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
@@ -216,6 +217,25 @@ def test_a_subscriber_whose_broker_holds_keys_of_other_attributes_alone_is_warne
     assert (
         "no key of any attribute of `uk.gov.pito.Numberplate` that you may see" in office.last(Warned).message
     )
+
+
+def test_a_subscriber_whose_filter_asks_about_what_its_broker_cannot_read_is_warned():
+    net = DomainNet()
+    net.key_server()
+    net.entitle("CCS broker", READ, attributes=frozenset({TIMESTAMP}))
+    net.broker()
+    office = net.client("billing office")
+    office.subscribe()
+    plate, long_ago = (
+        Comparison(NUMBERPLATE, Operator.EQ, "AE05 XYZ"),
+        Comparison(TIMESTAMP, Operator.GT, NOW),
+    )
+    office.subscribe(AllOf((plate, long_ago)))
+    office.subscribe(AnyOf((plate, long_ago)))
+    net.advance(1)
+    (warned,) = office.all_heard(Warned)
+    assert (warned.ref, warned.code) == (2, "UNAVAILABLE-NO-KEYS")
+    assert "attributes of `uk.gov.pito.Numberplate` that your filter asks about" in warned.message
 
 
 def test_a_broker_is_cut_off_when_the_last_neighbour_goes_and_its_seeds_are_silent():
