@@ -132,6 +132,19 @@ def test_frames_that_wait_for_a_key_server_are_refused_as_soon_as_it_is_not_foun
     assert not net.frames()
 
 
+def test_a_subscriber_is_warned_as_soon_as_the_key_server_is_not_found():
+    net = DomainNet()
+    net.hung = []
+    net.two()
+    office = net.client("billing office")
+    office.subscribe()
+    assert not office.all_heard(Warned)
+    for running in net.hung:
+        net._input(running, DialFailed("key-server:7400"))
+    net.settle()
+    assert office.last(Warned) == Warned(1, "UNAVAILABLE-KEY-SERVER", AWAY)
+
+
 def test_a_node_that_is_no_key_server_is_told_by_what_was_wrong_with_it():
     net = DomainNet()
     net.broker(KEYS)  # the right key at the right address, and it hands out no keys
@@ -236,6 +249,14 @@ def test_a_subscriber_whose_filter_asks_about_what_its_broker_cannot_read_is_war
     (warned,) = office.all_heard(Warned)
     assert (warned.ref, warned.code) == (2, "UNAVAILABLE-NO-KEYS")
     assert "attributes of `uk.gov.pito.Numberplate` that your filter asks about" in warned.message
+
+
+def test_a_broker_that_finds_one_of_its_seeds_is_not_cut_off():
+    net = DomainNet()
+    net.key_server()
+    net.broker()
+    met = net.broker("Met broker", seeds=["nobody", "CCS broker"])
+    assert not [note for note in met.notes if note.event == "impaired"]
 
 
 def test_a_broker_is_cut_off_when_the_last_neighbour_goes_and_its_seeds_are_silent():
