@@ -11,7 +11,9 @@ LANES ?= 4
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.py
-PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views)
+PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
+	pipeline pipeline.governed $(addprefix runtime.,client_api blocking_api publisher subscription \
+	spark_source spark_options domain_client key_files input_files))
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list

@@ -57,6 +57,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """Return the names that are here for everybody, loaded or not."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     """Return one of the names above from its home."""
     if name not in _HOMES:

@@ -6,12 +6,14 @@ everything between the cameras' broker and the detectives'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count
 from typing import Any
 
+from maia.broker import Broker, BrokerSettings
+from maia.broker.key_desk import KeyDesk
 from maia.broker.resealing import keys_changed
 from maia.broker.state import BrokerState
 from maia.credentials import SigningKey
@@ -31,8 +33,19 @@ from support.broker import SEED, Net, Running
 EVERYTHING: tuple[AttributeUid | None, ...] = (None, NUMBERPLATE, TIMESTAMP, LOCATION)
 
 
+class KeysByHand(KeyDesk):
+    """A desk to which a test brings the keys, so that they may come at any moment."""
+
+    __slots__ = ()
+
+    def opens_any(self, type_id: bytes) -> bool | None:
+        return None
+
+
 class SealedNet(Net):
     """Brokers that route a sealed type."""
+
+    keys_by_hand = True
 
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings: Any) -> None:
         super().__init__(**settings)
@@ -44,6 +57,12 @@ class SealedNet(Net):
         self.key = book_key_of_sealed(self.type_id)
         self.after_each: Callable[[], None] = lambda: None
         """Called after everything that happens to a broker."""
+
+    def _new_broker(self, key: SigningKey, settings: BrokerSettings, kept: Mapping[str, bytes]) -> Broker:
+        made = super()._new_broker(key, settings, kept)
+        if self.keys_by_hand:
+            made._state.keys.__class__ = KeysByHand
+        return made
 
     def name_near_the_type(self, *others: str) -> str:
         """Return a name whose broker is nearer to the type's point of the ring than these."""

@@ -64,6 +64,7 @@ def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) 
     left = _Left()
     for entry in entries:
         del link.subscriptions[entry.ref]
+        link.warned.pop(entry.ref, None)
         state.one_time.drop(link.id, entry.ref)
         if entry.cursor is not None:
             let_go(state, entry.cursor)

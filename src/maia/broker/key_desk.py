@@ -75,8 +75,8 @@ class KeyDesk:
             constitutions=settings.constitutions,
         )
         self.member = KeyMember(key, told, random=random, kept=kept, cache=cache, standing=standing)
-        self.refused: set[bytes] = set()
-        """Types whose manager has said no: nothing of them waits for a key."""
+        self.refused: dict[bytes, str] = {}
+        """Types whose manager has said no, and its code: nothing of them waits for a key."""
         self.challenges: list[Challenged] = []
         """What managers want to have vouched for, and nobody has begun to ask for."""
         self.is_touched = False
@@ -113,6 +113,15 @@ class KeyDesk:
         if not asked and known is not None and found.groups - known[0].groups:
             asked = self.member.missing(type_id, now)  # another group has opened
         return without_alarms(asked)
+
+    def opens_any(self, type_id: bytes) -> bool | None:
+        """Say whether this broker's certificates open a group of a type; None if that was not looked at."""
+        found = self._found.get(type_id)
+        return None if found is None else bool(found[0].groups)
+
+    def dial_again(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Look for a key server that was away without waiting any longer, unless it was a moment ago."""
+        return without_alarms(self.member.dial_again(type_id, now))
 
     def look_again(self, now: Instant) -> list[Effect]:
         """Ask for keys to which this broker's certificates have begun to give a right."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from maia.broker.closing import close_link
 from maia.broker.dispatch import answer
+from maia.broker.impairment import key_lack, keys_overdue, late_keys, next_look_at_impairments
 from maia.broker.key_desk import without_alarms
 from maia.broker.placing import end_advertisement
-from maia.broker.refusals import KeysAwaited
 from maia.broker.resealing import keys_changed
 from maia.broker.sealed_publication import pass_on_overdue, take_on_again
 from maia.broker.shown_rights import open_rights_again
@@ -42,15 +42,20 @@ _LOOK_AGAIN_S: Final = 0.25
 
 def keys_handled(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
     """Let the key member take an input on, and do what follows from it."""
-    effects = without_alarms(state.keys.member.handle(happened, now))
+    member = state.keys.member
+    reach = member.reach()
+    effects = without_alarms(member.handle(happened, now))
     state.routes.is_stirred = True
-    return [*effects, *_noticed(state, now)]
+    if member.reach() != reach:
+        state.impairments.stirred.update(state.types.sealed())
+    return [*effects, *_noticed(state, now), *_refuse_waiting(state, now)]
 
 
 def own_rights_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let go of keys to which this broker has no right any more, and do what follows from that."""
     effects = state.keys.rights_changed(now)
     state.routes.is_stirred = True
+    state.impairments.stirred.update(state.types.sealed())
     return [*effects, *_noticed(state, now)]
 
 
@@ -67,6 +72,7 @@ def look_for_keys(state: BrokerState, types: Iterable[bytes], now: Instant) -> l
 def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
     """Do what is due by itself: the key member's business, and frames that waited long enough."""
     effects = state.keys.look_again(now)
+    state.impairments.stirred |= late_keys(state, now) | (state.types.sealed().keys() if effects else set())
     member = state.keys.member.next_look()
     if member is not None and member <= now:
         effects += keys_handled(state, Tick(), now)
@@ -79,7 +85,8 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
 def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
     again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
-    moments = (state.keys.next_look(), state.seals.next_due(), again)
+    late = next_look_at_impairments(state, now)
+    moments = (state.keys.next_look(), state.seals.next_due(), again, late)
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -103,10 +110,12 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
     for notice in state.keys.member.take_notices():
         match notice:
             case KeysChanged(type_id=type_id):
-                state.keys.refused.discard(type_id)
+                state.keys.refused.pop(type_id, None)
+                state.impairments.stirred.add(type_id)
                 effects += keys_came(state, type_id, now)
             case KeysRefused(type_id=type_id, code=code):
-                state.keys.refused.add(type_id)
+                state.keys.refused[type_id] = code
+                state.impairments.stirred.add(type_id)
                 effects += [*_refused(state, type_id, code, now), *_tried_again(state, type_id, now)]
             case Challenged():
                 state.keys.challenges.append(notice)
@@ -145,9 +154,17 @@ def _answered(state: BrokerState, number: LinkId, message: Publish, now: Instant
 
 
 def _refused(state: BrokerState, type_id: bytes, code: str, now: Instant) -> list[Effect]:
-    told = [Note("keys-not-granted", {"type": type_id.hex(), "code": code})]
-    waited = state.seals.publishing.take(type_id)
-    return [*told, *(effect for link, message in waited for effect in _not_taken(state, link, message, now))]
+    return [Note("keys-not-granted", {"type": type_id.hex(), "code": code}), *_refuse_waiting(state, now)]
+
+
+def _refuse_waiting(state: BrokerState, now: Instant) -> list[Effect]:
+    """Tell publishers at once whose frames wait for keys that are not on their way any more."""
+    effects: list[Effect] = []
+    for type_id in state.seals.publishing.types():
+        lack = key_lack(state, type_id, now)
+        for link, message in [] if lack is None else state.seals.publishing.take(type_id):
+            effects += _not_taken(state, link, message, now, lack)
+    return effects
 
 
 def _give_up_publishing(state: BrokerState, now: Instant) -> list[Effect]:
@@ -155,11 +172,13 @@ def _give_up_publishing(state: BrokerState, now: Instant) -> list[Effect]:
     return [effect for link, message in waited for effect in _not_taken(state, link, message, now)]
 
 
-def _not_taken(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+def _not_taken(
+    state: BrokerState, number: LinkId, message: Publish, now: Instant, problem: MaiaError | None = None
+) -> list[Effect]:
     """Tell a publisher that its frame was not taken on: nothing of a sealed type leaves in the clear."""
     link = state.links.get(number)
     entry = None if link is None else link.advertisements.get(message.ref)
     if link is None or entry is None:
         return []
-    problem = KeysAwaited("this broker does not have the keys of this sealed type")
-    return end_advertisement(state, link, entry, now, problem)
+    overdue = keys_overdue(state, entry.right.event_type.type_id)
+    return end_advertisement(state, link, entry, now, problem or overdue)

@@ -27,6 +27,7 @@ def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: I
     looked = state.keys.look_for(type_id, now)
     if looked or new:
         state.routes.is_stirred = True
+        state.impairments.stirred.add(type_id)
     return [*looked, *keys_changed(state, type_id, now)] if new else looked
 
 

@@ -18,6 +18,7 @@ from maia.broker.dispatch import answer
 from maia.broker.edge import forget_frames
 from maia.broker.fetched_statements import certificates_not_vouched_for, hear_fetched
 from maia.broker.handshake import open_link, step_of
+from maia.broker.impairment import tell_of_impairments
 from maia.broker.keeping import keep_what_changed, reload_kept
 from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.log_state import NO_LOG, LogAtStart
@@ -251,6 +252,8 @@ class Broker:
             effects += own_rights_changed(state, now)
         if state.statements.new:
             effects += want_vouchers(state, now)
+        if state.impairments.stirred:
+            effects += tell_of_impairments(state, now)
         if state.routes.is_stirred:
             ask_to_look_at_broker(state, now)
         is_to_be_thinned = state.repeated.is_due(now)

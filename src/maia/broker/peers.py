@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from maia.broker.adopting import adopt
+from maia.broker.impairment import neighbour_found, seed_silent
 from maia.broker.routes import Neighbour
 from maia.broker.senders import not_asked_any_more
 from maia.broker.sessions import Link
@@ -78,6 +79,7 @@ def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         effects += _forget(state, routes.neighbours[contact.node])
     routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
     routes.node_of[link.id] = contact.node
+    neighbour_found(state)
     effects += performed(state, routes.membership.confirmed(contact, now, dialled=link.dialled), now)
     effects += told(state, routes.book.hop_up(contact.node, now))
     effects += show_rights(state, [link.id], state.sealed.in_use)
@@ -120,6 +122,7 @@ def leave(state: BrokerState, now: Instant) -> list[Effect]:
 
 def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
     """Nobody answered at an address, or nobody who may."""
+    seed_silent(state, address)
     return performed(state, state.routes.membership.dial_failed(address, now), now)
 
 

@@ -101,6 +101,7 @@ def end_advertisement(
 ) -> list[Effect]:
     """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.advertisements[entry.ref]
+    link.warned.pop(entry.ref, None)
     state.one_time.drop(link.id, entry.ref)
     # Taken back first: whoever hears that the type is not published here any more forgets the way.
     has_lost = isinstance(problem, PolicyRefusal | NotVouchedFor)

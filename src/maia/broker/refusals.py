@@ -18,15 +18,18 @@ __all__ = [
     "CursorAhead",
     "CursorOfAnotherType",
     "CursorTaken",
+    "CutOff",
     "FrameTooLarge",
     "FrameUnasked",
     "HandshakeTooSlow",
+    "KeyServerAway",
     "KeysAwaited",
     "LeaseEnded",
     "LinkNotNeeded",
     "LogKeysGone",
     "LogRemoved",
     "LogUnreadable",
+    "NoKeys",
     "NotProved",
     "NotVouchedFor",
     "NotVouchedForInTime",
@@ -195,6 +198,24 @@ class KeysAwaited(Unavailable):
     """A frame of a sealed type waited for keys that this broker does not have yet."""
 
     code = "UNAVAILABLE-KEYS-AWAITED"
+
+
+class NoKeys(Unavailable):
+    """This broker can neither seal nor open a type: it has no right to keys, or nowhere to ask for them."""
+
+    code = "UNAVAILABLE-NO-KEYS"
+
+
+class KeyServerAway(Unavailable):
+    """This broker can neither seal nor open a type yet: the key server of the type cannot be reached."""
+
+    code = "UNAVAILABLE-KEY-SERVER"
+
+
+class CutOff(Unavailable):
+    """This broker has no link to any other broker of its network, and should have one."""
+
+    code = "UNAVAILABLE-CUT-OFF"
 
 
 class HandshakeTooSlow(Unavailable):

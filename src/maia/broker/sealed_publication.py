@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.impairment import key_lack
 from maia.broker.last_said import remember_passing
 from maia.broker.recording import is_recorded, record_frame
 from maia.broker.refusals import (
@@ -80,6 +81,9 @@ def waits_to_be_sealed(
     waiting, stream = state.seals.publishing, (link.id, message.ref)
     if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
         return False
+    lack = key_lack(state, type_id, now)
+    if lack is not None:
+        raise lack  # no key is on its way
     size = 256 + sum(len(column.data) for column in message.columns)
     if not waiting.put(type_id, stream, (link.id, message), size=size, until=waiting.until(now)):
         raise KeysAwaited("the keys of this sealed type are not here yet, and too many frames wait for them")

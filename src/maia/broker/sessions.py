@@ -263,6 +263,8 @@ class Link:
     """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    warned: dict[int, str] = field(default_factory=dict)
+    """Of what stands, why it cannot be served, as its holder was told last; see `impairment.py`."""
     looks: set[Instant] = field(default_factory=set)
     """The moments at which its entries will be looked at."""
     lease_ends: Instant | None = None

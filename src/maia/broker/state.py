@@ -49,9 +49,11 @@ __all__ = [
     "ENTRIES",
     "EVERY_LINK",
     "ONE_TIME",
+    "ROUTE",
     "STATEMENTS",
     "BrokerState",
     "Due",
+    "Impairments",
     "just_after",
     "new_state",
     "seconds_after",
@@ -61,6 +63,8 @@ __all__ = [
 _SECOND = 1_000_000
 ENTRIES: Final = -1
 """The reference that stands for all entries of a link, of which each moment is asked for once."""
+ROUTE: Final = b""
+"""In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
 
 
@@ -86,6 +90,22 @@ class Rest(NamedTuple):
     link: LinkId
     """Where the input came from, and who is blamed if the rest of it fails."""
     work: Callable[[], list[Effect]]
+
+
+@dataclass(slots=True)
+class Impairments:
+    """What was said of types that cannot be served here; see `impairment.py`."""
+
+    stirred: set[bytes] = field(default_factory=set)
+    """Types of which it may be another answer now."""
+    last: dict[bytes, object] = field(default_factory=dict)
+    """What the answer about each type was."""
+    noted: dict[bytes, str] = field(default_factory=dict)
+    """What the log has said of each type."""
+    awaited: dict[bytes, Instant] = field(default_factory=dict)
+    """Up to when keys that are on their way are waited for without a word."""
+    silent_seeds: set[str] = field(default_factory=set)
+    """Where no broker has answered since there was last a neighbour."""
 
 
 @dataclass(slots=True)
@@ -126,6 +146,7 @@ class BrokerState:
     """The last frames of publishers, for whoever asks for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """Questions about the state that were not answered by everybody yet, by their numbers."""
+    impairments: Impairments = field(default_factory=Impairments)
     rest: deque[Rest] = field(default_factory=deque)
     """What is left of the input at hand; see `Rest`."""
     to_keep: list[Effect] = field(default_factory=list)

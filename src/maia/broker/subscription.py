@@ -16,8 +16,9 @@ from maia.broker.catching_up import advance
 from maia.broker.challenging import challenge_request
 from maia.broker.cursors import Cursor
 from maia.broker.durable import cursor_for
-from maia.broker.edge import limit_effects
+from maia.broker.edge import limit_effects, refusal_effects
 from maia.broker.ending import end_subscription
+from maia.broker.impairment import dial_or_lack, warn
 from maia.broker.keys_wanted import note_missing_keys, type_met
 from maia.broker.one_time_desk import HeldRequest
 from maia.broker.own_interests import want_to_record
@@ -45,6 +46,7 @@ from maia.wire.kept_requests import framed_request
 from maia.wire.messages import (
     Accepted,
     Advertise,
+    Failed,
     Subscribe,
     SubscribeDurable,
     Unadvertise,
@@ -96,8 +98,10 @@ def _subscribed(
     )
     lacking = note_missing_keys(state, right, now) if before is None else []
     placed = place_subscription(state, link, entry, before, now)
-    told = limit_effects(link.id, message.id, right, None if before is None else before.right)
-    accepted = [*met, *placed, *lacking, _accepted(link, message.id, right), *told]
+    again, _ = dial_or_lack(state, event_type.type_id, now)
+    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    told = [_accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+    accepted = [*met, *placed, *lacking, *again, *told]
     if cursor is None or not isinstance(message, SubscribeDurable):
         return accepted
     return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
@@ -126,6 +130,12 @@ def _advertised(
         return waits
     right = _decided(state, link, request, pool, answers, now)
     met = _met(state, event_type, handed_over, now)
+    again, lack = dial_or_lack(state, event_type.type_id, now)
+    met += again
+    if before is None and lack is not None:
+        # Returned and not raised: what was met is remembered, whatever becomes of the request.
+        failed = Send(link.id, encode(Failed(message.id, lack.code, lack.message)))
+        return [*met, failed, *refusal_effects(lack, link.peer, link=link.id, asked="Advertise")]
     entry = Advertisement(
         ref=message.id,
         link=link.id,
@@ -137,8 +147,8 @@ def _advertised(
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
     )
     placed = place_advertisement(state, link, entry, before, now)
-    told = limit_effects(link.id, message.id, right, None if before is None else before.right)
-    return [*met, *placed, _accepted(link, message.id, right), *told]
+    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    return [*met, *placed, _accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
 
 
 def decide_held(

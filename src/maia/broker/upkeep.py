@@ -66,6 +66,7 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     """Ask again about every right that stands: what speaks for or against somebody has changed."""
     state.edge.evidence_changed()
     state.keys.evidence_changed()
+    state.impairments.stirred.update(state.types.sealed())
     effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
     effects += look_at_own_interests(state, now)
     for link in list(state.links.values()):

@@ -76,18 +76,17 @@ def explain(
     )
     decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation
+    because = _indented(reasons.lines(reader, _names(request.event_type)))
     record: dict[str, object] = {"reasons": reasons.records(reader)}
     if isinstance(decision, Denial):
         refused = {"permitted": False, "code": decision.code}
-        answer(
-            [f"no [{decision.code}]", *_indented(reasons.lines(reader))], refused | record, as_json=as_json
-        )
+        answer([f"no [{decision.code}]", *because], refused | record, as_json=as_json)
         return ANSWER_NO
     shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
     until = "unbounded" if decision.until is None else str(decision.until)
     permitted = {"permitted": True, "until": until}
     assumed = _assumed(evidence)
-    lines = [f"yes, until {until}", *shown, *_indented(reasons.lines(reader))]
+    lines = [f"yes, until {until}", *shown, *because]
     lines += [f"  assumed    {line}" for line in assumed]
     answer(lines, permitted | record | ({"assumed": assumed} if assumed else {}), as_json=as_json)
     return 0
@@ -150,8 +149,9 @@ def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
 def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.credentials import AllAttributes
     from maia.predicates import format_predicate
+    from maia.predicates.text_writer import format_literal
 
-    names = {attribute.uid: attribute.name for attribute in event_type.attributes} if event_type else {}
+    names = _names(event_type)
     lines: list[str] = []
     for window in view.windows:
         shown = (
@@ -160,8 +160,15 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
             else " ".join(sorted(names.get(u, u) for u in window.attributes))
         )
         lines.append(f"  window     {shown}  where {format_predicate(window.admits, names)}")
-    lines += [f"  forced     {names.get(uid, uid)} = {value!r}" for uid, value in view.forced.items()]
+    lines += [
+        f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()
+    ]
     return lines
+
+
+def _names(event_type: VerifiedType | None) -> dict[AttributeUid, str]:
+    """Return what the version of the request calls its attributes."""
+    return {} if event_type is None else {one.uid: one.name for one in event_type.attributes}
 
 
 def _indented(lines: tuple[str, ...]) -> list[str]:

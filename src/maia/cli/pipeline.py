@@ -162,7 +162,7 @@ def run(
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
-    with _session(asked, cores, memory_mib) as spark, _folder_for(out) as result:
+    with _session(asked, application, cores, memory_mib) as spark, _folder_for(out) as result:
         from maia.cli.pipeline_progress import spark_steps
 
         with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
@@ -200,7 +200,7 @@ def explain(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
     )
     application, terms = _application(name, changes)
-    with _session(asked, 1, 1024) as spark, asked.opened(spark, application) as events:
+    with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
         from maia.pipeline.applications.plan import columns_read, plan_lines
 
         result = application.of(events.table(), terms)
@@ -235,7 +235,7 @@ def verify(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
     )
     application, terms = _application(name, changes)
-    with _session(asked, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
+    with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline_progress import spark_steps
         from maia.pipeline.applications.plan import columns_read
 
@@ -306,12 +306,15 @@ def _check_plots(paths: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _session(asked: Asked, cores: int, memory_mib: int) -> Iterator[SparkSession]:
+def _session(
+    asked: Asked, application: Application[Any], cores: int, memory_mib: int
+) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names, once there is something to read."""
+    # Any: each application has terms of its own.
     from maia.runtime.spark_cluster import cluster_of
     from maia.runtime.spark_session import spark_session
 
-    asked.check()
+    asked.check(application)
     with spark_session(
         "maia-pipeline", cores=cores, memory_mib=memory_mib, long_running=True, cluster=cluster_of()
     ) as spark:

@@ -143,9 +143,10 @@ class Asked:
     statements: list[Path] | None = None
     batch_bytes: int | None = None
 
-    def check(self) -> None:
-        """Refuse, before Spark starts, what cannot be read."""
-        from maia.runtime.pipeline_runs import BadSource
+    def check(self, application: Application[Any]) -> None:
+        """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
+        # Any: each application has terms of its own.
+        from maia.runtime.pipeline_runs import BadSource, parquet_columns
 
         if (self.path is None) == (self.log is None):
             raise BadSource("say where the events are: either --from PATH or --log FOLDER")
@@ -156,6 +157,11 @@ class Asked:
             raise BadSource(
                 "a log is read under somebody's rights: say --definition, --key and --credentials"
             )
+        if self.path is not None:
+            application.check_names(dict.fromkeys(parquet_columns(self.path)))
+        else:
+            newest = _versions(self.definitions or [])[-1]
+            application.check_names({one.name: one.kind for one in newest.attributes})
 
     @contextmanager
     # Any: each application has terms of its own.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -27,6 +30,7 @@ from maia.cli.membership import (
     verified,
 )
 from maia.cli.output import answer
+from maia.errors import MaiaError
 
 if TYPE_CHECKING:
     from maia.events import Value
@@ -43,6 +47,8 @@ EXAMPLES: Final = (
 )
 
 _LINES_AHEAD: Final = 1024
+_LAST_FLUSH_S: Final = 5.0
+"""How long Ctrl-C waits for the broker's answers; a second one does not wait."""
 
 
 def publish(
@@ -83,8 +89,26 @@ def publish(
     history = history_of(definition, previous)
     event_type = verified(history, member.constitutions)
     events = _repeated(values, count, event_type) if values else _from_input(count, event_type)
-    sent = asyncio.run(_publish(member, history, where, _paced(events, rate)))
-    answer([f"published {sent} event{'' if sent == 1 else 's'}"], {"published": sent}, as_json=as_json)
+    sent = _Sent()
+    try:
+        asyncio.run(_publish(member, history, where, _paced(events, rate), sent))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"maia: {sent.taken_on} of {_counted(sent.handed_over)} had been published\n")
+        raise
+    taken_on = sent.taken_on
+    answer([f"published {_counted(taken_on)}"], {"published": taken_on}, as_json=as_json)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """How many events the broker was to have, and how many of them it has taken on."""
+
+    handed_over: int = 0
+    publisher: Publisher | None = None
+
+    @property
+    def taken_on(self) -> int:
+        return 0 if self.publisher is None else self.publisher.published_rows
 
 
 async def _publish(
@@ -92,15 +116,52 @@ async def _publish(
     history: list[SignedDefinition],
     where: str,
     events: AsyncIterator[dict[str, Value]],
-) -> int:
-    sent = 0
+    sent: _Sent,
+) -> None:
+    """Publish events up to the last, or to the first bad one; what came before it is published."""
+    import asyncio
+
     async with member.connect() as client:
-        publisher: Publisher = await client.advertise(history, where, timeout_s=member.wait_s)
-        async for event in events:
-            await publisher.publish(event)
-            sent += 1
-        await publisher.flush()
-    return sent
+        publisher = sent.publisher = await client.advertise(
+            history, where, on_warning=_print_warning, timeout_s=member.wait_s
+        )
+        try:
+            async for event in events:
+                await publisher.publish(event)
+                sent.handed_over += 1
+            await publisher.flush()
+        except BadEventLine as problem:
+            await _flushed(publisher)
+            raise BadEventLine(f"{problem.message}; {_before_it(sent)}") from problem
+        except MaiaError as problem:
+            problem.add_note(f"{sent.taken_on} of {_counted(sent.handed_over)} went out")
+            raise
+        except asyncio.CancelledError:  # Ctrl-C
+            await _flushed(publisher)
+            raise
+
+
+def _print_warning(problem: MaiaError | None) -> None:
+    told = (
+        "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
+    )
+    sys.stderr.write(f"maia: {told}\n")
+
+
+async def _flushed(publisher: Publisher) -> None:
+    """Let the broker answer for what it was sent; why it does not is told by the count."""
+    with suppress(MaiaError):
+        await publisher.flush(timeout_s=_LAST_FLUSH_S)
+
+
+def _before_it(sent: _Sent) -> str:
+    if sent.taken_on == sent.handed_over:
+        return f"the {sent.taken_on} before it were published"
+    return f"of the {sent.handed_over} before it {sent.taken_on} were published"
+
+
+def _counted(events: int) -> str:
+    return f"{events} event{'' if events == 1 else 's'}"
 
 
 async def _repeated(
@@ -112,17 +173,16 @@ async def _repeated(
 
 async def _from_input(count: int | None, event_type: VerifiedType) -> AsyncIterator[dict[str, Value]]:
     number = 0
-    async for line in _lines(sys.stdin):
-        if not line.strip():
-            continue
-        try:
-            event = event_from_line(line, event_type, now=moment(None))
-        except BadEventLine as problem:
-            raise BadEventLine(f"event {number + 1}: {problem.message}") from problem
-        yield event
-        number += 1
-        if number == count:
-            return
+    try:
+        async for line in _lines(sys.stdin):
+            if not line.strip():
+                continue
+            yield event_from_line(line, event_type, now=moment(None))
+            number += 1
+            if number == count:
+                return
+    except BadEventLine as problem:
+        raise BadEventLine(f"event {number + 1}: {problem.message}") from problem
 
 
 async def _paced(
@@ -146,6 +206,9 @@ async def _lines(source: Iterable[str]) -> AsyncIterator[str]:
 
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | None] = asyncio.Queue(_LINES_AHEAD)
+    if isinstance(source, TextIOWrapper):
+        # Bytes that are no text spoil their own line, and not those that were read together with it.
+        source.reconfigure(errors="backslashreplace")
 
     def read() -> None:
         try:

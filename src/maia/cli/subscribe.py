@@ -25,7 +25,7 @@ from maia.cli.membership import (
     membership,
     verified,
 )
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
     from maia.runtime.subscription import ReceivedEvent, Subscription
@@ -81,7 +81,7 @@ def subscribe(
     wallet: WalletPath = None,
     wait_s: WaitS = 30.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Also print who published each event, and when.")
+        bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
     ] = False,
 ) -> None:
     """Print events as they arrive, until Ctrl-C; standard error says when the subscription stands."""
@@ -120,13 +120,26 @@ class _Wanted:
 async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
     import asyncio
 
-    seen = 0
+    seen, is_told = 0, False
+
+    def warned(problem: MaiaError | None) -> None:
+        if is_told:  # what it is a warning about comes first
+            _print_warning(problem, as_json=wanted.as_json)
+
     async with member.connect() as client:
         subscription = await client.subscribe(
-            history, wanted.where, durable=wanted.durable, state=wanted.state, timeout_s=member.wait_s
+            history,
+            wanted.where,
+            durable=wanted.durable,
+            state=wanted.state,
+            on_warning=warned,
+            timeout_s=member.wait_s,
         )
         sys.stderr.write(f"subscribed to {history[-1].definition.name.name}\n")
         sys.stderr.flush()
+        is_told = True
+        if subscription.warning is not None:
+            warned(subscription.warning)
         try:
             async with asyncio.timeout(wanted.seconds):
                 async for event in subscription:
@@ -143,6 +156,17 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
             _print_missed(subscription)
         if wanted.durable is not None:
             await subscription.unsubscribe(forget=wanted.forget, timeout_s=member.wait_s)
+
+
+def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
+    """Say on standard error why nothing can arrive; a program that reads the events is told among them."""
+    told = "events can arrive again" if problem is None else f"warning: {problem.message} [{problem.code}]"
+    sys.stderr.write(f"maia: {told}\n")
+    sys.stderr.flush()
+    if as_json:
+        record = {"warning": None if problem is None else problem.as_record()}
+        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
 
 
 def _print_missed(subscription: Subscription) -> None:

@@ -11,8 +11,8 @@ from typing import Final
 
 from maia.client.arriving import what_arrived
 from maia.client.entries import Advertised, Entry, EntryStage, Subscribed
-from maia.client.notices import Changed, Gone, Shown, Stands, StateKnown, Taken, TypeTold
-from maia.client.problems import QuestionNotOurs, WrongBroker, is_passing, told_by_broker
+from maia.client.notices import Changed, Gone, PutOff, Shown, Stands, StateKnown, Taken, TypeTold, Warned
+from maia.client.problems import CANNOT_SEAL, QuestionNotOurs, WrongBroker, is_passing, told_by_broker
 from maia.client.renewing import AWAITED, Renewing
 from maia.client.wanted import Wanted
 from maia.errors import MaiaError
@@ -34,6 +34,7 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Changed as ChangedMessage
 from maia.wire.messages import Missed as MissedMessage
+from maia.wire.messages import Warned as WarnedMessage
 
 __all__ = ["Answering"]
 
@@ -71,6 +72,8 @@ class Answering:
                 return self._ended(ref, told_by_broker(code, sentence), now)
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
+            case WarnedMessage(ref=ref, code=code, message=sentence):
+                self._warned(ref, None if code is None else told_by_broker(code, sentence))
             case Challenge():
                 return self._challenged(message)
             case StateTold(id=number, is_whole=is_whole):
@@ -118,6 +121,8 @@ class Answering:
         self._wanted.alarms.forget(entry.ref)
         if stood:
             return []
+        if entry.is_warned:
+            self._warned(entry.ref, None)  # a broker that cannot serve it says so again
         self._notices.append(Stands(entry.ref, None if until is None else Instant(until)))
         if entry.limit is not None:
             self._changed(entry.ref, until, entry.limit)
@@ -170,9 +175,7 @@ class Answering:
             return renewing.renew(entry, now) if entry.is_renewing else renewing.ask(entry, now)
         is_awaited = problem.code == AWAITED and entry.failures < _AWAITED_TIMES
         if is_awaited or (is_passing(problem.code) and entry.was_accepted):
-            entry.problem = problem
-            self._renewing.ask_later(entry, now)
-            return []
+            return self._put_off(entry, problem, now)
         stood = entry.stage is EntryStage.STANDS
         self._wanted.give_up(entry, problem)
         return [self._wanted.withdrawal(entry)] if stood else []
@@ -182,11 +185,28 @@ class Answering:
         if entry is None:
             return []
         problem = self._wanted.challenges.reason(ref, problem)
+        if problem.code in CANNOT_SEAL:
+            entry.is_renewing = False  # what was to be renewed has ended
+            return self._put_off(entry, problem, now)
         if problem.code in _ASK_AGAIN or is_passing(problem.code):
             # Frames that were on their way when it ended are answered like this too; one request is enough.
             return [] if entry.stage is EntryStage.ASKED else self._renewing.ask(entry, now)
         self._wanted.give_up(entry, problem)
         return []
+
+    def _put_off(self, entry: Entry, problem: MaiaError, now: Instant) -> list[bytes]:
+        """Ask again in a while; tell the application if that may take a person's help."""
+        entry.problem = problem
+        self._renewing.ask_later(entry, now)
+        if problem.code in CANNOT_SEAL:
+            self._notices.append(PutOff(entry.ref, problem))
+        return []
+
+    def _warned(self, ref: int, problem: MaiaError | None) -> None:
+        entry = self._wanted.entries.get(ref)
+        if entry is not None:
+            entry.is_warned = problem is not None
+            self._notices.append(Warned(ref, problem))
 
     def _changed(self, ref: int, until: int | None, problem: MaiaError) -> None:
         if ref in self._wanted.entries:

@@ -73,6 +73,8 @@ class Entry:
     failures: int = 0
     problem: MaiaError | None = field(default=None, repr=False)
     """Why it was last put off."""
+    is_warned: bool = False
+    """Whether the broker has said that it cannot be served at this moment."""
     asked_at: Instant | None = None
     asked: bytes = field(default=b"", repr=False)
     """The digest of the latest request, signed at `asked_at`."""

@@ -23,11 +23,13 @@ __all__ = [
     "Gone",
     "Missed",
     "Notice",
+    "PutOff",
     "Shown",
     "Stands",
     "StateKnown",
     "Taken",
     "TypeTold",
+    "Warned",
     "Withdrawn",
 ]
 
@@ -77,6 +79,22 @@ class Changed:
 
     ref: int
     until: Instant | None
+    problem: MaiaError
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What stands cannot be served at this moment, and why; with no `problem`, it can again."""
+
+    ref: int
+    problem: MaiaError | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """The broker cannot do now what it was asked for, and why; it will be asked again."""
+
+    ref: int
     problem: MaiaError
 
 
@@ -142,6 +160,8 @@ Notice: TypeAlias = (
     | StateKnown
     | Gone
     | Changed
+    | Warned
+    | PutOff
     | Challenged
     | Shown
     | Withdrawn

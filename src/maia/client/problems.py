@@ -19,6 +19,7 @@ __all__ = [
     "NotConnected",
     "QuestionNotOurs",
     "RefusedByBroker",
+    "CANNOT_SEAL",
     "RowsRefused",
     "UnknownToClient",
     "WrongBroker",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 _PASSING = "UNAVAILABLE-"
+CANNOT_SEAL = frozenset({"UNAVAILABLE-NO-KEYS", "UNAVAILABLE-KEY-SERVER", "UNAVAILABLE-KEYS-AWAITED"})
+"""Why a broker takes no frame of a sealed type on: an operator has to act, or a key server to come back."""
 
 
 class RefusedByBroker(Refusal):

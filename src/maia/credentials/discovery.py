@@ -241,7 +241,7 @@ class _Quest:
 
     def nearest_miss(self) -> NoChain:
         """Return the refusal; it names the one rule that, bent, would have let a chain through."""
-        request = f"no chain lets `{self.subject}` {self.action.value} `{self.resource}`"
+        request = f"no chain lets `{self.subject}` {self.action.value} {self.resource}"
         for bent in _BENT_ONE_BY_ONE if self.shared is None else _BENT_FOR_REQUESTERS:
             certificates = self._first(bent)
             if certificates:

@@ -104,6 +104,10 @@ class NetworkName:
         """Refuse names that could be mistaken for others."""
         checked_label(self.name)
 
+    def __str__(self) -> str:
+        """Return the name as a sentence speaks of it."""
+        return f"network `{self.name}` of `{self.owner}`"
+
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
@@ -118,6 +122,10 @@ class TypeName:
         checked_label(self.name)
         checked_version(self.version)
 
+    def __str__(self) -> str:
+        """Return the name as a sentence speaks of it."""
+        return f"type `{self.name}`, version {self.version}, of `{self.owner}`"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
@@ -129,6 +137,10 @@ class TopicName:
     def __post_init__(self) -> None:
         """Refuse paths that could be mistaken for others."""
         checked_topic_path(self.path)
+
+    def __str__(self) -> str:
+        """Return the name as a sentence speaks of it."""
+        return f"topic `{self.path}` of `{self.owner}`"
 
 
 ResourceName: TypeAlias = NetworkName | TypeName | TopicName

@@ -22,7 +22,7 @@ from maia.credentials.authority import (
 )
 from maia.credentials.authority_algebra import FITTING_ACTIONS
 from maia.credentials.certificate import AuthorisationCertificate, Certificate
-from maia.credentials.name_patterns import ANY_NAME, exact_name
+from maia.credentials.name_patterns import exact_name
 from maia.credentials.names import (
     FIRST_VERSION,
     NetworkName,

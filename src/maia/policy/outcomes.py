@@ -43,6 +43,7 @@ from maia.policy.request import Request
 from maia.policy.view import View
 from maia.predicates.syntax import ALWAYS, attributes_of
 from maia.predicates.text import format_predicate
+from maia.predicates.text_writer import format_literal
 
 __all__ = ["denied", "left_out", "permitted", "stable_period", "type_miss"]
 
@@ -201,7 +202,7 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
     if view.windows and request.event_type is not None:
         explanation += _attributes(openings, request)
     for uid, value in sorted(view.forced.items()):
-        explanation += kept(Reason("forced", f"the value is always {value!r}", attribute=uid))
+        explanation += kept(Reason("forced", f"the value is always `{format_literal(value)}`", attribute=uid))
     if view.until is not None:
         explanation += told(Reason("until", f"this holds until {view.until}"))
     return explanation

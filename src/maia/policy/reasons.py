@@ -11,6 +11,7 @@ to make the other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -21,6 +22,7 @@ __all__ = ["Audience", "Explanation", "Reason", "kept", "told"]
 
 SENTENCE_MAX: Final = 1000
 _SHOWN_ID_DIGITS: Final = 12
+_NO_NAMES: Final[Mapping[AttributeUid, str]] = {}
 
 
 class Audience(Enum):
@@ -45,12 +47,12 @@ class Reason:
         if len(self.sentence) > SENTENCE_MAX:
             object.__setattr__(self, "sentence", self.sentence[: SENTENCE_MAX - 1] + "…")
 
-    def line(self) -> str:
-        """Return the reason for people: the sentence, then where to look."""
+    def line(self, names: Mapping[AttributeUid, str] = _NO_NAMES) -> str:
+        """Return the reason for people: the sentence, then where to look; attributes as `names` call them."""
         places = [
             f"certificate {self.certificate.hex()[:_SHOWN_ID_DIGITS]}" if self.certificate else "",
             f"field {self.field}" if self.field else "",
-            f"attribute {self.attribute}" if self.attribute else "",
+            f"attribute {names.get(self.attribute, self.attribute)}" if self.attribute else "",
         ]
         where = ", ".join(place for place in places if place)
         return f"{self.sentence} ({where})" if where else self.sentence
@@ -83,9 +85,9 @@ class Explanation:
         """Return what `audience` may read."""
         return self.owner if audience is Audience.OWNER else self.requester
 
-    def lines(self, audience: Audience) -> tuple[str, ...]:
-        """Return the reasons as lines for people."""
-        return tuple(reason.line() for reason in self.reasons(audience))
+    def lines(self, audience: Audience, names: Mapping[AttributeUid, str] = _NO_NAMES) -> tuple[str, ...]:
+        """Return the reasons as lines for people, who call attributes by `names`."""
+        return tuple(reason.line(names) for reason in self.reasons(audience))
 
     def records(self, audience: Audience) -> list[dict[str, str]]:
         """Return the reasons as named fields for programs."""

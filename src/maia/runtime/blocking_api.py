@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from maia.client import ClientClosed, Missed
 from maia.client.entries import Numbering
 from maia.credentials import Principal, SignedCertificate, SignedStatement
+from maia.errors import MaiaError
 from maia.predicates import ALWAYS, Predicate
 from maia.runtime.client_api import ANSWER_S, Client, EventType, connect
 from maia.runtime.publisher import FLUSH_S, Publisher
@@ -61,6 +62,16 @@ class BlockingPublisher:
     def refused_rows(self) -> int:
         """Return how many events the broker has refused so far."""
         return self._publisher.refused_rows
+
+    @property
+    def published_rows(self) -> int:
+        """Return how many events the broker has taken on so far."""
+        return self._publisher.published_rows
+
+    @property
+    def warning(self) -> MaiaError | None:
+        """Return why what is published cannot get far at this moment, if that is so."""
+        return self._publisher.warning
 
     def publish(self, event: Mapping[str, object] | None = None, /, **values: object) -> None:
         """Publish one event, given by name."""
@@ -118,6 +129,11 @@ class BlockingSubscription:
     def missed(self) -> tuple[Missed, ...]:
         """Return what a durable subscription should have had and cannot have any more."""
         return self._subscription.missed
+
+    @property
+    def warning(self) -> MaiaError | None:
+        """Return why nothing can arrive at this moment, if the broker has said so."""
+        return self._subscription.warning
 
     def acknowledge(self) -> None:
         """Say that all events returned so far are done with."""

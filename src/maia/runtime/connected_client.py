@@ -24,11 +24,13 @@ from maia.client import (
     Missed,
     NotConnected,
     Notice,
+    PutOff,
     Shown,
     Stands,
     StateKnown,
     Taken,
     TypeTold,
+    Warned,
     Withdrawn,
 )
 from maia.client.entries import Entry, Numbering
@@ -39,7 +41,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.runtime.client_answers import ANSWER_S, Answers, in_time
 from maia.runtime.client_types import EventType, KnownTypes, predicate_for
 from maia.runtime.node_runner import NodeRunner
-from maia.runtime.publisher import Publisher
+from maia.runtime.publisher import OnWarning, Publisher
 from maia.runtime.revalidating import Revalidate, Revalidator
 from maia.runtime.subscription import Subscription
 from maia.types import SignedDefinition
@@ -85,18 +87,21 @@ class Client:
         filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
         *,
         numbering: Numbering | None = None,
+        on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Publisher:
         """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
 
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
+        `on_warning` hears why what is published cannot get far at this moment,
+        and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
         entry, effects = self._session.advertise(
             known, predicate_for(filter, known), self._clock(), numbering
         )
-        publisher = Publisher(self, entry)
+        publisher = Publisher(self, entry, on_warning)
         self._publishers[entry.ref] = publisher
         await self._standing(entry, effects, timeout_s)
         return publisher
@@ -108,6 +113,7 @@ class Client:
         *,
         durable: str | None = None,
         state: bool = False,
+        on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
     ) -> Subscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
@@ -116,11 +122,13 @@ class Client:
         away comes first. The broker must record the type. With `state`, the
         last publication of each publisher comes first, as far as you may see
         it now; `await subscription.state_known()` says when that is done.
+        `on_warning` hears why nothing can arrive at this moment, as when the
+        broker has no keys of a sealed type, and None when events can again.
         """
         known = await self._meant(event_type, timeout_s)
         wanted = predicate_for(filter, known)
         entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable, state=state)
-        subscription = Subscription(self, entry)
+        subscription = Subscription(self, entry, on_warning)
         self._subscriptions[entry.ref] = subscription
         await self._standing(entry, effects, timeout_s)
         return subscription
@@ -233,6 +241,8 @@ class Client:
                 self.check_room()
             case Missed(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref].note(notice)
+            case Warned() | PutOff():
+                self._tell_of_hindrance(notice)
             case Taken(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)
             case Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | Shown(id=number):
@@ -245,6 +255,14 @@ class Client:
                 self._tell_of_link(notice)
             case _:
                 pass  # an answer that nobody waits for any more
+
+    def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
+        publisher = self._publishers.get(notice.ref)
+        standing = publisher or self._subscriptions.get(notice.ref)
+        if isinstance(notice, Warned) and standing is not None:
+            standing.warn(notice.problem)
+        elif publisher is not None:
+            publisher.put_off()
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadFile",
+    "kind_of_file",
     "read_appointments",
     "read_certificates",
     "read_definition",
@@ -35,12 +36,32 @@ FILE_BYTES_MAX: Final = 1 << 20
 QUORUM_SUFFIX: Final = ".quorum"
 """How files of `maia quorum` end; they stand beside certificates."""
 FILES_MAX: Final = 10_000
+_BEGINNING: Final = 64
 
 
 class BadFile(BadInput):
     """A file is missing, too large, already there, or does not hold what it should."""
 
     code = "INPUT-FILE"
+
+
+_KINDS: Final = (
+    ("ed25519:", "a public key"),
+    ("(maia-key", "a secret key"),
+    ("(signed (cert", "a certificate"),
+    ("(signed (name-cert", "a name certificate"),
+    ("(signed (event-type", "a type definition"),
+    ("(signed (appointment", "an appointment certificate"),
+    ("(signed (role-membership", "a role membership certificate"),
+    ("(quorum", "a constitution"),
+    ("policy ", "a policy"),
+)
+
+
+def kind_of_file(text: str) -> str | None:
+    """Say what a text is by how it begins, so that a file can be told from another without quoting it."""
+    begins = " ".join(text[:_BEGINNING].split())
+    return next((kind for beginning, kind in _KINDS if begins.startswith(beginning)), None)
 
 
 def read_text(path: Path) -> str:
@@ -63,7 +84,7 @@ def read_principal(word: str) -> Principal:
 
     if word.startswith("ed25519:"):
         return principal_from_text(word)
-    return principal_from_text(read_text(Path(word)).strip())
+    return _named(Path(word), lambda text: principal_from_text(text.strip()), "a public key")
 
 
 def read_owner(word: str) -> Owner:
@@ -96,7 +117,7 @@ def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
             files.extend(sorted(path.glob("*.cert")) if path.is_dir() else [path])
     if len(files) > FILES_MAX:
         raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
-    return [_named(file, certificate_from_text) for file in files]
+    return [_named(file, certificate_from_text, "a certificate") for file in files]
 
 
 def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:
@@ -108,14 +129,14 @@ def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:
         files.extend(sorted(path.glob("*.appointment")) if path.is_dir() else [path])
     if len(files) > FILES_MAX:
         raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
-    return [_named(file, appointment_from_text) for file in files]
+    return [_named(file, appointment_from_text, "an appointment certificate") for file in files]
 
 
 def read_definition(path: Path) -> SignedDefinition:
     """Read a type definition from a file; nothing is verified yet."""
     from maia.types import definition_from_text
 
-    return _named(path, definition_from_text)
+    return _named(path, definition_from_text, "a type definition")
 
 
 def read_definitions(paths: Iterable[Path]) -> list[SignedDefinition]:
@@ -128,10 +149,16 @@ def read_definitions(paths: Iterable[Path]) -> list[SignedDefinition]:
     return [read_definition(file) for file in files]
 
 
-def _named(path: Path, read: Callable[[str], _Read]) -> _Read:
+def _named(path: Path, read: Callable[[str], _Read], expected: str) -> _Read:
+    text = read_text(path)
     try:
-        return read(read_text(path))
-    except BadFile:
-        raise
+        return read(text)
     except MaiaError as problem:
+        found = kind_of_file(text)
+        if found is not None and found != expected:
+            # The cause is left out: it may quote the file, and the file may be a secret.
+            raise BadFile(f"`{path}` is {found}; {expected} was expected") from None
+        if expected == "a public key":
+            shape = "`ed25519:` and 64 lower-case hexadecimal digits"
+            raise BadFile(f"`{path}` does not hold a public key, which is {shape}") from None
         raise BadFile(f"`{path}`: {problem.message} [{problem.code}]") from problem

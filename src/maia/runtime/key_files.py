@@ -28,6 +28,7 @@ from maia.canonical import BadSExpression, Limits, SExpression, read_advanced, w
 from maia.credentials.keys import KEY_BYTES, SigningKey, principal_from_bytes, same_secret
 from maia.credentials.principals import Principal
 from maia.errors import BadInput, BrokenCredential, Unavailable
+from maia.runtime.input_files import kind_of_file
 
 __all__ = [
     "BadKeyFile",
@@ -191,8 +192,10 @@ def _read_expression(path: Path) -> SExpression:
     except OSError as problem:
         _refuse_access(path, problem)
     try:
-        _check_guarded(path, os.fstat(descriptor))
-        data = os.read(descriptor, _FILE_BYTES_MAX + 1)
+        found = os.fstat(descriptor)
+        data = os.read(descriptor, _FILE_BYTES_MAX + 1) if stat.S_ISREG(found.st_mode) else b""
+        _check_not_mixed_up(path, data)  # before its mode: a file for everybody is no secret that leaked
+        _check_guarded(path, found)
     except OSError as problem:
         _refuse_access(path, problem)
     finally:
@@ -204,6 +207,12 @@ def _read_expression(path: Path) -> SExpression:
     except (UnicodeDecodeError, BadSExpression):
         # The cause is left out: what cannot be read may still be most of a secret.
         raise BadKeyFile(f"`{path}` does not hold a signing key") from None
+
+
+def _check_not_mixed_up(path: Path, data: bytes) -> None:
+    kind = kind_of_file(data.decode("ascii", errors="replace"))
+    if kind is not None and kind != "a secret key":
+        raise BadKeyFile(f"`{path}` is {kind}; a secret key was expected")
 
 
 def _check_guarded(path: Path, found: os.stat_result) -> None:

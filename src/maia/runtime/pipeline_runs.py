@@ -32,6 +32,7 @@ __all__ = [
     "Source",
     "interruptible",
     "new_folder",
+    "parquet_columns",
     "parquet_source",
     "run",
 ]
@@ -97,6 +98,13 @@ def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1)
         )
 
     return Source(lambda: spark.read.parquet(*map(str, files)), stream, rows)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return what the columns of a Parquet file, or of the first of a folder, are called."""
+    first = _parquet_files(path)[0]
+    _rows_of(first)  # refuses what is none
+    return list(pq.read_schema(first).names)
 
 
 def run(

@@ -8,13 +8,15 @@ until the broker has taken everything on, and says so if it refused some.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from maia.client import ROWS_PER_FRAME, ClientSession, FrameFiller, NotConnected, RowsRefused, Taken
 from maia.client.entries import Advertised, Entry
 from maia.client.filling import FRAME_BYTES, columns_of
+from maia.client.problems import CANNOT_SEAL
 from maia.errors import MaiaError
 from maia.events import AttributeUid, BadValue, Instant, Kind, Value
 from maia.types import UnknownName, VerifiedType, check_event
@@ -24,9 +26,11 @@ from maia.wire.messages import Column as WireColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Home", "Publisher"]
+__all__ = ["Home", "OnWarning", "Publisher"]
 
 FLUSH_S: Final = 60.0
+OnWarning: TypeAlias = Callable[[MaiaError | None], None]
+"""Hears why something that stands cannot be served at this moment, and None when it can again."""
 
 
 class Home(Protocol):
@@ -54,16 +58,22 @@ class Home(Protocol):
 class Publisher:
     """One stream of events of one type. Made by `client.advertise`."""
 
-    def __init__(self, client: Home, entry: Advertised) -> None:
+    def __init__(self, client: Home, entry: Advertised, on_warning: OnWarning | None = None) -> None:
         """Publish under an advertisement that stands, or soon will."""
         self._client = client
         self._entry = entry
         self._filler = FrameFiller(self.event_type)
         self._problem: MaiaError | None = None
+        self._on_warning = on_warning
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
+        self._unanswered: deque[tuple[int, int]] = deque()
         self.refused_rows = 0
         """How many events the broker has refused so far."""
+        self.published_rows = 0
+        """How many events the broker has taken on so far."""
+        self.warning: MaiaError | None = None
+        """Why what is published cannot get far at this moment, if that is so."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -73,7 +83,10 @@ class Publisher:
     # -------------------------------------------------------- what an application asks for
 
     async def publish(self, event: Mapping[str, object] | None = None, /, **values: object) -> None:
-        """Publish one event, given by name; wait only while too much is under way."""
+        """Publish one event, given by name; wait only while too much is under way.
+
+        If there is no room because the broker cannot seal the type, its reason is raised.
+        """
         checked = check_event({**event, **values} if event else values, self.event_type)
         await self._room_for_more()
         self._filler.add(checked)
@@ -104,13 +117,19 @@ class Publisher:
             await self._send_columns(part.num_rows, columns)
 
     async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
-        """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all."""
+        """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
+
+        If the broker says that it cannot seal the type, its reason is raised at once. What was
+        published stays under way, and leaves as soon as the broker can.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 while self._filler.rows or self._entry.under_way:
-                    self._raise_if_ended()
+                    self._raise_if_stuck()
                     await self._until_moved()
         except TimeoutError:
+            if self._entry.problem is not None:
+                raise self._entry.problem from None
             waiting = self._filler.rows + len(self._entry.under_way)
             raise NotConnected(f"{waiting} frames or events still wait after {timeout_s:g} seconds") from None
         self._raise_if_ended()
@@ -138,8 +157,21 @@ class Publisher:
 
     def take(self, taken: Taken) -> None:
         """Take note of what the broker has taken on."""
+        while self._unanswered and self._unanswered[0][0] <= taken.sequence:
+            self.published_rows += self._unanswered.popleft()[1]
+        self.published_rows -= taken.refused_rows
         self.refused_rows += taken.refused_rows
         self._refused_unsaid += taken.refused_rows
+        self._moved.set()
+
+    def warn(self, problem: MaiaError | None) -> None:
+        """Take note of why what is published cannot get far, or that it can again."""
+        self.warning = problem
+        if self._on_warning is not None:
+            self._on_warning(problem)
+
+    def put_off(self) -> None:
+        """Take note that the broker takes nothing on at this moment; its entry knows why."""
         self._moved.set()
 
     def end(self, problem: MaiaError) -> None:
@@ -157,7 +189,7 @@ class Publisher:
         checked = self._checked(rows, columns)
         await self._room_for_more()
         while self._filler.rows or not self._client.session.has_room(self._entry):
-            self._raise_if_ended()  # events that were given one by one go first
+            self._raise_if_stuck()  # events that were given one by one go first
             if self._filler.rows and self._client.session.has_room(self._entry):
                 self._send(*self._filler.take())
             else:
@@ -186,12 +218,15 @@ class Publisher:
             raise
 
     def _send(self, rows: int, columns: list[WireColumn]) -> None:
-        session = self._client.session
-        self._client.perform(session.publish(self._entry, rows, columns, self._client.now()))
+        sequence = self._entry.next_sequence
+        effects = self._client.session.publish(self._entry, rows, columns, self._client.now())
+        self._unanswered.append((sequence, rows))
+        self._client.perform(effects)
 
     async def _room_for_more(self) -> None:
         self._raise_if_ended()
         while self._filler.is_full:
+            self._raise_if_stuck()
             await self._until_moved()
             self._raise_if_ended()
 
@@ -199,6 +234,13 @@ class Publisher:
         self.pump()
         self._moved.clear()
         await self._moved.wait()
+
+    def _raise_if_stuck(self) -> None:
+        """Raise what ended the advertisement, or why the broker takes nothing on."""
+        self._raise_if_ended()
+        problem = self._entry.problem
+        if problem is not None and problem.code in CANNOT_SEAL:
+            raise problem
 
     def _raise_if_ended(self) -> None:
         if self._problem is not None:

@@ -21,7 +21,7 @@ from maia.client.entries import Subscribed
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant, Kind, Value
-from maia.runtime.publisher import Home
+from maia.runtime.publisher import Home, OnWarning
 from maia.types import VerifiedType
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ReceivedEvent(dict[str, Value]):
 class Subscription:
     """The events of one type that a filter admits. Made by `client.subscribe`."""
 
-    def __init__(self, client: Home, entry: Subscribed) -> None:
+    def __init__(self, client: Home, entry: Subscribed, on_warning: OnWarning | None = None) -> None:
         """Receive under a subscription that stands, or soon will."""
         self._client = client
         self._entry = entry
@@ -79,6 +79,9 @@ class Subscription:
         self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
         self._state_told = asyncio.Event()
         self._is_whole = False
+        self._on_warning = on_warning
+        self.warning: MaiaError | None = None
+        """Why nothing can arrive at this moment, if the broker has said so."""
         self.changed: MaiaError | None = None
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
@@ -198,6 +201,12 @@ class Subscription:
             case StateKnown(is_whole=is_whole):
                 self._is_whole = is_whole
                 self._state_told.set()
+
+    def warn(self, problem: MaiaError | None) -> None:
+        """Take note of why nothing can arrive at this moment, or that it can again."""
+        self.warning = problem
+        if self._on_warning is not None:
+            self._on_warning(problem)
 
     def end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""

@@ -74,6 +74,10 @@ class ManagerLink:
     link: LinkId | None = None
     turn: int = 0
     failures: int = 0
+    lost_at: Instant | None = None
+    """When the last attempt to reach it failed."""
+    problem: str = ""
+    """The code of what was wrong with whoever answered last; empty if nobody did."""
     session: SessionKey | None = field(default=None, repr=False)
     instance: bytes = b""
     due: Instant | None = None
@@ -89,6 +93,11 @@ class ManagerLink:
     def is_ready(self) -> bool:
         """Say whether the manager has welcomed this member."""
         return self.stage is LinkStage.READY
+
+    @property
+    def is_away(self) -> bool:
+        """Say whether it was looked for at every address in vain, and is to be looked for again later."""
+        return self.stage is LinkStage.IDLE and self.failures >= max(1, len(self.addresses))
 
     @property
     def secured(self) -> SessionKey:
@@ -167,6 +176,8 @@ class ManagerLinks:
         waiting = self.waiting_at(opened.dialled)
         found = next((one for one in waiting if one.principal == opened.peer), None)
         if found is None:
+            for one in waiting:
+                one.problem = NotTheManager.code
             fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
             return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
         found.stage, found.link = LinkStage.AWAITING_GREETING, opened.link
@@ -224,7 +235,7 @@ class ManagerLinks:
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
-        manager.stage, manager.due = LinkStage.READY, None
+        manager.stage, manager.due, manager.problem = LinkStage.READY, None, ""
         manager.check_at, manager.awaits_check = later(now, self._settings.check_s), False
         manager.session = SessionKey(self._random)
 
@@ -236,11 +247,19 @@ class ManagerLinks:
         manager.stage = LinkStage.IDLE
         manager.turn += 1
         manager.failures += 1
+        manager.lost_at = now
         manager.due = self.again(manager.failures, now)
 
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
         """Send a message, if there is a link."""
         return [] if manager.link is None else [Send(manager.link, encode(message))]
+
+    def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
+        is_waiting = manager.stage is LinkStage.IDLE and manager.due is not None
+        if not is_waiting or manager.lost_at is None or now < later(manager.lost_at, self._settings.again_s):
+            return []
+        return self.dial(manager, now)
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""

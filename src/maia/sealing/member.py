@@ -32,7 +32,7 @@ from maia.credentials import (
 from maia.events import Instant
 from maia.sealing.groups import GroupId
 from maia.sealing.key_ring import KeyRing
-from maia.sealing.manager_links import ManagerLinks
+from maia.sealing.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.member_joining import Joining
 from maia.sealing.member_notices import Notice
 from maia.sealing.member_past import MemberPast
@@ -138,6 +138,15 @@ class KeyMember:
         """Say whether what happens on a link is for this member."""
         return self._managers.on(link) is not None
 
+    def manager_of(self, type_id: bytes) -> ManagerLink | None:
+        """Return the manager of a type that is needed, and how far the talk with it has come."""
+        known = self._types.get(type_id)
+        return None if known is None else self._managers.of(known.sealing.manager)
+
+    def reach(self) -> list[tuple[Principal, bool, int]]:
+        """Return which managers can be asked, and how often each was looked for in vain."""
+        return [(one.principal, one.is_ready, one.failures) for one in self._managers.all()]
+
     def dials(self, address: str) -> bool:
         """Say whether this member waits for a link to an address."""
         return bool(self._managers.waiting_at(address))
@@ -190,6 +199,13 @@ class KeyMember:
         self._past.wipe()
         self._managers.clear()
         return effects
+
+    def dial_again(self, type_id: bytes, now: Instant) -> list[Effect]:
+        """Look for a manager at once that would be looked for later; nothing if that was just done."""
+        known = self._types.get(type_id)
+        manager = None if known is None else self._managers.of(known.sealing.manager)
+        dialled = [] if manager is None else self._managers.dial_again(manager, now)
+        return self._finished(dialled, now) if dialled else []
 
     def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Ask again: something was sealed in an epoch that is not known here."""

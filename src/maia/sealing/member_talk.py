@@ -85,6 +85,7 @@ class ManagerTalk:
     def not_found(self, address: str, now: Instant) -> None:
         """Look for the managers elsewhere that were looked for at an address."""
         for manager in self.managers.waiting_at(address):
+            manager.problem = ""
             self._lost(manager, now)
 
     def _lost(self, manager: ManagerLink, now: Instant) -> None:
@@ -101,6 +102,7 @@ class ManagerTalk:
         fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
         event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
         assert manager.link is not None  # noqa: S101 - something was heard, or awaited, on it
+        manager.problem = "" if isinstance(problem, ManagerSilent) else problem.code
         effects: list[Effect] = [
             Note(event, fields),
             Count("maia_keys_distrusted_total", labels={"code": problem.code}),
@@ -130,6 +132,7 @@ class ManagerTalk:
         match manager.stage, message:
             case _, Bye(code=code):
                 closed = [] if manager.link is None else [Close(manager.link, code)]
+                manager.problem = code
                 self._lost(manager, now)
                 return [Note("bye", {"peer": str(manager.principal), "code": code}), *closed]
             case LinkStage.AWAITING_GREETING, Show():

@@ -88,6 +88,7 @@ from maia.wire.messages import (
     Unadvertise,
     Unsubscribe,
     Wanted,
+    Warned,
     Welcome,
 )
 from maia.wire.messages import Column as WireColumn
@@ -221,6 +222,7 @@ __all__ = [
     "VerifiedRequest",
     "WakeAt",
     "Wanted",
+    "Warned",
     "Welcome",
     "WireColumn",
     "columns_to_frame",

@@ -51,6 +51,7 @@ __all__ = [
     "SubscribeDurable",
     "Unadvertise",
     "Unsubscribe",
+    "Warned",
     "Welcome",
 ]
 
@@ -183,6 +184,14 @@ class SubscribeDurable(AnyMessage, tag=18, frozen=True):
     definitions: Credentials
     name: DurableName
     seen: Number | None
+
+
+class Warned(AnyMessage, tag=27, frozen=True):
+    """What stands under `ref` cannot be served at this moment, and why; without a code, it can again."""
+
+    ref: Number
+    code: Code | None
+    message: Text
 
 
 class Column(AnyMessage, frozen=True):

@@ -28,6 +28,7 @@ from maia.wire.messages import (
     Published,
     Sealed,
     SealedWithPlaintext,
+    Warned,
     Welcome,
 )
 
@@ -44,7 +45,7 @@ __all__ = [
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-_COMPLAINTS: Final = (Bye, Failed, Ended)
+_COMPLAINTS: Final = (Bye, Failed, Ended, Warned)
 _UNSHOWABLE: Final = re.compile(f"[{NOT_FOR_SCREENS}\ud800-\udfff]")
 _WELCOME: Final = _ENCODER.encode(Welcome(0))[:-1]
 
@@ -124,6 +125,6 @@ def sendable_text(text: str) -> str:
     return shown if len(shown) <= TEXT_MAX else shown[: TEXT_MAX - 1] + "…"
 
 
-def _showable(complaint: Bye | Failed | Ended) -> Bye | Failed | Ended:
+def _showable(complaint: Bye | Failed | Ended | Warned) -> Bye | Failed | Ended | Warned:
     text = sendable_text(complaint.message)
     return complaint if text == complaint.message else msgspec.structs.replace(complaint, message=text)

@@ -63,6 +63,7 @@ from maia.wire.client_messages import (
     SubscribeDurable,
     Unadvertise,
     Unsubscribe,
+    Warned,
     Welcome,
 )
 from maia.wire.key_messages import (
@@ -160,6 +161,7 @@ __all__ = [
     "Unsubscribe",
     "Vouched",
     "Wanted",
+    "Warned",
     "Welcome",
     "WhoWrites",
     "Writer",
@@ -168,7 +170,7 @@ __all__ = [
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
     | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
-    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable
+    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned
     | Publish | Published | Deliver | Carried | Sealed | SealedWithPlaintext
     | FindClosest | Nodes | Announce
     | Interest | Offer | Renew | Resync | Replica

@@ -8,12 +8,14 @@ import pytest
 
 from maia.broker.key_desk import KeyDesk
 from maia.credentials import Validity
-from maia.domain import DomainSettings, KeyServer
+from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
+from maia.predicates import AllOf, AnyOf, Comparison, Operator
 from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
-from maia.wire.messages import JoinGroups, Published, SealedRights
+from maia.wire.effects import DialFailed
+from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
 from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
@@ -24,19 +26,31 @@ KEYS = "key server"
 class DomainNet(PublishingNet):
     """Brokers that get their keys from a key server."""
 
+    keys_by_hand = False
+
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
         super().__init__(level, **settings)
         key, _ = self._identity(KEYS)
+        self.level, self.manager = level, key.principal
         pito = self.story.keys["PITO"]
         sealing = Sealing(level, key.principal, ("key-server:7400",))
         definition = replace(self.story.definition.definition, sealing=sealing)
         self.story = replace(self.story, definition=sign_definition(definition, pito))
 
-    def key_server(self) -> Running:
+    hung: list[Running] | None = None
+    """Who dials the key server without an answer of any kind, if that is so."""
+
+    def _dial(self, running: Running, address: str) -> None:
+        if self.hung is not None and address == "key-server:7400":
+            self.hung.append(running)
+        else:
+            super()._dial(running, address)
+
+    def key_server(self, **changes) -> Running:
         """Start the key server; it is a node like a broker."""
         key, _ = self._identity(KEYS)
         settings = DomainSettings(
-            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),)
+            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),), **changes
         )
         node = KeyServer(
             key,
@@ -70,17 +84,113 @@ def test_brokers_get_keys_from_the_manager_and_events_flow():
     assert ccs.broker.status(net.now)["keys"]["types"][net.type_id.hex()]["groups"] == 4
 
 
-def test_a_publisher_waits_until_the_manager_answers():
+AWAY = (
+    "the key server of `uk.gov.pito.Numberplate` at `key-server:7400` does not answer: start it, "
+    "or correct its address (`keys` in the configuration of the broker)"
+)
+
+
+def test_a_publisher_is_refused_while_the_key_server_is_away_and_accepted_when_it_answers():
     net = DomainNet()
     net.two()
     camera, office = net.client("camera at Victoria"), net.client("billing office")
     office.subscribe()
-    camera.publish(camera.advertise(), sighting("LC04 ABC"))
-    assert not camera.all_heard(Published)
+    camera.advertise()
+    assert camera.last(Failed) == Failed(1, "UNAVAILABLE-KEY-SERVER", AWAY)
+    assert office.last(Warned) == Warned(1, "UNAVAILABLE-KEY-SERVER", AWAY)
     net.key_server()
     net.advance(8)
-    assert camera.last(Published) == Published(1, 0, 0)
+    assert office.last(Warned) == Warned(1, None, "it can be served again")
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
     assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
+
+
+def test_a_publisher_finds_a_key_server_that_has_come_back_before_it_would_be_dialled_again():
+    net = DomainNet()
+    net.two()
+    camera = net.client("camera at Victoria")
+    net.advance(100)  # the wait between two attempts is a minute by now
+    net.key_server()
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert camera.last(Published) == Published(1, 0, 0)
+
+
+def test_frames_that_wait_for_a_key_server_are_refused_as_soon_as_it_is_not_found():
+    net = DomainNet()
+    net.two()
+    camera = net.client("camera at Victoria")
+    net.advance(20)
+    net.hung = []
+    camera.publish(camera.advertise(), sighting("LC04 ABC"))
+    assert net.hung, "the key server is dialled for the new publisher"
+    assert not camera.all_heard(Failed)
+    assert not camera.all_heard(Ended)
+    for running in net.hung:
+        net._input(running, DialFailed("key-server:7400"))
+    net.settle()
+    assert camera.ended_with(1) == "UNAVAILABLE-KEY-SERVER"
+    assert not net.frames()
+
+
+def test_a_subscriber_is_warned_as_soon_as_the_key_server_is_not_found():
+    net = DomainNet()
+    net.hung = []
+    net.two()
+    office = net.client("billing office")
+    office.subscribe()
+    assert not office.all_heard(Warned)
+    for running in net.hung:
+        net._input(running, DialFailed("key-server:7400"))
+    net.settle()
+    assert office.last(Warned) == Warned(1, "UNAVAILABLE-KEY-SERVER", AWAY)
+
+
+def test_a_node_that_is_no_key_server_is_told_by_what_was_wrong_with_it():
+    net = DomainNet()
+    net.broker(KEYS)  # the right key at the right address, and it hands out no keys
+    net.two()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-KEY-SERVER"
+    assert "at `key-server:7400` is of no use [PROTOCOL-" in camera.last(Failed).message
+
+
+def test_a_type_whose_key_server_has_no_known_address_is_refused_with_what_to_configure():
+    net = DomainNet()
+    definition = replace(net.story.definition.definition, sealing=Sealing(net.level, net.manager))
+    net.story = replace(net.story, definition=sign_definition(definition, net.story.keys["PITO"]))
+    net.two()
+    camera = net.client("camera at Victoria")
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-NO-KEYS"
+    assert "name one as `keys` in the configuration" in camera.last(Failed).message
+
+
+def test_a_key_server_that_refuses_is_told_with_its_code_and_without_its_words():
+    net = DomainNet()
+    net.key_server(limits=DomainLimits(types=0))
+    _, met = net.two()
+    office = net.client("billing office", at="Met broker")
+    office.subscribe()
+    net.advance(2)
+    (refused,) = {note.fields["code"] for note in met.notes if note.event == "keys-not-granted"}
+    assert office.last(Warned).code == "UNAVAILABLE-NO-KEYS"
+    assert f"gives this broker no key [{refused}]" in office.last(Warned).message
+
+
+def test_a_key_server_that_says_nothing_is_told_of_after_the_wait_and_not_again_and_again():
+    net = DomainNet()
+    net.hung = []
+    ccs, _ = net.two()
+    office = net.client("billing office", at="CCS broker")
+    office.subscribe()
+    assert not office.all_heard(Warned)
+    net.advance(11)
+    told = office.all_heard(Warned)
+    assert [message.code for message in told] == ["UNAVAILABLE-KEYS-AWAITED"]
+    net.advance(30)
+    assert office.all_heard(Warned) == told
+    assert [note.fields["code"] for note in ccs.notes if note.event == "impaired"] == [told[0].code]
 
 
 def test_a_broker_without_a_right_asks_for_nothing():
@@ -97,12 +207,74 @@ def test_a_broker_without_a_right_asks_for_nothing():
 def test_a_publisher_at_a_broker_without_a_right_is_told_so_and_nothing_leaves():
     net = DomainNet()
     net.key_server()
-    net.broker()
+    ccs = net.broker()
     camera = net.client("camera at Victoria")
-    camera.publish(camera.advertise(), sighting())
-    net.advance(11)
-    assert camera.ended_with(1) == "UNAVAILABLE-KEYS-AWAITED"
+    camera.advertise()
+    assert camera.last(Failed).code == "UNAVAILABLE-NO-KEYS"
+    assert camera.last(Failed).message == (
+        "this broker holds no key of `uk.gov.pito.Numberplate`: it has no certificate for it; "
+        f"issue one to `{ccs.key.principal}`, or connect to a broker that has one"
+    )
     assert not net.frames()
+
+
+def test_a_subscriber_whose_broker_holds_keys_of_other_attributes_alone_is_warned():
+    net = DomainNet()
+    net.key_server()
+    net.entitle("CCS broker", READ, attributes=frozenset({LOCATION}))
+    net.broker()
+    office = net.client("billing office")  # it may see numberplates and moments
+    office.subscribe()
+    net.advance(1)
+    assert office.last(Warned).code == "UNAVAILABLE-NO-KEYS"
+    assert (
+        "no key of any attribute of `uk.gov.pito.Numberplate` that you may see" in office.last(Warned).message
+    )
+
+
+def test_a_subscriber_whose_filter_asks_about_what_its_broker_cannot_read_is_warned():
+    net = DomainNet()
+    net.key_server()
+    net.entitle("CCS broker", READ, attributes=frozenset({TIMESTAMP}))
+    net.broker()
+    office = net.client("billing office")
+    office.subscribe()
+    plate, long_ago = (
+        Comparison(NUMBERPLATE, Operator.EQ, "AE05 XYZ"),
+        Comparison(TIMESTAMP, Operator.GT, NOW),
+    )
+    office.subscribe(AllOf((plate, long_ago)))
+    office.subscribe(AnyOf((plate, long_ago)))
+    net.advance(1)
+    (warned,) = office.all_heard(Warned)
+    assert (warned.ref, warned.code) == (2, "UNAVAILABLE-NO-KEYS")
+    assert "attributes of `uk.gov.pito.Numberplate` that your filter asks about" in warned.message
+
+
+def test_a_broker_that_finds_one_of_its_seeds_is_not_cut_off():
+    net = DomainNet()
+    net.key_server()
+    net.broker()
+    met = net.broker("Met broker", seeds=["nobody", "CCS broker"])
+    assert not [note for note in met.notes if note.event == "impaired"]
+
+
+def test_a_broker_is_cut_off_when_the_last_neighbour_goes_and_its_seeds_are_silent():
+    net = DomainNet()
+    net.key_server()
+    net.two()
+    office = net.client("billing office", at="Met broker")
+    office.subscribe()
+    net.advance(5)
+    assert not office.all_heard(Warned)
+    net.crash("CCS broker")
+    net.advance(20)
+    assert [message.code for message in office.all_heard(Warned)] == ["UNAVAILABLE-CUT-OFF"]
+    net.restart("CCS broker")
+    net.advance(60)
+    assert [message.code for message in office.all_heard(Warned)] == ["UNAVAILABLE-CUT-OFF", None]
+    noted = [note for note in net.brokers["Met broker"].notes if note.event in {"impaired", "unimpaired"}]
+    assert [note.fields.get("code") for note in noted] == ["UNAVAILABLE-CUT-OFF", None]
 
 
 def test_a_broker_holds_the_keys_of_what_it_may_read_and_no_others():

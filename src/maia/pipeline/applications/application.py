@@ -65,6 +65,17 @@ class Application(Generic[Terms]):
         _check_columns(self, events)
         return self.compute(events.select(*self.reads), self.terms if terms is None else terms)
 
+    def check_names(self, found: Mapping[str, Kind | None]) -> None:
+        """Refuse events without what it reads, by their names and, where they are known, kinds."""
+        for name, kind in self.reads.items():
+            if name not in found:
+                raise MissingColumn(_needed(self.name, name, kind) + f", and the table has {_listed(found)}")
+            other = found[name]
+            if other is not None and other is not kind:
+                raise MissingColumn(
+                    _needed(self.name, name, kind) + f", and it is {spark_type(other).simpleString()}"
+                )
+
     def terms_with(self, changes: Mapping[str, str]) -> Terms:
         """Return the terms with some of them changed, as somebody wrote them."""
         known = {field.name: getattr(self.terms, field.name) for field in fields(self.terms)}
@@ -82,10 +93,14 @@ def _check_columns(application: Application[Any], events: DataFrame) -> None:
     for name, kind in application.reads.items():
         if found.get(name) == spark_type(kind):
             continue
-        wanted = f"`{application.name}` needs the column `{name}` of type {spark_type(kind).simpleString()}"
+        wanted = _needed(application.name, name, kind)
         if name in found:
             raise MissingColumn(f"{wanted}, and it is {found[name].simpleString()[:_SHOWN]}")
         raise MissingColumn(f"{wanted}, and the table has {_listed(found)}")
+
+
+def _needed(application: str, name: str, kind: Kind) -> str:
+    return f"`{application}` needs the column `{name}` of type {spark_type(kind).simpleString()}"
 
 
 def _listed(names: Mapping[str, object]) -> str:
