@@ -28,6 +28,7 @@ from maia.canonical import BadSExpression, Limits, SExpression, read_advanced, w
 from maia.credentials.keys import KEY_BYTES, SigningKey, principal_from_bytes, same_secret
 from maia.credentials.principals import Principal
 from maia.errors import BadInput, BrokenCredential, Unavailable
+from maia.runtime.private_files import sync_folder
 
 __all__ = [
     "BadKeyFile",
@@ -104,7 +105,7 @@ def create_key_file(path: Path, key: SigningKey, passphrase: str | None = None) 
         _refuse_access(path, problem)
     try:
         _write_through(descriptor, text.encode("ascii"))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as problem:
         with suppress(OSError):
             path.unlink()
@@ -223,14 +224,6 @@ def _write_through(descriptor: int, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_access(path: Path, problem: OSError) -> NoReturn:
