@@ -30,7 +30,6 @@ __all__ = ["SparkStartFailed", "spark_session"]
 
 _STOP_S: Final = 20
 _LOG_SHOWN: Final = 2_000
-_PRIVATE: Final = 0o077
 
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
@@ -99,8 +98,8 @@ def spark_session(
 def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
     return {
         "spark.app.name": name,
-        # What Spark writes is for its user alone; Hadoop has a umask of its own.
-        "spark.hadoop.fs.permissions.umask-mode": f"{_PRIVATE:03o}",
+        # What Spark writes is for its user alone: Hadoop looks at this, not at the umask of the process.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": f"{memory_mib}m",
         "spark.driver.host": "127.0.0.1",
@@ -152,8 +151,7 @@ def _gateway(conf: SparkConf, log: Path) -> Any:
 
     with log.open("wb") as file:
         # PySpark's own types stop short of this function.
-        options = {"stdout": file, "stderr": file, "umask": _PRIVATE}
-        return launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+        return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
 
 
 def _variables(java: JavaHome, scratch: Path, cluster: Cluster | None) -> dict[str, str]:
