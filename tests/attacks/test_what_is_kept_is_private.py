@@ -57,7 +57,7 @@ def test_a_recording_broker_leaves_nothing_that_others_can_use(tmp_path: Path) -
     (tmp_path / "broker.toml").write_text(CONFIG)
     with running_maia("broker", "-c", "broker.toml", cwd=tmp_path) as broker:
         address_of(tmp_path)
-        until(lambda: (tmp_path / "some/where/data/status.door").exists())
+        until((tmp_path / "some/where/data/status.door").exists)
         assert exposed(tmp_path / "some", tmp_path / "deep") == {}
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(180) == 0
@@ -93,8 +93,9 @@ def test_logs_stores_and_keys_are_private_wherever_they_are_made(tmp_path: Path)
     (tmp_path / "e").mkdir(mode=0o700)
     create_key_file(tmp_path / "e/some.key", new_signing_key())
     FactAges(tmp_path / "e/facts.json").note("on duty", Instant(5))
-    with closing(FencedStore(tmp_path / "e/groups.sqlite")) as fenced, closing(
-        sqlite_store(tmp_path / "e/domain.sqlite")
+    with (
+        closing(FencedStore(tmp_path / "e/groups.sqlite")) as fenced,
+        closing(sqlite_store(tmp_path / "e/domain.sqlite")),
     ):
         fenced.keep({"name": b"data"})
         assert (tmp_path / "e/groups.sqlite-wal").exists()
@@ -109,7 +110,10 @@ OPENERS: list[tuple[Callable[[Path], object], type[Exception]]] = [
 
 @pytest.mark.parametrize(("opener", "refusal"), OPENERS, ids=["log", "store"])
 def test_a_folder_that_another_user_owns_or_can_change_is_not_written_to(
-    tmp_path: Path, opener: Callable[[Path], object], refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    opener: Callable[[Path], object],
+    refusal: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A71: root is no exception, since the owner could put other files in place of root's."""
     folder = tmp_path / "folder"

@@ -68,7 +68,9 @@ class Synchronised:
         safe = self.safe.get(path.stat().st_ino)
         found = held(path)
         # A name that was removed may be there again after a power cut: whoever removed it can do it again.
-        return found <= safe if isinstance(found, frozenset) and isinstance(safe, frozenset) else found == safe
+        if isinstance(found, frozenset) and isinstance(safe, frozenset):
+            return found <= safe
+        return found == safe
 
     def lost(self, folder: Path) -> list[str]:
         """Return what a power cut could take from a folder now; locks hold nothing."""
@@ -199,7 +201,7 @@ def test_a_wallet_is_on_the_disk_before_a_login_is_over(disk: Synchronised, tmp_
 
 
 def test_databases_wait_for_the_disk_at_every_step(tmp_path: Path) -> None:
-    """A81: SQLite writes through by itself, if it is told to; at less than FULL it may lose the last steps."""
+    """A81: SQLite waits if it is told to; at less than FULL it may lose the last steps."""
     full = 2
     with closing(FencedStore(tmp_path / "groups.sqlite")) as fenced:
         assert fenced._file.execute("PRAGMA synchronous").fetchone() == (full,)

@@ -146,7 +146,7 @@ def interruptible(spark: SparkSession, work: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Hand out a folder, for its owner alone, that becomes `folder` if the body ends well; else it is gone."""
+    """Hand out a folder of its owner's alone that becomes `folder` if the body ends well, or else is gone."""
     if folder.exists():
         raise BadResultFolder(f"`{folder}` is already there; name a folder that is not")
     if not folder.parent.is_dir():
