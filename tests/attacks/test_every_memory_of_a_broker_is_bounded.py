@@ -16,7 +16,22 @@ from typing import Any
 import pytest
 
 from maia.broker import BrokerLimits, edge, quotas, replicating, routes, sealed_interests, writers
-from maia.credentials import Action, SigningKey
+from maia.credentials import (
+    FIRST_VERSION,
+    UNBOUNDED,
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    OnlineTest,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TestKind,
+    TypeName,
+    TypePattern,
+    exact_name,
+    issue,
+)
 from maia.domain import links as domain_links
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.ids import node_id_of_key
@@ -92,17 +107,27 @@ def evidence(**limits: int) -> Sizes:
 
 
 def refused_certificates(**limits: int) -> Sizes:
-    """A broker shows certificates that prove nothing, with one interest after the other."""
+    """A broker shows certificates, with one interest after the other, that would prove it if they counted."""
     net, state = one_broker(**limits)
-    rogue = rogue_broker(net)
+    rogue, owner = rogue_broker(net), fresh_key(STEPS)
     neighbour = state.routes.neighbours[node_id_of_key(ROGUE.principal.key)]
+    name = TypeName(owner.principal, "of-its-own", FIRST_VERSION)
     for number in range(STEPS):
-        useless = shown([connect_right(net.story, fresh_key(number).principal)])
-        proof = rogue.request(Action.SUBSCRIBE)
-        rogue.say(
-            Interest(the_type(net), [Wanted(b"%016d" % number, filter_to_bytes(ALWAYS), proof, useless)], [])
-        )
+        asker = Client(net, fresh_key(number), ())
+        proof = asker.request(Action.SUBSCRIBE, event_type=name)
+        right = shown([nobody_vouches_for(owner, asker.principal)])
+        wanted = Wanted(b"%016d" % number, filter_to_bytes(ALWAYS), proof, right)
+        rogue.say(Interest(type_id(name.owner, name.name), [wanted], []))
         yield len(neighbour.refused_on)
+
+
+def nobody_vouches_for(owner: SigningKey, to: Principal) -> SignedCertificate:
+    """Return a right whose owner says that it counts while a list says so, and publishes none."""
+    authority = Authority(
+        TypePattern(owner.principal, exact_name("of-its-own"), None), frozenset({Action.SUBSCRIBE})
+    )
+    validity = UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, owner.principal))
+    return issue(AuthorisationCertificate(owner.principal, to, False, authority, validity), owner)
 
 
 def contacts(**limits: int) -> Sizes:
