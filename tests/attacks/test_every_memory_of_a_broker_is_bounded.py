@@ -24,6 +24,7 @@ from maia.credentials import (
     Authority,
     OnlineTest,
     Principal,
+    RevocationList,
     SignedCertificate,
     SigningKey,
     TestKind,
@@ -31,6 +32,7 @@ from maia.credentials import (
     TypePattern,
     exact_name,
     issue,
+    sign_statement,
 )
 from maia.domain import links as domain_links
 from maia.predicates import ALWAYS, Comparison, Operator
@@ -107,22 +109,24 @@ def evidence(**limits: int) -> Sizes:
 
 
 def refused_certificates(**limits: int) -> Sizes:
-    """A broker shows certificates, with one interest after the other, that would prove it if they counted."""
+    """A broker shows revoked certificates, with one interest after the other; they were a proof once."""
     net, state = one_broker(**limits)
     rogue, owner = rogue_broker(net), fresh_key(STEPS)
     neighbour = state.routes.neighbours[node_id_of_key(ROGUE.principal.key)]
     name = TypeName(owner.principal, "of-its-own", FIRST_VERSION)
-    for number in range(STEPS):
-        asker = Client(net, fresh_key(number), ())
+    askers = [Client(net, fresh_key(number), ()) for number in range(STEPS)]
+    rights = [right_to_read(owner, asker.principal) for asker in askers]
+    revoked = RevocationList(owner.principal, 1, None, frozenset(right.id for right in rights))
+    state.statements.standing.hear(sign_statement(revoked, owner), net.now)
+    for number, (asker, right) in enumerate(zip(askers, rights, strict=True)):
         proof = asker.request(Action.SUBSCRIBE, event_type=name)
-        right = shown([nobody_vouches_for(owner, asker.principal)])
-        wanted = Wanted(b"%016d" % number, filter_to_bytes(ALWAYS), proof, right)
+        wanted = Wanted(b"%016d" % number, filter_to_bytes(ALWAYS), proof, shown([right]))
         rogue.say(Interest(type_id(name.owner, name.name), [wanted], []))
         yield len(neighbour.refused_on)
 
 
-def nobody_vouches_for(owner: SigningKey, to: Principal) -> SignedCertificate:
-    """Return a right whose owner says that it counts while a list says so, and publishes none."""
+def right_to_read(owner: SigningKey, to: Principal) -> SignedCertificate:
+    """Return a right to a type, as its owner gives it who publishes lists of what it takes back."""
     authority = Authority(
         TypePattern(owner.principal, exact_name("of-its-own"), None), frozenset({Action.SUBSCRIBE})
     )
