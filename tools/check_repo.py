@@ -24,10 +24,10 @@ ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M
 )
 # Folders that every machine has; whatever else stands at the top belongs to one machine.
-EVERYWHERE = frozenset(
-    ("bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv")
-    + ("sys", "tmp", "usr", "var")
-)
+EVERYWHERE = {
+    "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
+    "sys", "tmp", "usr", "var",
+}  # fmt: skip
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
