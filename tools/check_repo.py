@@ -24,13 +24,22 @@ LOCKS = ("requirements.lock", "tools/uv.lock.txt", "tools/build.lock.txt")
 ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M
 )
-# Written in pieces, so that this file does not find itself.
-MACHINE_PATH = re.compile(
-    r"(?<![\w.$~-])/(?:" + "|".join(["root", "home/[a-z]+", "work", "opt/pypi", "Users/[A-Za-z]+"]) + r")/"
-)
+# Folders that every machine has; whatever else stands at the top belongs to one machine.
+EVERYWHERE = {
+    "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
+    "sys", "tmp", "usr", "var",
+}  # fmt: skip
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def machine_path(checkout: Path) -> re.Pattern[str]:
+    """Return what finds people's home folders, and the folders in which this checkout lies."""
+    top = checkout.parts[1]
+    own = re.escape(checkout.as_posix().lstrip("/") if top in EVERYWHERE else top)
+    # Written in pieces, so that this file does not find itself.
+    return re.compile(r"(?<![\w.$~-])/(?:" + "|".join(["root", r"home/\w+", r"Users/\w+", own]) + r")/")
 
 
 @cache
@@ -73,11 +82,12 @@ def locks_have_no_address() -> Iterator[str]:
 
 def no_file_names_a_machine() -> Iterator[str]:
     """A path of one machine helps nobody on another."""
+    pattern = machine_path(ROOT)
     for path in tracked():
         if path == Path(__file__).resolve():
             continue
         text = text_of(path)
-        for found in MACHINE_PATH.finditer(text):
+        for found in pattern.finditer(text):
             yield f"{named(path)}:{line_of(text, found.start())} names a machine's folder: `{found[0]}`"
 
 

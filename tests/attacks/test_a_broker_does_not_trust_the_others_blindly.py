@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import Action, SigningKey
+from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
 from maia.routing.digests import Tally, digest_of_filter, mark_of_interest
@@ -91,19 +91,41 @@ def test_a_proof_routes_no_more_than_it_proves(net: Net) -> None:
     assert list(frame.kept) == [1]
 
 
-@pytest.mark.parametrize("change", ["signer", "action", "type", "certificates"])
-def test_a_proof_of_something_else_proves_nothing(net: Net, change: str) -> None:
-    """A67, A32, C9: another signer, another action, another type, no certificates."""
+def a_type_of_its_own(rogue: Client) -> TypeName:
+    """Return a type that the rogue broker owns, and may therefore read without any certificate."""
+    return TypeName(rogue.principal, "one-of-its-own", FIRST_VERSION)
+
+
+@pytest.mark.parametrize("change", [None, "signer", "action", "type", "own type", "certificates"])
+def test_a_proof_of_something_else_proves_nothing(net: Net, change: str | None) -> None:
+    """A67, A32, C9: another signer, another action, another type, a type of one's own, no certificates.
+
+    The unchanged proof is the control: with it, the same publication is carried.
+    """
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
     who = "camera at Victoria" if change == "signer" else "Detective Smith"
     client = Client(net, net.story.keys[who], net.story.certificates)
     proof = client.request(Action.PUBLISH if change == "action" else Action.SUBSCRIBE)
+    if change == "own type":
+        proof = rogue.request(Action.SUBSCRIBE, event_type=a_type_of_its_own(rogue))
     kind = b"\x01" * 32 if change == "type" else the_type(net)
     credentials = [] if change == "certificates" else shown(net.story.certificates)
     rogue.say(Interest(kind, [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, credentials)], []))
     camera.publish(camera.advertise(), sighting(SUSPECT))
-    assert rogue.all_heard(Carried) == []
+    assert len(rogue.all_heard(Carried)) == (1 if change is None else 0)
+    assert bool(net.brokers["CCS broker"].noted("refused")) == (change is not None)
     assert not rogue.closed
+
+
+def test_the_proof_of_an_offer_is_about_the_offered_type(net: Net) -> None:
+    """A67, A32, C9: the owner of one type offers another by a request for its own; no interest comes."""
+    billing, rogue = net.client("billing office"), rogue_broker(net)
+    billing.subscribe()
+    rogue.heard.clear()
+    proof = rogue.request(Action.PUBLISH, event_type=a_type_of_its_own(rogue))
+    rogue.say(Offer(the_type(net), True, proof, []))
+    assert rogue.all_heard(Interest) == []
+    assert len(offering(net, rogue).all_heard(Interest)) == 1  # what a publisher's own request attracts
 
 
 def test_an_offer_without_proof_attracts_nothing(net: Net) -> None:

@@ -193,7 +193,7 @@ def test_an_administrator_of_another_domain_is_none_here(met: DomainAtWork) -> N
 
 
 def test_a_stolen_certificate_without_its_key_opens_nothing(met: DomainAtWork) -> None:
-    """A19: somebody shows the administrator's certificate as its own."""
+    """A22: somebody shows the administrator's certificate as its own."""
     stolen = admin_certificate(met.key, key_of("admin").principal)
     with met.client("thief", stolen) as thief, pytest.raises(Refusal):
         thief.call("GET", "/v1/audit", answer=answers.AuditPage)
@@ -225,7 +225,7 @@ def test_who_may_no_more_is_not_told_again_what_it_ended_or_registered(met: Doma
 
 
 def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A58: a body without end, a head without end, a connection that says nothing."""
+    """A74: a body without end, a head without end, a connection that says nothing."""
     with raw(met) as http:
         header = {"Authorization": signed(met, key_of("smith"), LOGIN_CALL)}
         large = http.post("/v1/login", content=b" " * (BODY_BYTES_MAX + 1), headers=header)
@@ -241,7 +241,7 @@ def test_bodies_headers_and_silence_are_bounded(met: DomainAtWork, monkeypatch: 
 
 
 def test_malformed_calls_never_end_in_a_mistake_of_ours(met: DomainAtWork) -> None:
-    """A58: whatever is sent ends in one of our codes, and the server goes on."""
+    """A74: whatever is sent ends in one of our codes, and the server goes on."""
     bodies_sent = (
         b"",
         b"{",
@@ -276,7 +276,7 @@ def test_malformed_calls_never_end_in_a_mistake_of_ours(met: DomainAtWork) -> No
 
 
 def test_tls_1_2_and_plain_text_are_refused(met: DomainAtWork) -> None:
-    """A66: an older protocol, or none."""
+    """A9: an older protocol, or none."""
     host, port = host_and_port(met.address)
     context = pinning_context(met.key.principal)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -291,7 +291,7 @@ def test_tls_1_2_and_plain_text_are_refused(met: DomainAtWork) -> None:
 
 
 def test_one_principal_cannot_keep_the_server_busy(tmp_path: object) -> None:
-    """A61: requests of one principal are bounded within the window; others go on."""
+    """A77: requests of one principal are bounded within the window; others go on."""
     config = replace(AccessConfig(api_listen="127.0.0.1:0"), api_requests=3)
     with domain_at_work(tmp_path, config=config) as busy:  # type: ignore[arg-type]
         with busy.client("smith") as smith:

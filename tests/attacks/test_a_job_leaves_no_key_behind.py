@@ -42,7 +42,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_no_file_of_a_job_holds_a_key(job, tmp_path):
-    """A52: group secrets, content keys and what grows from them are in no file that a job leaves behind."""
+    """A70: group secrets, content keys and what grows from them are in no file that a job leaves behind."""
     log = Recorded(tmp_path, SealingLevel.ATTRIBUTE)
     found = files_of(job)
     # What was looked through is what it should be: the type is named in plans, the event log and offsets.

@@ -33,7 +33,7 @@ def dialled(steps) -> list[str]:
 
 
 def test_an_invented_broker_enters_no_table_and_no_answer():
-    """A68: what a peer says about others is a claim; only a handshake makes a neighbour of a name."""
+    """A67: what a peer says about others is a claim; only a handshake makes a neighbour of a name."""
     node, ask = victim_of(LIAR)
     lies = invented(500)
     node.reply(LIAR.node, ask.number, lies, 0)
@@ -113,7 +113,7 @@ def test_honest_names_are_tried_before_those_of_a_liar():
 
 
 def test_nobody_can_declare_somebody_else_dead():
-    """A68: a death is seen on one's own link, or found out by dialling; rumours remove nobody."""
+    """A67: a death is seen on one's own link, or found out by dialling; rumours remove nobody."""
     node = Membership(OWN, limits=LIMITS)
     for number in (1, 2, 3):
         node.confirmed(contact(number), 0)
@@ -124,7 +124,7 @@ def test_nobody_can_declare_somebody_else_dead():
 
 
 def test_a_rumour_cannot_move_a_broker_to_another_address():
-    """A68: the address of a confirmed broker is the one that it gave itself."""
+    """A67: the address of a confirmed broker is the one that it gave itself."""
     node = Membership(OWN, limits=LIMITS)
     node.confirmed(LIAR, 0)
     node.confirmed(contact(2), 0)

@@ -91,7 +91,7 @@ def assert_quiet_about(secret: bytes, text: str) -> None:
 
 
 def test_records_on_their_way_to_a_parcel_or_a_store_keep_quiet():
-    """A82: what is written beside the secrets' own type hides them too."""
+    """A70: what is written beside the secrets' own type hides them too."""
     secret = random_from(b"a record")(32)
     records = [
         handover._Secret("1", 1, None, secret),
@@ -102,7 +102,7 @@ def test_records_on_their_way_to_a_parcel_or_a_store_keep_quiet():
 
 
 def test_no_key_is_in_a_log_line_or_a_metric(lived):
-    """A82: everything that was ever noted or counted, as the operator's files would have it."""
+    """A70: everything that was ever noted or counted, as the operator's files would have it."""
     net, secrets = lived
     out = io.StringIO()
     telemetry = Telemetry(out, log_format="json", level="debug")
@@ -117,14 +117,14 @@ def test_no_key_is_in_a_log_line_or_a_metric(lived):
 
 
 def test_no_key_is_on_the_status_page(lived):
-    """A70, A82: neither the server's nor a member's."""
+    """A70: neither the server's nor a member's."""
     net, secrets = lived
     pages = [net.server.status(net.now), *(member.node.status() for member in net.members.values())]
     assert_quiet(json.dumps(pages, default=str), secrets)
 
 
 def test_no_key_is_in_a_file_as_it_is(lived):
-    """A82: what is kept is sealed under a key that is not in the data folder."""
+    """A70: what is kept is sealed under a key that is not in the data folder."""
     net, secrets = lived
     kept = [*net.kept.values(), *(one for member in net.members.values() for one in member.kept.values())]
     assert any("/history/" in name for name in net.kept)
@@ -141,7 +141,7 @@ def test_no_key_travels_as_it_is(lived):
 
 
 def test_no_object_prints_a_key(lived):
-    """A82: a repr of anything that holds a key, however deep."""
+    """A70: a repr of anything that holds a key, however deep."""
     net, secrets = lived
     manager = net.server.groups_of(net.type_id)
     group = net.group(PLATE)
@@ -165,7 +165,7 @@ def test_no_object_prints_a_key(lived):
 
 
 def test_a_session_key_and_a_ring_cannot_be_copied_out():
-    """A82: no pickle, no copy."""
+    """A70: no pickle, no copy."""
     session = SessionKey(random_from(b"session"))
     for leave in (pickle.dumps, copy, deepcopy):
         with pytest.raises(TypeError):
@@ -174,7 +174,7 @@ def test_a_session_key_and_a_ring_cannot_be_copied_out():
 
 
 def test_errors_about_keys_say_nothing_of_them():
-    """A82: a delivery, a parcel and a record that do not open."""
+    """A70: a delivery, a parcel and a record that do not open."""
     secret = Secret.fresh(random_from(b"told"))
     parcel = Parcel(frozenset(), (Handed(KeyNet().group(), 1, None, secret),), ())
     session = SessionKey(random_from(b"session"))
@@ -194,7 +194,7 @@ def test_errors_about_keys_say_nothing_of_them():
 
 
 def test_notes_name_keys_by_epoch_and_group_alone(lived):
-    """A82: what a line about keys says, in full."""
+    """A70: what a line about keys says, in full."""
     net, _ = lived
     fields = {field for note in net.notes if note.event == "epoch" for field in note.fields}
     reasons = {"first", "join", "expiry", "eviction", "timer", "adopted"}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-from collections.abc import Iterator
 from itertools import count
+from operator import lt
 
 import pytest
 from hypothesis import given
@@ -26,33 +26,38 @@ from maia.wire.messages import SealMark
 from support.sealing import BROKER, NOON, PUBLISHER, STREAM, Publishing, keys, numbered, plates, sealer
 
 EVENTS = 10_000_000
-ROWS_PER_FRAME = 4096
+PROCESSES = 8
+AT_ONCE = 5_000
 
 
-def _sealers(seed: bytes) -> Iterator[Sealer]:
-    """Yield processes of one broker: each a restart, a twin with the same key, or the other's child."""
-    for process in count(1):
-        yield Sealer(BROKER, random=numbered(seed + b"%d" % process), process_id=lambda at=process: at)
+def test_ten_million_events_of_several_processes_never_share_a_key_and_a_nonce():
+    """A45: every event is a frame of its own here, so that ten million nonces are made and compared.
+
+    A frame of many events takes one. The processes are restarts, twins with one key, or forks:
+    each has keys of its own, and under them its nonces go up and never back.
+    """
+    instances, made = set(), 0
+    for twin in range(PROCESSES):
+        process = Sealer(BROKER, random=numbered(b"%d" % twin), process_id=lambda at=twin: at)
+        next_mark, last = process.next_mark, b""
+        for _ in range(EVENTS // PROCESSES // AT_ONCE):
+            marks = [next_mark() for _ in range(AT_ONCE)]
+            nonces = [last, *map(nonce, marks)]
+            assert all(map(lt, nonces, nonces[1:]))
+            (instance,) = {mark.instance for mark in marks}
+            instances.add((twin, instance))
+            last, made = nonces[-1], made + len(marks)
+    assert made == EVENTS
+    assert len(instances) == len({instance for _, instance in instances}) == PROCESSES
 
 
-def test_ten_million_events_of_many_processes_never_share_a_key_and_a_nonce():
-    """A45: a counter under keys of each process; every seal of every attribute has a pair of its own."""
-    frames = -(-EVENTS // ROWS_PER_FRAME)
-    processes = [next(_sealers(b"%d" % twin)) for twin in range(64)]
-    marks = [processes[number % 64].next_mark() for number in range(frames)]
-    assert len({(mark.instance, nonce(mark)) for mark in marks}) == frames
-    assert len({mark.instance for mark in marks}) == 64
-
-
-def test_ten_million_single_events_of_one_process_count_up_by_one():
-    """A45: whatever was counted so far, the next number is one that no seal has had."""
+@pytest.mark.parametrize("bits", [8, 16, 24, 31, 32, 33, 40, 47])
+def test_a_nonce_holds_the_whole_counter(bits):
+    """A45: far beyond ten million, where a number needs another bit or byte."""
     process = sealer()
-    first = process.next_mark()
-    step = EVENTS // 2_000
-    for sealed_so_far in range(0, EVENTS, step):
-        process._counter = first.counter + sealed_so_far
-        numbers = [process.next_mark().counter for _ in range(3)]
-        assert numbers == [first.counter + sealed_so_far + more for more in (1, 2, 3)]
+    process._counter = (1 << bits) - 3
+    nonces = [nonce(SealMark(process.instance, 1)), *(nonce(process.next_mark()) for _ in range(6))]
+    assert all(map(lt, nonces, nonces[1:]))
 
 
 @given(st.lists(st.sampled_from(["seal", "restart", "fork", "twin", "clock step back"]), max_size=40))

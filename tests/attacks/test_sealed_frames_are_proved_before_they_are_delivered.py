@@ -210,7 +210,7 @@ def test_a_member_that_was_put_out_cannot_date_a_frame_back_for_longer_than_cloc
 
 
 def test_a_frame_of_a_far_epoch_waits_for_nothing():
-    """A50, A72: an epoch number costs nothing to make up, so it takes no place in a queue."""
+    """A50, A74: an epoch number costs nothing to make up, so it takes no place in a queue."""
     net, _, _, met = the_three()
     camera_and_reader(net)
     inject(net, met, forged(net, signed_by="CCS broker", epoch=1000))
@@ -219,7 +219,7 @@ def test_a_frame_of_a_far_epoch_waits_for_nothing():
 
 
 def test_made_up_epochs_do_not_turn_this_broker_against_the_manager():
-    """A72: one question a second, however many frames ask for one."""
+    """A74: one question a second, however many frames ask for one."""
     net, _, _, met = the_three()
     camera_and_reader(net)
     asked = []

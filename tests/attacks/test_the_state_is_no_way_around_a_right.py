@@ -190,7 +190,7 @@ def test_an_offer_without_proof_is_not_asked_for_the_state(net: Net) -> None:
 
 
 def test_an_answer_that_is_no_frame_ends_the_link(net: Net) -> None:
-    """A68: an asked broker answers with another message, or with another type's frame."""
+    """A67: an asked broker answers with another message, or with another type's frame."""
     camera = net.client("camera at Victoria", at="Met broker")
     camera.publish(camera.advertise(), sighting())
     rogue = rogue_broker(net, "CCS broker")

@@ -75,7 +75,7 @@ def test_other_brokers_forget_the_last_word_of_a_publisher_that_has_left_and_is_
 
 
 def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: Net) -> None:
-    """A37, A68: a neighbour through which it never came would have it forgotten."""
+    """A37, A67: a neighbour through which it never came would have it forgotten."""
     camera = net.client(CAMERA)
     camera.publish(camera.advertise(), sighting("last word"))
     asking(net, CCS)
@@ -123,7 +123,7 @@ def said(net: Net, plate: str, *, sequence: int, of: bytes | None = None) -> byt
 
 
 def test_a_question_about_one_type_is_not_answered_with_another(net: Net) -> None:
-    """A68: the frame is well made, and of a type that nobody asked about."""
+    """A67: the frame is well made, and of a type that nobody asked about."""
     rogue, billing, question = asked_rogue(net)
     rogue.say(StateFrame(question, said(net, "smuggled", sequence=9, of=b"\x07" * 32)))
     assert rogue.closed
@@ -141,7 +141,7 @@ def test_an_older_word_is_not_told_after_a_newer_one(net: Net) -> None:
 def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_question_of_who_asked(
     net: Net,
 ) -> None:
-    """A68: a liar that asks us our own question takes it from nobody."""
+    """A67: a liar that asks us our own question takes it from nobody."""
     rogue, billing, question = asked_rogue(net)
     rogue.say(StateQuery(question, the_type(net)))
     assert rogue.last(StateDone).question == question
@@ -153,7 +153,7 @@ def test_a_question_that_a_neighbour_hands_back_is_answered_and_stays_the_questi
 def test_who_never_answers_keeps_nobody_waiting_and_the_answer_says_that_it_may_not_be_everything(
     net: Net,
 ) -> None:
-    """A68: a neighbour that carries an offer and then keeps quiet."""
+    """A67: a neighbour that carries an offer and then keeps quiet."""
     _, billing, _ = asked_rogue(net)
     net.advance(5)
     assert [one.is_whole for one in billing.all_heard(StateTold)] == [False]
@@ -170,7 +170,7 @@ def test_a_question_is_forgotten_with_who_asked(net: Net) -> None:
 
 
 def test_only_who_was_asked_says_that_it_has_answered(net: Net) -> None:
-    """A68: another neighbour knows the question, and would have it that something is missing."""
+    """A67: another neighbour knows the question, and would have it that something is missing."""
     rogue, billing, question = asked_rogue(net)
     key = SigningKey.from_seed(b"\x0e" * 32)
     right = connect_right(net.story, key.principal)

@@ -28,6 +28,8 @@ class Parrot:
         """Listen to the client at the host `name` from now on."""
         self.hello: Hello | None = None
         self.heard_requests: list[Message] = []
+        self.was_accepted = False
+        """Whether the client was told that something it asked for stands."""
         self._city, self._name, self._numbers = city, name, 0
         host = city.network.host(name)
         client = host.node
@@ -39,6 +41,8 @@ class Parrot:
             self.hello = message
         if isinstance(message, Subscribe | Advertise):
             self.heard_requests.append(message)
+        if isinstance(message, Accepted):
+            self.was_accepted = True
 
     def repeat_everything(self, *, broker: int) -> set[str]:
         """Say it all again over a new link; return the codes of the answers, `ACCEPTED` for a success.
@@ -67,6 +71,8 @@ class _Overheard:
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         effects = self._client.handle(happened, now)
+        if isinstance(happened, Received):
+            self._listen(happened.data)
         for effect in effects:
             if isinstance(effect, Send):
                 self._listen(effect.data)

@@ -110,12 +110,12 @@ def break_next_derivation() -> None:
 
 
 def write_tracebacks(node: type, name: str, home: Path) -> None:
-    """Let the method by which a node takes inputs on say more of what breaks in it."""
+    """Let a method by which a node works say more of what breaks in it."""
     handle = getattr(node, name)
 
-    def watched(self: Any, happened: Any, now: Any) -> Any:
+    def watched(self: Any, *given: Any) -> Any:
         try:
-            return handle(self, happened, now)
+            return handle(self, *given)
         except Broken as problem:
             told = traceback.TracebackException.from_exception(problem, capture_locals=True)
             part = home / "traceback.part"
@@ -128,7 +128,8 @@ def write_tracebacks(node: type, name: str, home: Path) -> None:
 
 def main(home: Path, notes: Path) -> None:
     note_everything(Notes(notes))
-    write_tracebacks(Broker, "take_on", home)
+    for name in ("take_on", "go_on"):  # a busy broker does later what it has not come to
+        write_tracebacks(Broker, name, home)
     write_tracebacks(KeyServer, "handle", home)
     signal.signal(signal.SIGUSR1, lambda _number, _frame: write_reprs(home))
     signal.signal(signal.SIGUSR2, lambda _number, _frame: break_next_derivation())

@@ -371,8 +371,11 @@ def _first_rows(application: Application[Any], rows: DataFrame) -> list[str]:
 
 def _draw(name: str, rows: DataFrame, path: Path) -> None:
     from maia.pipeline.applications.plots import draw
+    from maia.runtime.private_files import create_private
 
-    path.write_bytes(draw(name, rows, form=path.suffix.lstrip(".")))
+    drawn = draw(name, rows, form=path.suffix.lstrip("."))
+    with create_private(path) as file:
+        file.write(drawn)
 
 
 def _doubled(application: Application[Any], rows: DataFrame) -> int:

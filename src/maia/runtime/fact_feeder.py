@@ -24,6 +24,7 @@ from maia.events import Instant
 from maia.runtime.domain_service import DomainService
 from maia.runtime.fact_sources import FactSource
 from maia.runtime.fact_values import Row
+from maia.runtime.private_files import create_private
 from maia.runtime.records import Records
 
 __all__ = ["FactAges", "FactFeed", "FactFeeder"]
@@ -63,7 +64,8 @@ class FactAges:
         unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         # Without the note the fact counts as older than it is, which is the safe side.
         with suppress(OSError):
-            unfinished.write_text(json.dumps(self._read), encoding="ascii")
+            with create_private(unfinished) as file:
+                file.write(json.dumps(self._read).encode("ascii"))
             unfinished.replace(self._path)
 
 

@@ -92,7 +92,7 @@ def read_owner(word: str) -> Owner:
     from maia.credentials import QuorumId, evidence_from_text, quorum_of
 
     if word.endswith(QUORUM_SUFFIX):
-        return quorum_of(_named(Path(word), evidence_from_text))
+        return quorum_of(_named(Path(word), evidence_from_text, "a quorum's constitution"))
     if not word.startswith("quorum:"):
         return read_principal(word)
     try:

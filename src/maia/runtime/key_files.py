@@ -29,6 +29,7 @@ from maia.credentials.keys import KEY_BYTES, SigningKey, principal_from_bytes, s
 from maia.credentials.principals import Principal
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.runtime.input_files import kind_of_file
+from maia.runtime.private_files import sync_folder
 
 __all__ = [
     "BadKeyFile",
@@ -105,7 +106,7 @@ def create_key_file(path: Path, key: SigningKey, passphrase: str | None = None) 
         _refuse_access(path, problem)
     try:
         _write_through(descriptor, text.encode("ascii"))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as problem:
         with suppress(OSError):
             path.unlink()
@@ -232,14 +233,6 @@ def _write_through(descriptor: int, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_access(path: Path, problem: OSError) -> NoReturn:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
 
 from maia.log.errors import LogBroken, LogDiskFull, LogInUse
+from maia.runtime.private_files import exposure, make_private_folder, sync_folder
 
 __all__ = ["AppendFile", "Disk", "FolderDisk", "ReadFile", "disk_problem"]
 
@@ -126,11 +127,14 @@ class FolderDisk:
         self._lock: int | None = None
         try:
             if writable:
-                root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(root)
             if not root.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(root))
+            exposed = exposure(root) if writable else None
         except OSError as problem:
             raise LogBroken(f"`{root}` cannot hold an event log: {problem.strerror}") from problem
+        if exposed is not None:
+            raise LogBroken(f"the event log cannot be written: {exposed}")
 
     def lock(self) -> None:
         """Take the folder; the kernel lets go of it when the process dies."""
@@ -187,11 +191,7 @@ class FolderDisk:
 
     def sync_folder(self, path: str = "") -> None:
         """Synchronise a folder."""
-        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(self._path(path))
 
     def close(self) -> None:
         """Let the next process have the folder."""

@@ -154,7 +154,7 @@ def interruptible(spark: SparkSession, work: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Hand out a folder that becomes `folder` if the body ends well, and is gone if it does not."""
+    """Hand out a folder of its owner's alone that becomes `folder` if the body ends well, or else is gone."""
     if folder.exists():
         raise BadResultFolder(f"`{folder}` is already there; name a folder that is not")
     if not folder.parent.is_dir():
@@ -167,7 +167,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
         ) from problem
     try:
         yield unfinished
-        unfinished.chmod(0o755)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -98,6 +98,8 @@ def spark_session(
 def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
     return {
         "spark.app.name": name,
+        # What Spark writes is for its user alone: Hadoop looks at this, not at the umask of the process.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": f"{memory_mib}m",
         "spark.driver.host": "127.0.0.1",

@@ -6,8 +6,6 @@ what is wrong with it is reported at the line that named it.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -24,6 +22,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.runtime.config_sources import BadConfig
+from maia.runtime.private_files import exposure, make_private_folder
 
 __all__ = ["KnowsItsLines", "check_folder", "opened", "right_to_connect"]
 
@@ -73,11 +72,9 @@ def right_to_connect(
 def check_folder(config: KnowsItsLines, name: str, folder: Path) -> None:
     """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        make_private_folder(folder)
+        exposed = exposure(folder)
     except OSError as problem:
         raise config.wrong(name, f"cannot be used: {problem.strerror}: `{folder}`") from problem
-    if not stat.S_ISDIR(found.st_mode):
-        raise config.wrong(name, f"is not a folder: `{folder}`")
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise config.wrong(name, f"can be changed by others: `{folder}`; make it 0700 and your own")
+    if exposed is not None:
+        raise config.wrong(name, f"cannot be used: {exposed}")

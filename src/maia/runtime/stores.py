@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
 from maia.errors import Unavailable
+from maia.runtime.private_files import create_private, exposure, make_private_folder, sync_folder
 
 __all__ = ["FolderStore", "MemoryStore", "Store", "StoreUnavailable"]
 
@@ -65,12 +66,17 @@ class FolderStore:
     """One file for each name in a folder of its own, replaced as a whole and synchronised."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, which is made if need be, readable by its owner alone."""
+        """Use `folder`, which is made if need be; it is this store's own, and readable by its owner alone."""
         self._folder = folder
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
+            exposed = exposure(folder)
+            if exposed is None:
+                folder.chmod(0o700)  # a copy that was put back may have lost its mode
         except OSError as problem:
             raise _unavailable(folder, problem) from problem
+        if exposed is not None:
+            raise StoreUnavailable(f"no state can be kept: {exposed}")
 
     def load(self) -> Mapping[str, bytes]:
         """Return every whole file; what was being written when the process died is removed."""
@@ -98,11 +104,11 @@ class FolderStore:
             for path in written:
                 _unfinished(path).replace(path)
             if written:
-                _synchronise(self._folder)
+                sync_folder(self._folder)
             for path in gone:
                 path.unlink(missing_ok=True)
             if gone:
-                _synchronise(self._folder)
+                sync_folder(self._folder)
         except OSError as problem:
             raise _unavailable(self._folder, problem) from problem
 
@@ -117,7 +123,7 @@ def _write_beside(files: Mapping[Path, bytes]) -> None:
     while waiting:
         some, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
         with ExitStack() as stack:
-            opened = [stack.enter_context(_unfinished(path).open("wb")) for path, _ in some]
+            opened = [stack.enter_context(create_private(_unfinished(path))) for path, _ in some]
             for file, (_, data) in zip(opened, some, strict=True):
                 file.write(data)
                 file.flush()
@@ -127,14 +133,6 @@ def _write_beside(files: Mapping[Path, bytes]) -> None:
 
 def _unfinished(path: Path) -> Path:
     return path.with_name(path.name + _UNFINISHED)
-
-
-def _synchronise(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unavailable(folder: Path, problem: OSError) -> StoreUnavailable:

@@ -42,6 +42,7 @@ from maia.errors import BadInput, BrokenCredential, MaiaError, Unavailable
 from maia.events import Instant
 from maia.runtime.domain_api.answers import WalletAnswer
 from maia.runtime.input_files import BadFile
+from maia.runtime.private_files import make_private_folder
 
 __all__ = ["BadWallet", "ExposedWallet", "KeptWallet", "WalletFolder", "WalletUnavailable", "to_show"]
 
@@ -221,7 +222,7 @@ class WalletFolder:
     def _changing(self) -> Iterator[None]:
         """Change the folder alone: two logins at once would remove each other's files."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.folder)
             self._check()
             lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, NoReturn, Self
 
+from maia.credentials import same_secret
 from maia.errors import BadInput
 from maia.sealing import node_secrets
 from maia.sealing.node_secrets import NODE_SECRET_BYTES, NONCE_BYTES
@@ -255,7 +256,8 @@ class TreeMember(ABC):
         self._lineage, self._version = path.lineage, path.version
         self._confirmation, self._secrets = path.confirmation, dict(path.secrets)
         self._root = self._root_of(self._secrets)
-        if node_secrets.confirmation(self._root, group, path.version) != path.confirmation:
+        found = node_secrets.confirmation(self._root, group, path.version)
+        if not same_secret(found, path.confirmation):
             raise BadPath("a path of a key tree does not lead to the secret of this group")
 
     @classmethod
@@ -298,7 +300,8 @@ class TreeMember(ABC):
         if self._is_old(rekey):
             return None
         secrets, root = self._followed(rekey)
-        if node_secrets.confirmation(root, self._group, rekey.version) != rekey.confirmation:
+        found = node_secrets.confirmation(root, self._group, rekey.version)
+        if not same_secret(found, rekey.confirmation):
             raise PathNeeded(f"change {rekey.version} of a key group leads to another secret than announced")
         self._secrets, self._root = secrets, root
         self._version, self._confirmation = rekey.version, rekey.confirmation

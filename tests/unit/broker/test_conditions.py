@@ -215,7 +215,7 @@ def test_a_word_that_is_not_repeated_holds_to_its_last_moment(net: Net) -> None:
 
 
 def test_nobody_else_says_who_is_on_duty(net: Net) -> None:
-    """A60: a fact counts for the certificates of whoever says it, and for no others."""
+    """A14: a fact counts for the certificates of whoever says it, and for no others."""
     clerk = office(net, "on-duty = true")
     clerk.subscribe()
     clerk.say(Show(99, [], [duty(net, 1, by="Met")]))

@@ -116,7 +116,7 @@ def test_a_signature_by_somebody_else_is_refused():
 
 
 def test_a_signature_for_another_purpose_is_refused():
-    """A24: what was signed as something else is not an appointment, and the other way round."""
+    """A32: what was signed as something else is not an appointment, and the other way round."""
     as_request = COURT.sign(SignedKind.REQUEST, signed().body)
     with pytest.raises(BadSignature):
         verify_appointment(replace(signed(), signature=as_request))

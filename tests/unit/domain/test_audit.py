@@ -24,7 +24,7 @@ def written(*details: tuple[str, str], after: AuditHead = AUDIT_START):
 
 
 def test_a_record_that_says_something_else_than_its_bytes_is_noticed():
-    """A82: the digest is right, and the fields that people read are not those that it covers."""
+    """A84: the digest is right, and the fields that people read are not those that it covers."""
     record = written(("reason", "appeal"))
     for changed in (
         replace(record, act="right.issue"),
@@ -37,7 +37,7 @@ def test_a_record_that_says_something_else_than_its_bytes_is_noticed():
 
 
 def test_an_audit_begins_with_nothing():
-    """A82: a domain that states an empty audit with some other digest has stated another audit."""
+    """A84: a domain that states an empty audit with some other digest has stated another audit."""
     check_against([written()], [AUDIT_START])
     with pytest.raises(AuditForked):
         check_against([written()], [AuditHead(0, b"x" * 32)])

@@ -117,7 +117,7 @@ def test_an_answer_that_is_too_long_to_remember_is_not_given(tables):
 
 
 def test_a_nonce_is_refused_up_to_the_last_moment_at_which_its_request_could_be_heard(tables):
-    """A35: it is forgotten when the request is too old for anybody to believe, and not before."""
+    """A65: it is forgotten when the request is too old for anybody to believe, and not before."""
     use_nonce(tables, SMITH.principal, b"n", until=later(10), now=later(0))
     forget_old(tables, later(10))
     with pytest.raises(ReplayedRequest):
@@ -126,7 +126,7 @@ def test_a_nonce_is_refused_up_to_the_last_moment_at_which_its_request_could_be_
 
 
 def test_a_nonce_is_remembered_for_this_moment_at_least(tables):
-    """A35: a request that is over by the time it is heard is not heard twice within that moment."""
+    """A65: a request that is over by the time it is heard is not heard twice within that moment."""
     use_nonce(tables, SMITH.principal, b"n", until=later(-5), now=later(0))
     forget_old(tables, later(0))
     with pytest.raises(ReplayedRequest):

@@ -147,7 +147,7 @@ def test_a_newcomer_hears_the_new_list_and_not_those_that_it_replaced():
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_old_lists_that_come_late_bring_nobody_back_on_duty(order):
-    """A37: whatever is repeated, and in whatever order it comes."""
+    """A39: whatever is repeated, and in whatever order it comes."""
     station = met(policy=ON_DUTY)
     station.assert_fact("on_duty", [SMITH.principal])
     said = [one for one in station.beat() if isinstance(one.statement, FactList)]

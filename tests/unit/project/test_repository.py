@@ -40,16 +40,23 @@ def test_an_address_in_a_lock_is_found(check_repo, line):
     assert check_repo.ADDRESS.search(f"six==1.0 \\\n{line}\n")
 
 
-@pytest.mark.parametrize("folder", ["root", "work", "home/me", "Users/Me"])
+@pytest.mark.parametrize("folder", ["root", "home/me", "Users/Me", "checkouts", "checkouts/other"])
 def test_a_path_of_a_machine_is_found(check_repo, folder):
-    assert check_repo.MACHINE_PATH.search(f"see /{folder}/notes.txt")
+    pattern = check_repo.machine_path(Path("/checkouts/maia"))
+    assert pattern.search(f"see /{folder}/notes.txt")
+
+
+def test_where_a_checkout_lies_is_found_and_its_neighbours_are_not(check_repo):
+    pattern = check_repo.machine_path(Path("/srv/git/maia"))
+    assert pattern.search("see /srv/git/maia/notes.txt")
+    assert not pattern.search("see /srv/www/notes.txt")
 
 
 @pytest.mark.parametrize(
-    "text", ["src/home/x", "the root/branch", "/usr/bin/python3", "/proc/stat", "./home/x"]
+    "text", ["src/home/x", "the root/branch", "/usr/bin/python3", "/proc/stat", "./home/x", "/data/x"]
 )
 def test_other_paths_are_left_alone(check_repo, text):
-    assert not check_repo.MACHINE_PATH.search(text)
+    assert not check_repo.machine_path(Path("/checkouts/maia")).search(text)
 
 
 def test_no_file_names_a_machine(check_repo):
