@@ -31,6 +31,7 @@ from maia.sealing import (
 )
 from maia.sealing.blocks import array_header
 from maia.sealing.content import OpenColumn, OpenPart, content_of, plaintext_of
+from maia.sealing.opening import open_further, verify_further
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Column, Sealed
@@ -246,6 +247,19 @@ def test_what_was_opened_is_not_proved_without_the_keys():
     frame = Publishing().seal(plates(2))
     with pytest.raises(BadFrameProof):
         verify_frame(open_frame(frame, keys()), None, SignatureChecks())
+
+
+def test_a_verified_signature_proves_nothing_that_was_opened_of_another_frame():
+    """A49: nor other content of the same frame."""
+    publishing = Publishing()
+    one, other = publishing.seal(plates(2)), publishing.seal(plates(2))
+    verified = verify_frame(closed_frame(one), None, SignatureChecks())
+    opened = open_further(verified.opened, keys())
+    assert verify_further(verified, opened, keys()).signer == BROKER.principal
+    forged = OpenPart(PLATE, [OpenColumn(Column(PLATE, 1, b"\x92\xa1x\xa1y"))])
+    for wrong in (open_frame(other, keys()), replace(opened, parts={**opened.parts, PLATE: forged})):
+        with pytest.raises(BadFrameProof):
+            verify_further(verified, wrong, keys())
 
 
 def test_nobody_but_the_verifier_makes_the_proof():

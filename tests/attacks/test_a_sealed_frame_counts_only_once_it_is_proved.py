@@ -28,6 +28,7 @@ from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 
 CAMERA = "camera at Victoria"
+ANOTHER_WRITER = "a broker that may publish, too"
 NEAR_THE_LAST = [2**62 + 3 * number for number in range(300)]
 THE_NEXT_ONES = list(range(12))
 
@@ -91,6 +92,7 @@ def city() -> City:
     net = SealedRecordingNet()
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
+    net.entitle(ANOTHER_WRITER, WRITE)
     third = net.name_near_the_type("CCS broker", "Met broker")
     recording = RecordingSettings(frozenset({net.type_id.hex()}))
     ccs = net.broker("CCS broker")
@@ -108,24 +110,24 @@ def signers(city: City) -> dict[str, SigningKey]:
 # ------------------------------------------------------------ A85: nobody else's numbers are used up
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("ends", ["goes on", "is drained", "crashes"])
 @pytest.mark.parametrize(
     "numbers", [THE_NEXT_ONES, NEAR_THE_LAST], ids=["the next ones", "near the last one"]
 )
 @pytest.mark.parametrize("offers", [False, True], ids=["off the path", "offers"])
 @pytest.mark.parametrize("signed", ["by nobody", "a reader", "nobody known"])
 def test_a_publisher_is_not_silenced_at_a_broker_without_keys(
-    city: City, signed: str, offers: bool, numbers: list[int], restarts: bool
+    city: City, signed: str, offers: bool, numbers: list[int], ends: str
 ) -> None:
-    """A85, A66: there everybody may offer a sealed type, and no signer's right is known."""
+    """A85, A66: there everybody may offer a sealed type, and no signer's right is known; it also records."""
     rogue = city.rogue(city.middle, offers=offers)
     signer = signers(city).get(signed, rogue.key)
     for number in numbers:
         frame = city.forged(signer, number, with_keys=signed == "a reader")
         rogue.say(replace(frame, signature=bytes(64)) if signed == "by nobody" else frame)
     assert not rogue.closed
-    if restarts:
-        city.net.drain(city.middle.name)
+    if ends != "goes on":
+        (city.net.drain if ends == "is drained" else city.net.crash)(city.middle.name)
         city.net.restart(city.middle.name)
         city.net.advance(5)
     city.camera_is_heard("one", "two", "three")
@@ -140,6 +142,14 @@ def test_a_publisher_is_not_silenced_where_its_readers_are(city: City, numbers: 
         for signer in signers(city).values():
             city.middle_says(city.forged(signer, number))
     city.camera_is_heard("one", "two", "three")
+
+
+def test_a_publisher_that_repeats_a_frame_at_another_broker_is_heard_and_recorded_once(city: City) -> None:
+    """A65: two signers that may both publish, and a number that the publisher used once."""
+    for signer in ("CCS broker", ANOTHER_WRITER, "CCS broker"):
+        city.middle_says(city.forged(city.net._identity(signer)[0], 7))
+    assert len(city.office.take_events()) == 1
+    assert len(city.net.log(city.met.name).safe) == 1
 
 
 # ------------------------------------------------------------ A90: what is not proved leaves no trace
@@ -207,3 +217,31 @@ def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> No
     assert len(state_of(city.middle).last_said) == 2, (
         "what one signer says does not replace what another says"
     )
+
+
+# ------------------------------------------------------------ a sealed offer that ends
+
+
+def test_who_takes_a_sealed_offer_back_is_expected_for_two_seconds_more(city: City) -> None:
+    """A67: as for a plain type, frames may be on the way; a refused offer leaves no such time."""
+    rogue, state = city.rogue(city.middle, offers=True), state_of(city.middle)
+
+    def is_expected(number: int) -> bool:
+        refused = city.middle.counts.get("maia_frames_refused_total", 0)
+        rogue.say(city.forged(rogue.key, number))
+        return city.middle.counts.get("maia_frames_refused_total", 0) == refused
+
+    taken_back = SealedOffer(city.net.type_id, 0, bytes(16), None)
+    assert is_expected(0)
+    rogue.say(taken_back)
+    assert is_expected(1)
+    city.net.advance(2.1)
+    assert not is_expected(2)
+    rogue.say(taken_back)
+    assert not is_expected(2), "to take back what was not offered wins nothing"
+    offered = SealedOffer(city.net.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16))
+    rogue.say(offered).say(taken_back)
+    city.net.hold(city.middle, *EVERYTHING)  # from now on this broker can tell whose offer it is
+    rogue.say(offered)
+    assert not state.routes.book.offers(node_id_of_key(rogue.key.principal.key), city.net.key)
+    assert not is_expected(3)

@@ -300,8 +300,8 @@ def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town:
     assert "true" in [event[NUMBERPLATE] for event in late.events()]
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: bool) -> None:
+@pytest.mark.parametrize(("sealed", "offers"), [(False, False), (True, False), (True, True)])
+def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: bool, offers: bool) -> None:
     """A90: by the neighbour that leads to the rendezvous of a made-up type, and that offers it sealed."""
     net = RecordingNet(verify_in_transit=1.0, recording=EVERYTHING)
     broker = net.broker()
@@ -309,7 +309,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     credentials = (connect_right(net.story, key.principal),)
     rogue = net.client("rogue", key=key, credentials=credentials, address="rogue:1")
     made_up = node_id_to_bytes(node_id_of_key(key.principal.key)) + bytes(16)
-    if sealed:
+    if offers:
         rogue.say(SealedOffer(made_up, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
     for number in range(20):
         about = Publication(key.principal, b"s" * 16, number, int(net.now), 1)
@@ -322,7 +322,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
         )
     assert not rogue.closed
     assert net.log().safe == []
-    if not sealed:  # what is offered may be passed on, and is remembered for that under its signer
+    if not offers:  # what is offered may be passed on, and is remembered for that under its signer
         assert len(state_of(broker).routes.seen) == len(state_of(broker).last_said) == 0
 
 

@@ -218,7 +218,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
-    unjudged = _unjudged(state, arrived.frame)
+    unjudged = arrived.frame.signer
     if arrived.frame.type_id in state.audiences:
         if not _is_entitled(state, arrived, sealed, keys, now):
             return [*counted, *_waits(state, arrived, now)]
@@ -311,18 +311,13 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
         sealed = sealed_transit(arrived.closed, {})
     except MaiaError as problem:
         return _refused(problem)
-    if unseen_part(state.routes, sealed.part, _unjudged(state, arrived.frame)) is None:
+    if unseen_part(state.routes, sealed.part, arrived.frame.signer) is None:
         return [Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
     recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
     return [Count("maia_frames_unread_total"), *recorded, *sent]
-
-
-def _unjudged(state: BrokerState, frame: Sealed) -> bytes:
-    """Return the signer of a frame whose right is not known here; this broker's own is."""
-    return b"" if frame.signer == state.principal.key else frame.signer
 
 
 def _refused(problem: MaiaError) -> list[Effect]:

@@ -57,6 +57,21 @@ def test_a_publisher_s_frame_is_recorded_sealed_signed_and_once(level: SealingLe
     assert camera.all_heard(Published)
 
 
+def test_a_frame_that_was_recorded_before_a_crash_is_not_recorded_again_when_it_is_repeated() -> None:
+    """The memory of publications was not kept yet; the log is read again."""
+    net, names = three(first=EVERYTHING)
+    camera, _ = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    net.crash(names["first"])
+    net.restart(names["first"])
+    net.hold(net.brokers[names["first"]], *EVERY_KEY)
+    again = net.client("camera at Victoria")
+    again.advertise(ref=1)
+    again.publish(1, sighting("LC04 ABC"), sequence=0)
+    again.publish(1, sighting("AE05 XYZ"), sequence=1)
+    assert len(net.log().safe) == 2
+
+
 def test_what_was_recorded_is_what_neighbours_got() -> None:
     net, names = three(first=EVERYTHING, last=EVERYTHING)
     camera, _ = camera_and_reader(net)
