@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,11 @@ from maia.predicates import parse_predicate
 from maia.runtime.domain_api import answers, bodies
 from maia.runtime.domain_api.page_table import endpoints_of
 from maia.runtime.domain_api.pages import Pages
-from maia.types import VALIDITY_TYPE
+from maia.types import VALIDITY_TYPE, validity_type_name
+from support.broker import Net
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
+from support.revoking import Issuer
 
 POLICE = key_of("met").principal
 WIDE = {
@@ -92,7 +95,8 @@ def constants_in(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def names_of_the_system() -> set[str]:
+@cache
+def names_of_the_system() -> frozenset[str]:
     """Return every type and topic that the code itself names: all that is not read from an input."""
     trees = [ast.parse(path.read_text()) for path in Path(maia.__file__).parent.rglob("*.py")
              if "scenarios" not in path.parts]  # fmt: skip
@@ -108,7 +112,7 @@ def names_of_the_system() -> set[str]:
                 found.add(argument.value)
             elif isinstance(argument, ast.Name) and argument.id in constants:
                 found.add(constants[argument.id])
-    return found
+    return frozenset(found)
 
 
 def test_every_name_that_the_code_itself_uses_is_reserved() -> None:
@@ -131,6 +135,27 @@ def test_a_wildcard_covers_no_reserved_name_however_it_is_passed_on(wide: Resour
         assert covers_request(spelled, Action.SUBSCRIBE, resource)
         assert intersect(blanket, spelled) is None
         assert intersect(spelled, blanket) is None
+
+
+# ---------------------------------------------------------------- at a broker
+
+
+def test_a_blanket_grant_publishes_no_statements_of_its_issuer_at_a_broker() -> None:
+    """A86: the stream of statements, facts among them, is its issuer's; everybody may still read it."""
+    net = Net()
+    net.broker()
+    issuer, billing = Issuer(net), net.story.principal("billing office")
+    ccs, stream = net.story.keys["CCS"], validity_type_name(net.story.principal("CCS"))
+    blankets = [granted(ccs, billing, wide) for wide in (AnyResource(ccs.principal), AnyResource())]
+    named = granted(ccs, billing, TypePattern(ccs.principal, parse_name_pattern(stream.name), None))
+    for shown, is_granted in ((blankets, False), ([named], True)):
+        office = net.client("billing office", credentials=(*net.story.certificates, *shown))
+        assert office.was_accepted(office.advertise(event_type=stream)) is is_granted
+    reader = net.client("billing office")
+    ref = reader.subscribe(event_type=stream)
+    assert reader.was_accepted(ref), reader.code_of(ref)
+    issuer.vouch(60)
+    assert len(reader.events()) == 1
 
 
 # ---------------------------------------------------------------- over HTTPS

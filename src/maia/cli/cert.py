@@ -140,8 +140,8 @@ def issue(
 ) -> None:
     """Issue an authorisation certificate.
 
-    Where the issuer is a domain, which publishes lists of what it revokes, a timed list is demanded unless
-    `--online` says otherwise. Not of a right to connect or install: lists travel over such connections.
+    Where the issuer is a domain, which publishes lists of what it revokes, a right to publish or subscribe
+    demands a timed list unless `--online` says otherwise.
     """
     from maia.credentials import AuthorisationCertificate
     from maia.credentials import issue as sign
@@ -391,7 +391,8 @@ def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) ->
     is_named = domain is not None and (domain.startswith("ed25519:") or Path(domain).is_file())
     if domain is None or not is_named or read_principal(domain) != issuer:
         return None
-    return None if authority.actions <= {Action.CONNECT, Action.INSTALL} else ["timed-crl"]
+    # Lists travel over connections, and a right behind a type definition may demand no test.
+    return ["timed-crl"] if authority.actions <= {Action.PUBLISH, Action.SUBSCRIBE} else None
 
 
 def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:

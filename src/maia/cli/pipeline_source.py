@@ -160,6 +160,8 @@ class Asked:
         if self.path is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.path)))
         else:
+            from maia.runtime.constitutions import read_constitutions
+
             quorums = read_constitutions(self.credentials or [])
             newest = _versions(self.definitions or [], quorums)[-1]
             application.check_names({one.name: one.kind for one in newest.attributes})
