@@ -281,6 +281,23 @@ def test_a_broker_that_causes_more_work_than_its_share_is_read_later() -> None:
     assert running.counts["maia_links_slowed_total"] == slowed
 
 
+def test_a_broker_that_was_cut_off_for_its_work_does_not_come_back_without_debts() -> None:
+    """A77, A87: neither the end of the link nor a new connection pays for a message that took too much."""
+    limits = BrokerLimits(work_per_message=2_000, work_per_minute_and_broker=2_000)
+    net = Net(verify_in_transit=1.0, limits=limits)
+    running = net.broker()
+    rogue = rogue_broker(net)
+    name = TypeName(ROGUE.principal, "mine", "0")
+    pool = (passed_on(ROGUE, STRANGER, reading(name)),)
+    asked = [wanted(net, name, pool, number) for number in range(100)]
+    rogue.say(Interest(type_id(name.owner, name.name), asked, []))
+    assert rogue.closed
+    assert "maia_links_slowed_total" not in running.counts
+    again = rogue_broker(net)
+    assert not again.closed
+    assert running.counts["maia_links_slowed_total"] == 1, "it is welcome, and not read for now"
+
+
 # ------------------------------------------------------------ a client that is welcome
 
 

@@ -14,6 +14,7 @@ from maia.broker.acknowledging import forget_durable, hear_seen
 from maia.broker.current_state import ask_state, hear_state_done, hear_state_query
 from maia.broker.edge import forget_frames, refusal_effects
 from maia.broker.last_said import hear_state_gone
+from maia.broker.link_looks import read_later
 from maia.broker.one_time_answers import hear_vouched
 from maia.broker.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.placing import end_advertisement
@@ -28,7 +29,7 @@ from maia.broker.sealed_publication import carry_sealed, carry_sealed_with_plain
 from maia.broker.sessions import Link, Role
 from maia.broker.showing import hear_held, price_of_showing, show
 from maia.broker.shown_rights import hear_rights
-from maia.broker.state import BrokerState, seconds_after
+from maia.broker.state import BrokerState
 from maia.broker.subscription import advertise, subscribe, unadvertise, unsubscribe
 from maia.broker.vouching import hear_told_state
 from maia.credentials.budget import BYTES_PER_STEP
@@ -36,7 +37,7 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.types import definition_to_bytes
 from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, ReadLater, Send
+from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Advertise,
     Announce,
@@ -115,13 +116,12 @@ def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: 
     handler, before = _OF_BROKERS[type(message)], state.edge.meter.used
     if type(message) in _FRAMES:
         return handler(state, link, message, now)
-    effects = handler(state, link, message, now)
-    work = 1 + size // BYTES_PER_STEP + state.edge.meter.used - before
-    paid_at = state.broker_quota.owe(link.peer, now, work)
-    if paid_at is None:
-        return effects
-    until = min(paid_at, seconds_after(now, _READ_LATER_S))
-    return [*effects, ReadLater(link.id, until), Count("maia_links_slowed_total")]
+    try:
+        effects = handler(state, link, message, now)
+    finally:  # who is cut off for it has caused it all the same, and may come back
+        work = 1 + size // BYTES_PER_STEP + state.edge.meter.used - before
+        state.broker_quota.owe(link.peer, now, work)
+    return [*effects, *read_later(state, link, now)]
 
 
 def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
@@ -243,10 +243,14 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
+<<<<<<< HEAD
 _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""
 
 _FREE: Final = frozenset({Publish, Seen, Vouched})
+=======
+_FREE: Final = frozenset({Publish, Seen, TypeQuery, Vouched})
+>>>>>>> cpu
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})

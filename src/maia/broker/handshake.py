@@ -19,7 +19,7 @@ from typing import Final
 
 from maia.broker.challenging import challenge_hello, vouched_for
 from maia.broker.closing import close_link
-from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
+from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.one_time_desk import HeldHello
 from maia.broker.peers import broker_known, broker_ready, superseded
 from maia.broker.refusals import (
@@ -177,8 +177,10 @@ def _ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     begin_rounds(state, now)
     fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
-    joined = _joined(state, link, now) if link.role is Role.BROKER else []
-    return [Note("connected", fields), *joined]
+    if link.role is not Role.BROKER:
+        return [Note("connected", fields)]
+    # A new connection pays no debts: whoever was cut off for the work it caused waits for the rest of them.
+    return [Note("connected", fields), *_joined(state, link, now), *read_later(state, link, now)]
 
 
 def _joined(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

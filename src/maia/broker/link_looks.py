@@ -1,4 +1,4 @@
-"""When does a link have to be looked at: is the handshake over, may the peer still connect?"""
+"""When does a link have to be looked at: is the handshake over, may the peer still connect, is it read?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Final
 from maia.broker.sessions import Link
 from maia.broker.state import BrokerState, Due, just_after, seconds_after
 from maia.events import Instant
+from maia.wire.effects import Count, Effect, ReadLater
 
-__all__ = ["ask_to_look_at_link", "next_look_at_right_to_connect"]
+__all__ = ["ask_to_look_at_link", "next_look_at_right_to_connect", "read_later"]
 
 _HOUR_S: Final = 3600
+_READ_LATER_S: Final = 10
+"""How long a broker that owes work is not read at most: a message that has begun must end in time."""
 
 
 def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
@@ -30,3 +33,12 @@ def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
     ends = min(just_after(link.connect.stable.not_after), seconds_after(now, _HOUR_S))
     vouched = link.connect.vouched
     return ends if vouched is None or vouched.ask_at <= now else min(ends, vouched.ask_at)
+
+
+def read_later(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Read nothing more from a broker that has caused more work than its share, until that is paid (A87)."""
+    paid_at = state.broker_quota.paid_at(link.peer, now)
+    if paid_at is None:
+        return []
+    until = min(paid_at, seconds_after(now, _READ_LATER_S))
+    return [ReadLater(link.id, until), Count("maia_links_slowed_total")]

@@ -40,13 +40,14 @@ class RequestQuota:
         if not allowed:
             raise TooManyRequests(f"more than {self.per_minute} requests in a minute: slow down")
 
-    def owe(self, principal: Principal, now: Instant, requests: int) -> Instant | None:
-        """Take off what turned out to be the price of something done; return when it is paid, if not now.
+    def owe(self, principal: Principal, now: Instant, requests: int) -> None:
+        """Take off what turned out to be the price of something done; nobody owes more than a minute."""
+        left = self._left(principal, now) - requests * _MINUTE // self.per_minute
+        self._keep(principal, max(-_MINUTE, left), now)
 
-        Nobody owes more than a minute.
-        """
-        left = max(-_MINUTE, self._left(principal, now) - requests * _MINUTE // self.per_minute)
-        self._keep(principal, left, now)
+    def paid_at(self, principal: Principal, now: Instant) -> Instant | None:
+        """Return when a principal owes nothing any more; None if it owes nothing now."""
+        left = self._left(principal, now)
         return None if left >= 0 else Instant(now - left)
 
     def _left(self, principal: Principal, now: Instant) -> int:

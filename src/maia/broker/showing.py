@@ -81,7 +81,8 @@ def _decided_again(
 
     if link.connect is not None:
         try:
-            link.connect = state.edge.left_of(link.connect, joined(link.connect.pool), now)
+            # All that was shown: of what came with the hello, some may not have been read (A87).
+            link.connect = state.edge.left_of(link.connect, state.edge.pool(link.shown), now)
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:
