@@ -243,14 +243,7 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
-<<<<<<< HEAD
-_READ_LATER_S: Final = 10
-"""How long a broker that owes work is not read at most: a message that has begun must end in time."""
-
 _FREE: Final = frozenset({Publish, Seen, Vouched})
-=======
-_FREE: Final = frozenset({Publish, Seen, TypeQuery, Vouched})
->>>>>>> cpu
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
