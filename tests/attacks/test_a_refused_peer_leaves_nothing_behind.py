@@ -301,6 +301,7 @@ def test_what_is_taken_back_is_not_held_against_a_broker(kind: str) -> None:
     net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
     net.broker()
     rogue = rogue_broker(net)
+    rogue.say(TOLD[kind](1000))  # stands all the time
     for number in range(60):
         rogue.say(TOLD[kind](number))
         rogue.say(TOLD[kind](number))  # told twice, kept once
@@ -379,6 +380,31 @@ def test_nothing_is_left_of_a_broker_that_was_parted_from() -> None:
         assert kept.bytes < MIB
 
 
+def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
+    """A89: a rogue rendezvous leaves replicas that speak of an honest broker, which then comes."""
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    running = net.broker()
+    routes, honest_key = state_of(running).routes, SigningKey.from_seed(b"\x0d" * 32)
+    own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)
+    led = [
+        number
+        for number in range(100)
+        if is_closer(rogue_node, than=own, target=node_id_of_type(type_of(number)))
+    ]
+    rogue, holder = rogue_broker(net), NodeRecord(honest_key.principal.key, "honest:1")
+    for number in led[:15]:
+        rogue.say(Replica(type_of(number), holder, [wanted(number, SIZE)], False))
+    rogue.hang_up()
+    right = connect_right(net.story, honest_key.principal)
+    honest = net.client("an honest broker", key=honest_key, credentials=(right,), address="honest:1")
+    node = node_id_of_key(honest_key.principal.key)
+    assert any(routes.book.entries(node, type_of(number)) for number in led[:15]), "it was adopted"
+    assert routes.book.link(node).bytes == 0
+    for number in range(200, 210):
+        honest.say(TOLD["interests"](number))
+    assert not honest.closed
+
+
 def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
     """A89: what a rendezvous that is gone has left waits for its holder, and the oldest of it goes."""
     net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
@@ -419,11 +445,14 @@ def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
     for number in range(200):
         proof = certificate(net, number, subject=ROGUE.principal, authority=authority)
         entry = Wanted(number.to_bytes(16, "big"), filter_to_bytes(ALWAYS), asked, [proof])
-        gone = [(number - 1).to_bytes(16, "big")] if number else []
+        gone = [(number - 1).to_bytes(16, "big")] if number > 1 else []
         rogue.say(Interest(kind, [entry], gone))
         assert len(reliance.certificates_on(link.id)) <= 52
         link.reliance_max = 50
-    (left,) = state_of(running).routes.book.entries(state_of(running).routes.node_of[link.id], kind)
-    assert isinstance(left.baggage, Proof)
-    assert set(left.baggage.watched) <= set(reliance.certificates_on(link.id)), "what stands is watched"
+    left = state_of(running).routes.book.entries(state_of(running).routes.node_of[link.id], kind)
+    assert {int.from_bytes(entry.id, "big") for entry in left} == {0, 199}
+    for entry in left:
+        assert isinstance(entry.baggage, Proof)
+        assert entry.baggage.watched
+        assert entry.baggage.watched <= set(reliance.certificates_on(link.id)), "what stands is watched"
     assert not rogue.closed

@@ -13,7 +13,9 @@ from maia.credentials import SigningKey
 from maia.domain import DomainLimits
 from maia.runtime.links import LinkLimits
 from maia.runtime.tls import dialling_context
-from maia.wire.effects import Close, LinkId, LinkOpened
+from maia.wire.codec import encode
+from maia.wire.effects import Close, LinkId, LinkOpened, Received
+from maia.wire.messages import Ping
 from support.broker import Net
 from support.key_groups import KeyNet
 from support.live import STORY, broker, client, stranger
@@ -135,6 +137,17 @@ def test_a_full_broker_lets_a_peer_in_for_one_that_never_said_hello():
     billing = net.client(BILLING)
     assert (camera.closed, silent.closed, billing.closed) == (False, True, False)
     assert net.client(BILLING, says_hello=False).closed, "nobody who was welcomed goes for a stranger"
+
+
+def test_strangers_that_were_refused_and_stay_take_no_place():
+    """A88: a link is nobody's from the refusal on, however long its peer takes to hang up."""
+    net = Net(limits=BrokerLimits(links=4))
+    running = net.broker()
+    for number in range(500, 510):
+        running.broker.handle(LinkOpened(LinkId(number), STRANGER.principal, None), net.now)
+        effects = running.broker.handle(Received(LinkId(number), encode(Ping(1))), net.now)
+        assert Close(LinkId(number), "PROTOCOL-OUT-OF-TURN") in effects
+    assert not any(net.client(BILLING).closed for _ in range(4))
 
 
 def test_a_key_server_gives_up_the_oldest_stranger():

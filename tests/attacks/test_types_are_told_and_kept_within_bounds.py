@@ -129,6 +129,10 @@ def test_types_of_which_nothing_stands_make_room_for_new_ones() -> None:
     assert told_of(owner, types[0]) != [], "it is in use"
     assert told_of(owner, types[-1]) != []
     assert told_of(owner, types[1]) == [], "the least recently accepted went first"
+    owner.unsubscribe(subscribed(owner, types[23]))
+    owner.unsubscribe(subscribed(owner, types[1]))
+    assert told_of(owner, types[23]) != [], "it was accepted once more"
+    assert told_of(owner, types[24]) == []
     kept = [name for name in running.kept if name.startswith("type/")]
     assert len(kept) <= 8
     net.restart(running.name)
