@@ -19,11 +19,11 @@ from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts
 from maia.policy.filters import filter_miss
 from maia.policy.grants import Miss, grants_of, miss_of
-from maia.policy.openings import Allowances, Opening, opening_of
+from maia.policy.openings import Allowances, Opening, needed, opening_of
 from maia.policy.outcomes import denied, permitted, type_miss
-from maia.policy.publication import publisher_view, unmeetable_miss, widest
+from maia.policy.publication import publisher_view, unmeetable_miss
 from maia.policy.request import Request, resources_needed
-from maia.policy.subscription import needed, subscriber_view, with_room
+from maia.policy.subscription import subscriber_view, with_room
 from maia.policy.view import View
 
 __all__ = ["decide"]
@@ -57,13 +57,14 @@ def _decide_subscription(request: Request, evidence: Evidence, facts: Facts, now
 
 
 def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
-    levels: list[list[Opening]] = []
+    levels: list[tuple[Opening, ...]] = []
     for resource in resources_needed(request):
         openings, misses = _tried(request, resource, evidence, facts, now)
         writable, unmeetable = _meetable(request, openings)
         if not writable:
             return denied([*misses, *unmeetable], request, evidence, now)
-        levels.append(widest(writable))
+        levels.append(needed(writable))
+    # The first that go together speak: shorter chains come first.
     refusals: list[Miss] = []
     for used in islice(product(*levels), CHAINS_MAX):
         refused = unmeetable_miss(request, used) or filter_miss(request, used)

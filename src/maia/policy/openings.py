@@ -7,7 +7,8 @@ can be explained. A grant whose bounds do not allow the filter is a miss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AttributeSet
@@ -35,6 +36,7 @@ __all__ = [
     "includes",
     "kinds_of",
     "names_of",
+    "needed",
     "opening_of",
 ]
 
@@ -121,6 +123,29 @@ def includes(wide: Opening, narrow: Opening) -> bool:
         and _shows_all(wide.window.attributes, narrow.window.attributes)
         and wide.terms <= narrow.terms
     )
+
+
+def needed(openings: Sequence[Opening]) -> tuple[Opening, ...]:
+    """Leave out every opening that another one includes; of equal ones the first stays.
+
+    An opening is looked up by the rarest of its terms. What it includes has that term too, so that
+    hundreds of narrow openings are not all compared with each other.
+    """
+    frequency = Counter(term for opening in openings for term in opening.terms)
+    by_term: dict[Predicate | None, list[int]] = {}
+    for place, opening in enumerate(openings):
+        by_term.setdefault(min(opening.terms, key=frequency.__getitem__, default=None), []).append(place)
+
+    def is_needless(place: int, narrow: Opening) -> bool:
+        others = (other for term in (None, *narrow.terms) for other in by_term.get(term, ()))
+        return any(
+            other != place
+            and includes(openings[other], narrow)
+            and (other < place or not includes(narrow, openings[other]))
+            for other in others
+        )
+
+    return tuple(one for place, one in enumerate(openings) if not is_needless(place, one))
 
 
 def _shows_all(wide: AttributeSet, narrow: AttributeSet) -> bool:

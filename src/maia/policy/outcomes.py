@@ -95,7 +95,11 @@ def permitted(
         ends.append(request.event_type.validity)
     until = min((end.not_after for end in ends if end.not_after is not None), default=None)
     view = replace(view, until=until)
-    explanation = sum((_why(opening, request) for opening in openings), Explanation())
+    parts = [_why(opening, request) for opening in openings]
+    explanation = Explanation(
+        tuple(reason for part in parts for reason in part.owner),
+        tuple(reason for part in parts for reason in part.requester),
+    )
     explanation += _what_is_seen(view, openings, request)
     limit = left_out(evidence, cut)
     explanation += Explanation() if limit is None else told(limit)

@@ -11,22 +11,14 @@ from collections.abc import Sequence
 
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet
 from maia.policy.grants import Miss, Step
-from maia.policy.openings import Opening, common_attributes, conjoined, includes, kinds_of
+from maia.policy.openings import Opening, common_attributes, conjoined, kinds_of
 from maia.policy.reasons import Reason, kept
 from maia.policy.refusals import GrantUnmeetable
 from maia.policy.request import Request
 from maia.policy.restrictions import forced_values, unmeetable
 from maia.policy.view import View, Window
 
-__all__ = ["publisher_view", "unmeetable_miss", "widest"]
-
-
-def widest(openings: Sequence[Opening]) -> list[Opening]:
-    """Return the openings that no other one goes beyond; the first that serves speaks for the publisher."""
-    beaten = (
-        any(includes(other, one) and not includes(one, other) for other in openings) for one in openings
-    )
-    return [one for one, is_beaten in zip(openings, beaten, strict=True) if not is_beaten]
+__all__ = ["publisher_view", "unmeetable_miss"]
 
 
 def publisher_view(openings: Sequence[Opening]) -> View:

@@ -10,23 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maia.credentials.authority import AttributeSet
-from maia.policy.openings import Opening, includes
+from maia.policy.openings import Opening
 from maia.policy.request import Request
 from maia.policy.view import WINDOWS_MAX, View, Window, parts_of
 from maia.predicates.covering import union
 from maia.predicates.syntax import NODES_MAX, Predicate, PredicateTooLarge
 
-__all__ = ["needed", "subscriber_view", "with_room"]
-
-
-def needed(openings: Sequence[Opening]) -> tuple[Opening, ...]:
-    """Leave out every opening whose window another one includes for at least as long."""
-    kept: list[Opening] = []
-    for opening in openings:
-        if not any(includes(other, opening) for other in kept):
-            kept = [other for other in kept if not includes(opening, other)]
-            kept.append(opening)
-    return tuple(kept)
+__all__ = ["subscriber_view", "with_room"]
 
 
 def with_room(request: Request, openings: Sequence[Opening]) -> tuple[Opening, ...]:
