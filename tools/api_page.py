@@ -40,7 +40,8 @@ is written from the same table.
   operation with what its schema admits and does not; an answer has a documented status and form.
 - **Arguments** of facts, appointments and roles are JSON values. An object with `principal` or `timestamp`
   stands for a key or a moment, and one with `word` for what a person typed, read by the kind that the
-  policy declares. Names, numbers of arguments and kinds are those of the policy in force, or the call is refused.
+  policy declares. Names, numbers of arguments and kinds are those of the policy in force, or the call is
+  refused.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
 In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. The test suite runs this
