@@ -42,7 +42,7 @@ def test_what_takes_the_place_of_another_is_safe_before_the_other_goes(tmp_path,
     store = FolderStore(tmp_path / "kept")
     store.keep({"old": b"1"})
     found: list[set[str]] = []
-    monkeypatch.setattr("maia.runtime.stores._synchronise", lambda _folder: found.append(set(store.load())))
+    monkeypatch.setattr("maia.runtime.stores.sync_folder", lambda _folder: found.append(set(store.load())))
     store.keep({"old": None, "new": b"1"})
     assert found == [{"old", "new"}, {"new"}]
 
@@ -79,7 +79,7 @@ def test_a_crash_while_writing_leaves_the_old_bytes(tmp_path: Path, monkeypatch,
         elif point == "fsync":
             broken.setattr(os, "fsync", crash)
         else:
-            broken.setattr(Path, "open", crash)
+            broken.setattr(os, "fdopen", crash)
         with pytest.raises(Crash):
             store.keep({"name": b"new and much longer"})
     assert FolderStore(tmp_path).load() == {"name": b"old"}
