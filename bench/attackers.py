@@ -24,7 +24,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -36,12 +36,12 @@ from maia.credentials import (
     NetworkPattern,
     Principal,
     SigningKey,
-    TypePattern,
     certificate_to_bytes,
     exact_name,
     issue,
 )
-from maia.predicates import ALWAYS
+from maia.events import AttributeUid
+from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.runtime.clock import system_now
 from maia.runtime.tls import dialling_context
 from maia.wire.codec import decode, encode
@@ -197,30 +197,28 @@ DEEDS = (
 
 
 def _forged_chain(world: World, me: SigningKey) -> list[bytes]:
-    """Return a certificate of the owner's that the owner did not sign, and many that stand behind it."""
-    keys = [me, *(SigningKey.from_seed(os.urandom(32)) for _ in range(CHAIN_LENGTH))]
-    on_network = NetworkPattern(world.owner.principal, exact_name(world.network.name))
-    on_type = TypePattern(world.owner.principal, exact_name(world.event_type.name.name), None)
+    """Return a certificate in the owner's name that the owner did not sign, and many that stand behind it.
 
-    def signed(issuer: SigningKey, subject: Principal, *, named: Principal | None = None) -> bytes:
-        pattern = on_network if len(found) % 2 else on_type
-        action = Action.CONNECT if len(found) % 2 else Action.SUBSCRIBE
-        certificate = AuthorisationCertificate(
-            named or issuer.principal,
-            subject,
-            True,
-            Authority(pattern, frozenset({action})),
-            world.validity,
-            "",
-        )
-        return certificate_to_bytes(issue(certificate, issuer))
+    They lead from each of sixteen keys to all others, each under terms of its own, so that no way
+    between two of them grants what another does.
+    """
+    keys = [SigningKey.from_seed(os.urandom(32)) for _ in range(16)]
+    granted = Authority(
+        NetworkPattern(world.owner.principal, exact_name(world.network.name)), frozenset({Action.CONNECT})
+    )
 
-    found: list[bytes] = []
-    for number in range(CHAIN_LENGTH):
-        found.append(signed(keys[number // 16], keys[number % 16].principal))
-    genuine = certificate_to_bytes(world.connect_right(me.principal))
-    # The signature stands at the end of a certificate, before two brackets.
-    return [genuine[:-66] + os.urandom(64) + b"))", *found]
+    def signed(issuer: SigningKey, subject: Principal, number: int) -> bytes:
+        terms = [Comparison(AttributeUid(f"a{number}-{part}"), Operator.EQ, "x") for part in range(12)]
+        authority = replace(granted, condition=AllOf(tuple(terms)))
+        said = AuthorisationCertificate(issuer.principal, subject, True, authority, world.validity)
+        return certificate_to_bytes(issue(said, issuer))
+
+    ends = [(one, me.principal) for one in keys]
+    pairs = [*ends, *((one, other.principal) for one in keys for other in keys if one is not other)]
+    mine = [signed(*pair, number) for number, pair in enumerate(pairs)]
+    passed_on = AuthorisationCertificate(me.principal, keys[0].principal, True, granted, world.validity)
+    honest = certificate_to_bytes(issue(passed_on, me))
+    return [honest.replace(me.principal.key, world.owner.principal.key, 1), *mine][:CHAIN_LENGTH]
 
 
 def _sealed_interest() -> SealedInterest:
