@@ -3,7 +3,6 @@
 from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
 from maia.policy.decision import Decision, Denial, Permit
-from maia.policy.decision_cache import DecisionCache
 from maia.policy.evidence import NO_EVIDENCE, Evidence, TooMuchEvidence
 from maia.policy.facts import NO_FACTS, Facts
 from maia.policy.gathering import gather_evidence
@@ -45,7 +44,6 @@ __all__ = [
     "BoundRule",
     "ConditionNotMet",
     "Decision",
-    "DecisionCache",
     "Denial",
     "Evidence",
     "Explanation",
