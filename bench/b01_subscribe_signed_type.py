@@ -11,18 +11,20 @@ from typing import Protocol
 from uuid import UUID
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_most
+from maia.broker.edge import Edge
+from maia.broker.settings import BrokerSettings
+from maia.broker.statement_desk import StatementDesk
 from maia.credentials.authority import Action, Authority, NetworkPattern, TypePattern
 from maia.credentials.authority_algebra import MANAGE_ACTIONS
+from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chain import verify_chain
-from maia.credentials.encoding import issue
+from maia.credentials.encoding import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.name_patterns import exact_name
 from maia.credentials.names import NetworkName, TypeName
 from maia.credentials.validity import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.policy import NO_FACTS, Evidence, Permit, Request
-from maia.policy.decision_cache import DecisionCache
+from maia.policy import Request
 from maia.predicates.syntax import AllOf, Comparison, Operator
 from maia.types import (
     SignedDefinition,
@@ -72,15 +74,16 @@ class PlainTypes:
         return self._stored.get(signed.id)
 
 
-def subscribe(signed: SignedDefinition, types: Types, evidence: Evidence, decisions: DecisionCache) -> bytes:
+def subscribe(
+    signed: SignedDefinition, types: Types, edge: Edge, pool: tuple[SignedCertificate, ...]
+) -> bytes:
     """Process one subscription request, and return where to route it."""
     event_type = types.find(signed, NOW, NETWORK)
     if event_type is None:
         event_type = verify_definition(signed, at=NOW, network=NETWORK)
     check_predicate(FILTER, event_type)
     request = Request(SUBSCRIBER.principal, Action.SUBSCRIBE, event_type.name, event_type, FILTER)
-    if not isinstance(decisions.decide(request, evidence, NO_FACTS, NOW), Permit):
-        raise AssertionError("the benchmark's subscriber is authorised")
+    edge.decide(request, pool, NOW)  # raises unless it is permitted
     return event_type.type_id
 
 
@@ -110,29 +113,29 @@ def _issued(
     return issue(certificate, issuer)
 
 
-def evidence() -> Evidence:
+def right_to_subscribe() -> bytes:
     """Return what lets the subscriber subscribe."""
     authority = Authority(TYPES, frozenset({Action.SUBSCRIBE}))
     certificate = AuthorisationCertificate(OWNER.principal, SUBSCRIBER.principal, False, authority, UNBOUNDED)
-    signed = (issue(certificate, OWNER),)
-    return Evidence((verify_chain(signed, root=OWNER.principal, subject=SUBSCRIBER.principal, at=NOW),))
+    return certificate_to_bytes(issue(certificate, OWNER))
 
 
-def processing(signed: SignedDefinition, types: Types, grounds: Evidence) -> Callable[[], bytes]:
-    """Return the work of one request, with decisions remembered per side."""
-    decisions = DecisionCache()
-    return lambda: subscribe(signed, types, grounds, decisions)
+def processing(signed: SignedDefinition, types: Types) -> Callable[[], bytes]:
+    """Return the work of one request, at a broker that has met the subscriber before."""
+    settings = BrokerSettings(NETWORK, "127.0.0.1:7400", ())
+    edge = Edge(settings, VerificationCache(), StatementDesk({}, vouchers_max=1))
+    pool = edge.pool([right_to_subscribe()])
+    return lambda: subscribe(signed, types, edge, pool)
 
 
 def cases(quick: bool) -> Iterator[Case]:
     """Race a signed type against a plain one, for chains of one to ten certificates."""
-    grounds = evidence()
     for links in (1,) if quick else range(1, 11):
         signed = definition(links)
         cache = VerifiedTypeCache()
         verified = verify_definition(signed, at=NOW, network=NETWORK, cache=cache)
-        ours = processing(signed, cache, grounds)
-        peer = processing(signed, PlainTypes(verified), grounds)
+        ours = processing(signed, cache)
+        peer = processing(signed, PlainTypes(verified))
         assert cache.find(signed, NOW, NETWORK) is verified
         assert ours() == peer() == verified.type_id
         yield Race(

@@ -16,7 +16,6 @@ import pytest
 from maia.sealing import node_secrets
 from maia.sealing.rekey import Scheme
 from maia.sealing.tree_nodes import ancestor
-from maia.sealing.tree_store import new_tree
 from reference.coalitions import (
     GROUP,
     MEMBERS,
@@ -30,6 +29,7 @@ from reference.coalitions import (
     told,
 )
 from reference.deferral import DeferringGroup
+from reference.tree_store import new_tree
 
 LONG = bool(os.environ.get("MAIA_LAWS"))
 ANN, BOB, CEM, DEE, EVA = MEMBERS

@@ -23,7 +23,7 @@ from unittest.mock import patch
 from maia.sealing import node_secrets
 from maia.sealing.key_tree import KeyTree, Rekeyed
 from maia.sealing.rekey import Scheme, read_path, read_rekey
-from maia.sealing.tree_store import new_tree, tree_from_bytes, tree_to_bytes
+from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
 
 GROUP = b"a group"
 

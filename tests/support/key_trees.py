@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maia.sealing.key_tree import KeyTree, Rekeyed, TreeMember
 from maia.sealing.rekey import PathNeeded, Scheme
-from maia.sealing.tree_store import member_from_bytes, new_tree
+from reference.tree_store import member_from_bytes, new_tree
 
 GROUP = b"a group"
 PEOPLE = tuple(b"member %d" % number for number in range(9))

@@ -3,7 +3,6 @@
 from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
 from maia.policy.decision import Decision, Denial, Permit
-from maia.policy.decision_cache import DecisionCache
 from maia.policy.evidence import CHAINS_COUNTED, CHAINS_MAX, NO_EVIDENCE, Evidence, TooMuchEvidence
 from maia.policy.facts import NO_FACTS, Facts
 from maia.policy.gathering import gather_evidence
@@ -49,7 +48,6 @@ __all__ = [
     "BoundRule",
     "ConditionNotMet",
     "Decision",
-    "DecisionCache",
     "Denial",
     "Evidence",
     "Explanation",

@@ -196,12 +196,12 @@ class KeyTree(ABC):
         return MemberPath(self.scheme, self._lineage, self._version, self._confirmation, slot, held)
 
     def state(self) -> TreeState:
-        """Return all there is to keep, for `tree_store` alone."""
+        """Return all there is to keep."""
         seats = {slot: member for member, slot in self._slots.members.items()}
         return TreeState(self._lineage, self._version, self._root, seats, self._secrets)
 
     def restore(self, state: TreeState, slots: Slots) -> None:
-        """Become the tree that was kept, for `tree_store` alone, which has checked that it is whole."""
+        """Become the tree that was kept, for a reader that has checked that it is whole."""
         self._lineage, self._slots, self._secrets = state.lineage, slots, state.secrets
         self._adopt(state.version, state.root)
 
@@ -237,7 +237,7 @@ class KeyTree(ABC):
         return f"{type(self).__name__}(members={len(self)}, version={self._version})"
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        """Refuse to be pickled or copied: `tree_store` writes a tree for a key store."""
+        """Refuse to be pickled or copied: secrets are not written by accident."""
         raise TypeError("a key tree cannot be pickled or copied")
 
 

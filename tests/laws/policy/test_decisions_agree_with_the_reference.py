@@ -31,7 +31,6 @@ from maia.policy import (
     see,
     shape,
 )
-from maia.policy.decision_cache import DecisionCache
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from reference import miklos
 from reference.policy import World
@@ -267,20 +266,6 @@ def test_a_denial_always_has_a_reason_for_both_audiences(drawn):
     decision = outcome(*drawn)
     assert decision.explanation.owner
     assert decision.explanation.requester
-
-
-@pytest.mark.laws
-@given(
-    worlds(Action.SUBSCRIBE),
-    st.lists(st.sampled_from(MOMENTS_AND_JUST_AFTER), max_size=8),
-)
-def test_a_remembered_decision_is_the_decision(drawn, moments):
-    world, request, evidence = drawn
-    cache = DecisionCache()
-    for now in moments:
-        assert cache.decide(request, evidence, world.facts, now) == decide(
-            request, evidence, world.facts, now
-        )
 
 
 @pytest.mark.laws

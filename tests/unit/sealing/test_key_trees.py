@@ -12,7 +12,7 @@ from maia.sealing.lkh import LkhTree
 from maia.sealing.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_rekey
 from maia.sealing.tree_nodes import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
 from maia.sealing.tree_slots import Slots
-from maia.sealing.tree_store import (
+from reference.tree_store import (
     BadTreeState,
     member_from_bytes,
     new_tree,

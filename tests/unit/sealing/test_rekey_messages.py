@@ -8,7 +8,7 @@ import pytest
 
 from maia.sealing.rekey import ENTRIES_MAX, BadPath, BadRekey, Scheme, read_path, read_rekey
 from maia.sealing.tree_nodes import ROOT, ancestor
-from maia.sealing.tree_store import member_from_bytes
+from reference.tree_store import member_from_bytes
 from support.key_trees import tree_of
 
 HEAD = "!BB8sQ16s16s12sII"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maia.sealing.rekey import Scheme
-from maia.sealing.tree_store import member_from_bytes, new_tree, tree_from_bytes, tree_to_bytes
+from reference.tree_store import member_from_bytes, new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import counted_bytes
 
 HISTORIES = json.loads((Path(__file__).parent / "key_trees.json").read_text())
