@@ -23,7 +23,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
 from support.broker import Client, Running, connect_right, random_from, sighting
-from support.recording import SealedRecordingNet
+from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 
@@ -142,6 +142,27 @@ def test_a_publisher_is_not_silenced_where_its_readers_are(city: City, numbers: 
         for signer in signers(city).values():
             city.middle_says(city.forged(signer, number))
     city.camera_is_heard("one", "two", "three")
+
+
+def test_numbers_of_one_entitled_signer_make_no_frame_of_another_late(city: City) -> None:
+    """A85: neither for a subscriber that is served at once nor for a durable one."""
+    archive = city.net.client("CCS", city.met.name)
+    durable(archive)
+    city.middle_says(city.forged(city.net._identity(ANOTHER_WRITER)[0], 1_000))
+    city.camera_is_heard("one", "two")
+    assert [event[NUMBERPLATE] for event in logged_events(archive)] == ["FORGED", "one", "two"]
+
+
+def test_a_broker_s_own_frame_that_comes_back_to_it_is_a_repetition(city: City) -> None:
+    """A65: by another way, while the tree changes; it is neither cached nor passed on again."""
+    city.camera_is_heard("one")
+    ccs, (frame, *_) = city.net.brokers["CCS broker"], city.net.frames()
+    links = state_of(ccs).links.values()
+    link = next(one.id for one in links if one.peer == city.middle.key.principal)
+    before = len(city.net.frames())
+    city.net._input(ccs, Received(link, encode(frame)))
+    assert ccs.counts["maia_duplicates_total"] == 1
+    assert len(city.net.frames()) == before
 
 
 def test_a_publisher_that_repeats_a_frame_at_another_broker_is_heard_and_recorded_once(city: City) -> None:
