@@ -186,10 +186,12 @@ def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city:
             frame = city.forged(rogue.key, number)
             rogue.say(replace(frame, signature=bytes(64)))
             rogue.say(replace(frame, signer=city.net._identity("CCS broker")[0].principal.key))
+            rogue.say(replace(frame, signer=bytes(32)))  # a key of small order
         state = state_of(broker)
         assert len(state.routes.seen) == len(state.last_said) == len(state.seals.carrying) == 0
         assert city.net.log(broker.name).safe == []
-        assert broker.counts["maia_frames_refused_total"] == 2 * len(THE_NEXT_ONES)
+        assert broker.counts["maia_frames_refused_total"] == 3 * len(THE_NEXT_ONES)
+        assert not rogue.closed
     assert len(city.net.frames()) == before
 
 
@@ -231,6 +233,8 @@ def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> No
     question = rogue.last(StateQuery).question
     frame = city.forged(rogue.key, 2**62)
     rogue.say(StateFrame(question, encode(replace(frame, signature=bytes(64)))))
+    rogue.say(StateFrame(question, encode(replace(frame, signer=bytes(32)))))
+    assert not rogue.closed
     assert len(state_of(city.middle).last_said) == 0
     rogue.say(StateFrame(question, encode(frame)))
     assert len(state_of(city.middle).last_said) == 1
