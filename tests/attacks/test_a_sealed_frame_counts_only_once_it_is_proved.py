@@ -23,7 +23,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
 from support.broker import Client, Running, connect_right, random_from, sighting
-from support.recording import SealedRecordingNet
+from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 
@@ -144,6 +144,27 @@ def test_a_publisher_is_not_silenced_where_its_readers_are(city: City, numbers: 
     city.camera_is_heard("one", "two", "three")
 
 
+def test_numbers_of_one_entitled_signer_make_no_frame_of_another_late(city: City) -> None:
+    """A85: neither for a subscriber that is served at once nor for a durable one."""
+    archive = city.net.client("CCS", city.met.name)
+    durable(archive)
+    city.middle_says(city.forged(city.net._identity(ANOTHER_WRITER)[0], 1_000))
+    city.camera_is_heard("one", "two")
+    assert [event[NUMBERPLATE] for event in logged_events(archive)] == ["FORGED", "one", "two"]
+
+
+def test_a_broker_s_own_frame_that_comes_back_to_it_is_a_repetition(city: City) -> None:
+    """A65: by another way, while the tree changes; it is neither cached nor passed on again."""
+    city.camera_is_heard("one")
+    ccs, (frame, *_) = city.net.brokers["CCS broker"], city.net.frames()
+    links = state_of(ccs).links.values()
+    link = next(one.id for one in links if one.peer == city.middle.key.principal)
+    before = len(city.net.frames())
+    city.net._input(ccs, Received(link, encode(frame)))
+    assert ccs.counts["maia_duplicates_total"] == 1
+    assert len(city.net.frames()) == before
+
+
 def test_a_publisher_that_repeats_a_frame_at_another_broker_is_heard_and_recorded_once(city: City) -> None:
     """A65: two signers that may both publish, and a number that the publisher used once."""
     for signer in ("CCS broker", ANOTHER_WRITER, "CCS broker"):
@@ -165,10 +186,12 @@ def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city:
             frame = city.forged(rogue.key, number)
             rogue.say(replace(frame, signature=bytes(64)))
             rogue.say(replace(frame, signer=city.net._identity("CCS broker")[0].principal.key))
+            rogue.say(replace(frame, signer=bytes(32)))  # a key of small order
         state = state_of(broker)
         assert len(state.routes.seen) == len(state.last_said) == len(state.seals.carrying) == 0
         assert city.net.log(broker.name).safe == []
-        assert broker.counts["maia_frames_refused_total"] == 2 * len(THE_NEXT_ONES)
+        assert broker.counts["maia_frames_refused_total"] == 3 * len(THE_NEXT_ONES)
+        assert not rogue.closed
     assert len(city.net.frames()) == before
 
 
@@ -210,6 +233,8 @@ def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> No
     question = rogue.last(StateQuery).question
     frame = city.forged(rogue.key, 2**62)
     rogue.say(StateFrame(question, encode(replace(frame, signature=bytes(64)))))
+    rogue.say(StateFrame(question, encode(replace(frame, signer=bytes(32)))))
+    assert not rogue.closed
     assert len(state_of(city.middle).last_said) == 0
     rogue.say(StateFrame(question, encode(frame)))
     assert len(state_of(city.middle).last_said) == 1

@@ -25,13 +25,13 @@ from maia.broker.state import BrokerState, Due, seconds_after
 from maia.broker.state_cache import Remembered
 from maia.broker.state_questions import Client, Question
 from maia.broker.transit import Transit, from_carried
-from maia.errors import MaiaError, ProtocolViolation
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.routing.hops import Hop
 from maia.routing.ids import NodeId
-from maia.sealing import BadFrameProof, closed_frame, verify_frame
+from maia.sealing import closed_frame, verify_frame
 from maia.sealing.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
@@ -166,7 +166,7 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
         return []
     try:
         frame = _frame_of(state, question, message)
-    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BadFrameProof) as problem:
+    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     plain, sealed = book_keys(frame.type_id)
     if not is_believed(state, link, sealed if isinstance(frame, Sealed) else plain, now):
