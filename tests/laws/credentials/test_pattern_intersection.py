@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import NamePattern, parse_name_pattern
 from maia.credentials.name_patterns import pattern_of_parts
+from maia.credentials.names import is_reserved
 from support.certificates import pattern_texts
 
 pytestmark = pytest.mark.laws
@@ -77,3 +78,42 @@ def test_a_conjunction_is_read_back_from_its_parts(one, other, third):
 def test_no_intersection_means_no_name_in_common(one, other):
     if one.intersection(other) is None:
         assert not matched(one) & matched(other)
+
+
+# ---------------------------------------------------------------- names that the system reserves
+
+BEGINNINGS = ("", "a", "mai", "maia", "maia.", "/adm", "/admin", "/admin/")
+SOME_NAMES = tuple(one + rest for one in BEGINNINGS for rest in EVERY_NAME[:31])
+NEAR_RESERVED = st.builds(
+    lambda begins, text: parse_name_pattern((begins + text) or "*"),
+    st.sampled_from(BEGINNINGS),
+    st.one_of(
+        st.text("ab", max_size=3),
+        st.builds(lambda one, other: f"{one}*{other}", st.text("ab", max_size=2), st.text("ab", max_size=2)),
+    ),
+)
+
+
+def among_some(pattern: NamePattern | None) -> set[str]:
+    return set() if pattern is None else {name for name in SOME_NAMES if pattern.matches(name)}
+
+
+@given(NEAR_RESERVED)
+def test_a_pattern_means_reserved_names_or_others_and_never_both(pattern):
+    """A86: and reserved ones only where it spells their beginning out."""
+    found = among_some(pattern)
+    assert {is_reserved(name) for name in found} <= {pattern.is_reserved}
+    spelled = str(pattern).split("*")[0]
+    assert not pattern.is_reserved or spelled.startswith(("maia.", "/admin/"))
+
+
+@given(NEAR_RESERVED, NEAR_RESERVED, NEAR_RESERVED)
+@example(parse_name_pattern("/admin/a*"), parse_name_pattern("/admin/*b"), parse_name_pattern("*"))
+def test_intersections_with_reserved_names_are_exact_too(one, other, third):
+    """A8, A86: in any order and grouping, and as they are written into certificates."""
+    both = one.intersection(other)
+    assert among_some(both) == among_some(one) & among_some(other)
+    assert both == other.intersection(one)
+    right = other.intersection(third)
+    assert (both and both.intersection(third)) == (right and one.intersection(right))
+    assert both is None or pattern_of_parts(both.parts()) == both
