@@ -263,6 +263,7 @@ class FlowSearch:
     # ------------------------------------------------------------ backwards: what reaches the principal
 
     def _through_certificate(self, signed: SignedCertificate, meaning: Meaning, flow: Flow) -> None:
+        self.budget.spend()
         certificate = signed.certificate
         length = 1 + len(meaning.through) + flow.length
         if not isinstance(certificate, AuthorisationCertificate) or length > self.limits.certificates_max:
@@ -271,12 +272,11 @@ class FlowSearch:
             return
         authority, terms = None, 0
         if self.rules.weighs_authority:
-            self.budget.spend(terms=terms_in(certificate.authority) + flow.terms)
+            self.budget.spend(0, terms=terms_in(certificate.authority) + flow.terms)
             authority = _common((certificate.authority, flow.authority))
             if authority is None:
                 return
             terms = terms_in(authority)
-        self.budget.spend()
         reached = Flow(
             authority=authority,
             validity=certificate.validity.intersection(meaning.validity).intersection(flow.validity),
@@ -340,7 +340,7 @@ class FlowSearch:
         length = sum(share.length for share in shares)
         authority = None
         if self.rules.weighs_authority:
-            self.budget.spend(terms=sum(share.terms for share in shares))
+            self.budget.spend(0, terms=sum(share.terms for share in shares))
             authority = _common(share.authority for share in shares)
             if authority is None and any(share.authority is not None for share in shares):
                 return False
