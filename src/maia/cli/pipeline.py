@@ -374,7 +374,7 @@ def _draw(name: str, rows: DataFrame, path: Path) -> None:
     from maia.runtime.private_files import create_private
 
     drawn = draw(name, rows, form=path.suffix.lstrip("."))
-    with create_private(path) as file:
+    with create_private(path, follow_links=True) as file:
         file.write(drawn)
 
 

@@ -39,9 +39,9 @@ def exposure(folder: Path) -> str | None:
     return None
 
 
-def create_private(path: Path) -> BinaryIO:
-    """Open a file to write it anew; only its owner can read it. A symbolic link is refused."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+def create_private(path: Path, *, follow_links: bool = False) -> BinaryIO:
+    """Open a file to write it anew; if it is a new one, only its owner can read it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 

@@ -69,6 +69,7 @@ def test_a_result_is_kept_drawn_and_added_up(sparkling, tmp_path):
     assert (record["charges"], record["events"]) == (rows.num_rows, 2000)
     assert rows.column_names == ["numberplate", "day", "charge_pence"]
     assert (tmp_path / "charges.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "charges.png").stat().st_mode & 0o077 == 0
     status, _, err = sparkling(*run)
     assert status == 2
     assert "[INPUT-PIPELINE-RESULT]" in err
