@@ -159,7 +159,7 @@ def seen_of_all_cases(smith: Client, camera: Client, number: int) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [40, 120])
-def test_a_searcherwith_many_cases_sees_the_car_of_each(number: int) -> None:
+def test_a_detective_with_many_cases_sees_the_car_of_each(number: int) -> None:
     net = Net()
     net.broker()
     smith, camera = detective(net, *cases(net, number)), net.client("camera at Victoria")
