@@ -62,7 +62,9 @@ def grant(
 def detective(net: Net, *shown: SignedCertificate, at: str = "CCS broker", **named: object) -> Client:
     """Connect Detective Smith, who holds no certificate about the type but those given."""
     others = [one for one in net.story.certificates if Action.CONNECT in one.certificate.authority.actions]
-    return net.client("Detective Smith", at=at, credentials=(*others, *shown), **named)
+    smith = net.client("Detective Smith", at=at, credentials=tuple(others), **named)
+    smith.credentials = (*others, *shown)  # with her requests, and not with her hello
+    return smith
 
 
 def cases(net: Net, number: int) -> tuple[SignedCertificate, ...]:
