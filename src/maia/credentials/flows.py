@@ -70,6 +70,7 @@ DEFAULT_LIMITS: Final = FlowLimits()
 
 _BARREN_MAX: Final = 16
 """Combinations in a row that add nothing, after which a threshold tries no more of them."""
+_LOOKED_AT_PER_STEP: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -371,8 +372,11 @@ class FlowSearch:
     def _add(self, holder: Terminal, flow: Flow) -> bool:
         """Keep a flow unless a kept one is at least as good, or the subject has enough of them."""
         kept = self.flows.setdefault(holder, [])
-        self.budget.spend(1 + len(kept), terms=sum(one.terms + flow.terms for one in kept))
-        if any(at_least_as_good(one, flow) for one in kept):
+        # Hinges tell narrow grants apart by looking into a set; only the others are compared part by part.
+        rivals = [one for one in kept if one.hinges <= flow.hinges]
+        terms = sum(one.terms + flow.terms for one in rivals)
+        self.budget.spend(1 + len(kept) // _LOOKED_AT_PER_STEP + len(rivals), terms=terms)
+        if any(at_least_as_good(one, flow) for one in rivals):
             return False
         if len(kept) >= self.limits.flows_per_subject_max:
             kept[:] = [one for one in kept if not at_least_as_good(flow, one)]

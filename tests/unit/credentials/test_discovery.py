@@ -137,7 +137,7 @@ def test_a_wide_grant_that_comes_late_makes_room_for_itself_and_nothing_was_lost
     assert left_out.count == 0
 
 
-@pytest.mark.parametrize("steps", [400, 1000])
+@pytest.mark.parametrize("steps", [700, 1000])
 def test_a_search_that_runs_out_of_steps_says_that_there_may_be_more(steps) -> None:
     pool = [grant(OWNER, DAVE, about(attributes=uids(f"a{number}"))) for number in range(60)]
     left_out = LeftOut()
