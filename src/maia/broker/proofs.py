@@ -114,12 +114,15 @@ def remember_refusal(
     Whatever else was shown proves nothing at any time, and is forgotten: anybody can make it up (A89).
     """
     with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
+        if proof.request is None:
+            return
         budget = state.edge.budget_of_message()
-        name, signer = _asked(state, kind, proof, action, now, budget)
-        pool = state.edge.pool_of_stranger(proof.credentials, budget, name.owner)
+        owner = request_from_bytes(proof.request).request.event_type.owner
+        pool = state.edge.pool_of_stranger(proof.credentials, budget, owner)
         doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
         if not doubted:
             return
+        name, signer = _asked(state, kind, proof, action, now, budget)
         chains = _search(state, pool, action, name, signer, now, budget)
         used = {signed.id for chain in chains for signed in chain.certificates}
         missed = {one: size for one, size in doubted.items() if one in used}

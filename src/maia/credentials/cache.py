@@ -43,6 +43,8 @@ CERTIFICATES_MAX: Final = 65_536
 REDUCTIONS_MAX: Final = 8_192
 CERTIFICATE_BYTES_MAX: Final = 32 << 20
 """How many bytes the remembered certificates have together, and again those of remembered chains."""
+_FORGED_MAX: Final = 1024
+"""Bad signatures that are remembered, so that showing one again costs no check: 96 bytes each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,7 @@ class VerificationCache:
         "_certificates_max",
         "_chain_bytes",
         "_chains",
+        "_forged",
         "_forget_reductions",
         "_read",
         "_read_bytes",
@@ -96,6 +99,7 @@ class VerificationCache:
         # By the identity of a tuple, which is a key only while the tuple lives; so the tuple is kept too.
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
         self._read: dict[bytes, SignedCertificate] = {}
+        self._forged: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""
@@ -137,11 +141,20 @@ class VerificationCache:
         Whoever makes certificates up makes us do one check for each, and read none.
         """
         part = signed_part(data)
-        known = self._certificates.get((sha256(part.body).digest(), part.signature))
+        key = (sha256(part.body).digest(), part.signature)
+        known = self._certificates.get(key)
         if known is not None and known.body == part.body:
             return known
+        if key in self._forged:
+            raise BadSignature("the signature was found bad before")
         budget.spend_check()
-        verify_signature(principal_from_bytes(part.issuer), part.kind, part.body, part.signature)
+        try:
+            verify_signature(principal_from_bytes(part.issuer), part.kind, part.body, part.signature)
+        except BadSignature:
+            self._forged[key] = None
+            if len(self._forged) > _FORGED_MAX:
+                self._forged.popitem(last=False)
+            raise
         budget.spend_reading(len(data))
         signed = certificate_from_bytes(data)
         self._remember(signed)
