@@ -29,6 +29,7 @@ from itertools import count
 from pathlib import Path
 
 from live_network import ATTRIBUTES, World, new_world
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -41,9 +42,8 @@ from maia.credentials import (
     issue,
 )
 from maia.events import AttributeUid
+from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
-from maia.runtime.clock import system_now
-from maia.runtime.tls import dialling_context
 from maia.wire.codec import decode, encode
 from maia.wire.filters import filter_to_bytes
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, framed

@@ -11,18 +11,18 @@ from typing import Protocol
 from uuid import UUID
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_most
-from maia.broker.edge import Edge
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
-from maia.broker.statement_desk import StatementDesk
 from maia.credentials.authority import Action, Authority, NetworkPattern, TypePattern
 from maia.credentials.authority_algebra import MANAGE_ACTIONS
-from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.encoding import certificate_to_bytes, issue
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.name_patterns import exact_name
 from maia.credentials.names import NetworkName, TypeName
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
 from maia.predicates.syntax import AllOf, Comparison, Operator
@@ -75,7 +75,7 @@ class PlainTypes:
 
 
 def subscribe(
-    signed: SignedDefinition, types: Types, edge: Edge, pool: tuple[SignedCertificate, ...]
+    signed: SignedDefinition, types: Types, edge: Authoriser, pool: tuple[SignedCertificate, ...]
 ) -> bytes:
     """Process one subscription request, and return where to route it."""
     event_type = types.find(signed, NOW, NETWORK)
@@ -123,7 +123,7 @@ def right_to_subscribe() -> bytes:
 def processing(signed: SignedDefinition, types: Types) -> Callable[[], bytes]:
     """Return the work of one request, at a broker that has met the subscriber before."""
     settings = BrokerSettings(NETWORK, "127.0.0.1:7400", ())
-    edge = Edge(settings, VerificationCache(), StatementDesk({}, vouchers_max=1))
+    edge = Authoriser(settings, VerificationCache(), ValidityTracker({}, vouchers_max=1))
     pool = edge.pool([right_to_subscribe()])
     return lambda: subscribe(signed, types, edge, pool)
 

@@ -26,17 +26,17 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_least
-from maia.broker.edge import Edge
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
-from maia.broker.statement_desk import StatementDesk
 from maia.credentials.authority import Action, Authority, TypePattern
-from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.encoding import certificate_to_bytes, issue
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.encoding.certificates import certificate_to_bytes, issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.name_patterns import exact_name
 from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
 from maia.predicates.syntax import Comparison, Operator
@@ -53,7 +53,7 @@ SETTINGS = BrokerSettings(NetworkName(OWNER.principal, "UK Police Network"), "12
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield the check of a standing right and a new decision against each peer's."""
-    edge = Edge(SETTINGS, VerificationCache(), StatementDesk({}, vouchers_max=1))
+    edge = Authoriser(SETTINGS, VerificationCache(), ValidityTracker({}, vouchers_max=1))
     pool = edge.pool(map(certificate_to_bytes, certificates_of_office()))
     asked = requests(numberplate(), 10 if quick else CITIES)
     rights = [edge.decide(one, pool, NOW) for one in asked]

@@ -28,7 +28,7 @@ import psycopg
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least, at_most
 from maia.events import AttributeUid, Column, Frame, Kind
 from maia.predicates.syntax import AllOf, Comparison, Operator, Predicate
-from maia.routing.matching import MatchIndex
+from maia.routing.matching.index import MatchIndex
 
 UIDS = tuple(AttributeUid(name) for name in ("speed", "lane", "price", "age", "weight"))
 VALUES = 1000

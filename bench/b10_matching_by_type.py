@@ -28,7 +28,7 @@ from b09_matching import (
 )
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least, at_most
 from maia.events import Frame
-from maia.routing.matching import MatchIndex
+from maia.routing.matching.index import MatchIndex
 
 FABRET_PER_S = 600
 PUBLISHED = 64

@@ -44,6 +44,7 @@ from live_network import (
     new_world,
 )
 from live_peers import MissingPeer, MqttConnection, mosquitto
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -62,7 +63,6 @@ from maia.credentials import (
 )
 from maia.events import frame_of
 from maia.predicates import ALWAYS, Predicate
-from maia.runtime.clock import system_now
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT
 from maia.wire.codec import decode

@@ -19,8 +19,8 @@ from statistics import mean
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least, at_most
-from maia.sealing.key_tree import KeyTree
-from maia.sealing.rekey import Scheme
+from maia.sealing.tree.key_tree import KeyTree
+from maia.sealing.tree.rekey import Scheme
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

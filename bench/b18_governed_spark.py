@@ -25,12 +25,12 @@ from governed_log import READER, RecordedLog, grant, record
 from harness import Benchmark, Case, Race, Ratio, Side, Target, at_least, at_most
 from live_network import ATTRIBUTES, KINDS
 from maia.credentials import Action
-from maia.pipeline.governed import governed
-from maia.pipeline.periods import slices_of
-from maia.pipeline.reader import Reader
 from maia.policy import Request, View
 from maia.predicates import Predicate, parse_predicate
-from maia.runtime.job_desk import JobDesk, job_desk
+from maia.spark.governed.periods import slices_of
+from maia.spark.governed.reader import Reader
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type
 from maia.views.to_spark import to_spark

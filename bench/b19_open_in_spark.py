@@ -20,8 +20,8 @@ from bench_spark import bench_session
 from governed_log import record
 from harness import Benchmark, Case, Race, Ratio, Side, at_least
 from live_network import ATTRIBUTES
-from maia.pipeline.governed import governed
-from maia.runtime.job_desk import job_desk
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type
 

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from bench_spark import bench_session
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least
 from maia.events import Attribute, AttributeUid, Kind
-from maia.pipeline.bulk_matching import EVENT, TYPE, BulkMatcher, Subscription
 from maia.policy.view import View, Window
 from maia.predicates import AllOf, Comparison, Operator
+from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription
 from maia.views.to_spark import to_spark, to_spark_test
 
 PLATE, PLACE, SPEED, SEEN = map(AttributeUid, ("plate", "place", "speed", "seen-at"))

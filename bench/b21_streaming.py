@@ -28,8 +28,8 @@ from harness import Benchmark, Case, Figure, at_most
 from live_network import ATTRIBUTES, BrokerProcess, World, broker_process, events, new_world
 from maia.credentials import Action, SigningKey, certificate_to_text
 from maia.events import Instant
-from maia.runtime.key_files import create_key_file
-from maia.runtime.spark_source import register_spark
+from maia.keystore.key_files import create_key_file
+from maia.spark.source.data_source import register_spark
 from maia.types import definition_from_bytes, definition_to_text
 from open_source import SCHEMA, OpenSource
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import Benchmark, Case, Figure, at_least
-from maia.runtime.simulation import Trouble, Troublemaker
+from maia.testing.simulation import Trouble, Troublemaker
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from maia.runtime.spark_session import spark_session
+from maia.spark.session.session import spark_session
 
 __all__ = ["bench_session"]
 

@@ -16,15 +16,15 @@ from itertools import pairwise
 
 from live_network import World, new_world
 from maia.broker import Broker, BrokerSettings
-from maia.broker.key_glue import keys_came
-from maia.broker.known_types import KEPT_TYPE
+from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.sealed.key_events import keys_came
+from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates import ALWAYS, Predicate
-from maia.runtime.clock import system_now
 from maia.sealing import Secret
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
 from maia.types import (
     Sealing,
     SealingLevel,

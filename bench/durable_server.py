@@ -11,9 +11,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from maia.runtime.clock import system_now
-from maia.runtime.event_log import EventLog
-from maia.runtime.log_commit import GroupCommit
+from maia.clock import system_now
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.group_commit import GroupCommit
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter
 
 ACKNOWLEDGED = b"!"

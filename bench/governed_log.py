@@ -25,16 +25,16 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.events import AttributeUid, Column, Frame, Instant
-from maia.log.names import SegmentName, day_of
-from maia.log.rows import row_of
-from maia.log.segments import digest_of, parquet_bytes, table_of
-from maia.pipeline.governed import Keys
-from maia.pipeline.keys import KeyDesk, RingKeys
-from maia.pipeline.reader import Reader
+from maia.log.format.names import SegmentName, day_of
+from maia.log.format.rows import row_of
+from maia.log.format.segments import digest_of, parquet_bytes, table_of
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.spark.governed.reader import Reader
+from maia.spark.governed.table import Keys
+from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

@@ -81,7 +81,7 @@ def kept_sizes(kept: Places) -> NDArray[np.int64]:
 
 
 def our_slots(own: np.uint64, others: Ids) -> Ids:
-    """Name the prefix that each node stands for, as `maia.routing.overlay.slot_of` does."""
+    """Name the prefix that each node stands for, as `maia.routing.overlay.table.slot_of` does."""
     level = np.searchsorted(POWERS, distances(others, own), side="right").astype(np.uint64) - ONE
     # The level stands above the prefix in one number: a prefix of level 0 has no room for it, and
     # needs none, because two nodes so close together are the same broker.

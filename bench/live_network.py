@@ -28,6 +28,7 @@ from typing import Protocol
 
 import msgspec
 
+from maia.clock import system_now
 from maia.credentials import (
     ALL_ATTRIBUTES,
     FIRST_VERSION,
@@ -49,10 +50,9 @@ from maia.credentials import (
     issue,
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value, attribute_uid, frame_of
+from maia.keystore.key_files import create_key_file
+from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, Predicate, parse_predicate
-from maia.runtime.clock import system_now
-from maia.runtime.key_files import create_key_file
-from maia.runtime.tls import dialling_context
 from maia.types import TypeDefinition, VerifiedType, definition_to_bytes, sign_definition, verify_definition
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from live_network import FRAME_ROWS, PATIENCE_S, Line, events, payload
 from maia.credentials import SigningKey
-from maia.runtime.tls import dialling_context, leaf_of, null_authority
+from maia.net.tls import dialling_context, leaf_of, null_authority
 
 SUBJECT = "sightings"
 START_S = 120.0

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from live_network import ATTRIBUTES
-from maia.runtime.spark_inbox import HeldFrame, Inbox
-from maia.runtime.spark_options import JobOptions
-from maia.runtime.spark_stream import MaiaStreamReader
+from maia.spark.source.inbox import HeldFrame, Inbox
+from maia.spark.source.options import JobOptions
+from maia.spark.source.stream import MaiaStreamReader
 from maia.views import ARROW_TYPES, spark_type
 
 SCHEMA = pa.schema([pa.field(one.name, ARROW_TYPES[one.kind]) for one in ATTRIBUTES])

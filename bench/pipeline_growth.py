@@ -24,11 +24,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from maia.pipeline.applications import APPLICATIONS
-from maia.pipeline.generators import SIGHTINGS, Order
-from maia.runtime.generated_files import write_generated
-from maia.runtime.pipeline_runs import parquet_source, run
-from maia.runtime.spark_session import spark_session
+from maia.spark.applications import APPLICATIONS
+from maia.spark.applications.runs import parquet_source, run
+from maia.spark.generators import SIGHTINGS, Order
+from maia.spark.generators.files import write_generated
+from maia.spark.session.session import spark_session
 
 SIZES = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
 QUICK_SIZES = (2_000, 20_000)

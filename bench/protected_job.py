@@ -36,7 +36,7 @@ import maia
 from live_network import ATTRIBUTES, FRAME_ROWS, PATIENCE_S, World, events
 from maia.credentials import Action, SigningKey
 from maia.events import Instant
-from maia.runtime.tls import dialling_context
+from maia.net.tls import dialling_context
 from maia.types import definition_from_bytes
 from sealed_network import sealed_world
 

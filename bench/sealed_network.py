@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from live_network import World, new_world
+from maia.clock import system_now
 from maia.credentials import Action, SigningKey, certificate_to_text
-from maia.runtime.clock import system_now
-from maia.runtime.key_files import create_key_file
+from maia.keystore.key_files import create_key_file
 from maia.types import Sealing, SealingLevel, definition_to_bytes, sign_definition, verify_definition
 
 STOP_S = 180

@@ -15,14 +15,14 @@ from enum import Enum
 from itertools import count
 
 from broker_row import REF, Row, world_of
-from maia.broker import sealed_publication
+from maia.broker.sealed import publication as sealed_publication
 from maia.credentials import Principal
 from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
 from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, SignatureChecks
-from maia.sealing.blocks import Division
-from maia.sealing.ciphers import Cipher
-from maia.sealing.content import OpenPart
+from maia.sealing.frames.blocks import Division
+from maia.sealing.frames.ciphers import Cipher
+from maia.sealing.frames.content import OpenPart
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns

@@ -17,12 +17,12 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Column, Frame, Instant, Kind
-from maia.pipeline import Reader
-from maia.pipeline.governed import governed
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.log_view import LogView
 from maia.predicates import parse_predicate
-from maia.runtime.event_log import EventLog
-from maia.runtime.log_view import LogView
-from maia.runtime.spark_session import spark_session
+from maia.spark import Reader
+from maia.spark.governed.table import governed
+from maia.spark.session.session import spark_session
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from maia.runtime.domain_api.endpoints import Endpoint
-from maia.runtime.domain_api.page_table import endpoints_of
-from maia.runtime.domain_api.pages import Pages
+from maia.domain.http.endpoints import Endpoint
+from maia.domain.http.pages import Pages
+from maia.domain.http.routes import endpoints_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "domain-api.md"
 
@@ -50,9 +50,9 @@ example against a server:
 ```py
 from pathlib import Path
 
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.input_files import read_certificates, read_principal
-from maia.runtime.key_files import load_signing_key
+from maia.api.client import DomainClient
+from maia.config.input_files import read_certificates, read_principal
+from maia.keystore.key_files import load_signing_key
 
 with DomainClient(
     "127.0.0.1:7600",

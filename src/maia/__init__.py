@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from maia.client.api.blocking import BlockingClient, connect_blocking
+    from maia.client.api.client import Client, connect
+    from maia.client.api.publisher import Publisher
+    from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
-    from maia.runtime.blocking_api import BlockingClient, connect_blocking
-    from maia.runtime.client_api import Client, connect
-    from maia.runtime.publisher import Publisher
-    from maia.runtime.spark_source import register_spark
-    from maia.runtime.subscription import ReceivedEvent, Subscription
+    from maia.spark.source.data_source import register_spark
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,19 +41,19 @@ __all__ = [
 # Imported when first asked for, so that `import maia` and a short command stay fast.
 _HOMES = {
     "BadInput": "maia.errors",
-    "BlockingClient": "maia.runtime.blocking_api",
+    "BlockingClient": "maia.client.api.blocking",
     "BrokenCredential": "maia.errors",
-    "Client": "maia.runtime.client_api",
+    "Client": "maia.client.api.client",
     "MaiaError": "maia.errors",
     "ProtocolViolation": "maia.errors",
-    "Publisher": "maia.runtime.publisher",
-    "ReceivedEvent": "maia.runtime.subscription",
+    "Publisher": "maia.client.api.publisher",
+    "ReceivedEvent": "maia.client.api.subscription",
     "Refusal": "maia.errors",
-    "Subscription": "maia.runtime.subscription",
+    "Subscription": "maia.client.api.subscription",
     "Unavailable": "maia.errors",
-    "connect": "maia.runtime.client_api",
-    "connect_blocking": "maia.runtime.blocking_api",
-    "register_spark": "maia.runtime.spark_source",
+    "connect": "maia.client.api.client",
+    "connect_blocking": "maia.client.api.blocking",
+    "register_spark": "maia.spark.source.data_source",
 }
 
 

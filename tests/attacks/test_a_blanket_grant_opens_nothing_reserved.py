@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.api import requests as bodies
+from maia.api import responses as answers
 from maia.credentials import (
     ALL_ACTIONS,
     UNBOUNDED,
@@ -36,13 +38,12 @@ from maia.credentials import (
 from maia.credentials.authority import AttributeSet
 from maia.credentials.authority_algebra import covers_request, intersect
 from maia.credentials.names import is_reserved
-from maia.domain.access_answers import AdminAct
+from maia.domain.access.results import AdminAct
+from maia.domain.http.pages import Pages
+from maia.domain.http.routes import endpoints_of
 from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.predicates import parse_predicate
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_api.page_table import endpoints_of
-from maia.runtime.domain_api.pages import Pages
 from maia.types import VALIDITY_TYPE, validity_type_name
 from support.broker import Net
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
-from maia.routing.digests import Tally, digest_of_filter, mark_of_interest
-from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
+from maia.routing.table.digests import Tally, digest_of_filter, mark_of_interest
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.filters import filter_to_bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
+from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import AnyOf, Comparison, Membership, Operator
-from maia.scenarios.numberplate import NUMBERPLATE
 from maia.wire.effects import LinkId, LinkOpened
 from maia.wire.messages import Accepted, Deliver
 from support.broker import NOW, SECOND, Net, sighting

@@ -16,14 +16,15 @@ import httpx
 import msgspec
 import pytest
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
+from maia.api.headers import credentials_to_header
+from maia.clock import system_now
+from maia.config.input_files import read_certificates, read_principal
 from maia.events import Instant
-from maia.runtime.clock import system_now
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_api.headers import credentials_to_header
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.input_files import read_certificates, read_principal
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.tls import pinning_context
+from maia.keystore.key_files import load_signing_key
+from maia.net.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.processes import maia, running_maia, until
 

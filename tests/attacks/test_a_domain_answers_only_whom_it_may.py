@@ -15,16 +15,18 @@ from pathlib import Path
 import httpx
 import pytest
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
+from maia.clock import system_now
 from maia.credentials import Action, SigningKey
+from maia.domain.http import listener
+from maia.domain.http.authentication import BODY_BYTES_MAX
+from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.addresses import host_and_port
-from maia.runtime.clock import system_now
-from maia.runtime.domain_api import answers, bodies, listener
-from maia.runtime.domain_api.gate import BODY_BYTES_MAX
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.tls import pinning_context
+from maia.net.addresses import host_and_port
+from maia.net.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy

@@ -12,18 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
 from maia.credentials import certificate_to_bytes
-from maia.credentials.statement_encoding import sign_statement, statement_to_bytes
-from maia.credentials.statements import RevocationList
-from maia.domain.access_answers import AdminAct
-from maia.domain.access_refusals import ServiceFull
-from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.credentials.encoding.statements import sign_statement, statement_to_bytes
+from maia.credentials.validity.statements import RevocationList
+from maia.domain.access.refusals import ServiceFull
+from maia.domain.access.results import AdminAct
+from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.http import authentication as gate
+from maia.domain.http import listener
+from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from maia.errors import MaiaError, Refusal
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.addresses import host_and_port
-from maia.runtime.domain_api import answers, bodies, gate, listener
-from maia.runtime.prepared_access import PreparedAccess
-from maia.runtime.tls import pinning_context
+from maia.net.addresses import host_and_port
+from maia.net.tls import pinning_context
 from maia.types import definition_to_bytes
 from support.access_control import Station
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of

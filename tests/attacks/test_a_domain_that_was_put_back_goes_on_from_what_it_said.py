@@ -7,13 +7,13 @@ from shutil import copytree
 
 import pytest
 
-from maia.credentials import BadSignature, Standing, statement_from_bytes, statement_to_bytes
+from maia.credentials import BadSignature, ValidityState, statement_from_bytes, statement_to_bytes
+from maia.domain.storage.sql_store import sqlite_store
 from maia.policy import Permit
-from maia.runtime.domain_store import sqlite_store
 from support.access_control import JONES, MET, SMITH, Station, court, later, listed, met, order, told, verdict
 
 
-def may(who, wallet, verifier: Standing, now) -> bool:
+def may(who, wallet, verifier: ValidityState, now) -> bool:
     return isinstance(verdict(who.principal, wallet.chains, verifier, now), Permit)
 
 
@@ -31,7 +31,7 @@ def test_after_an_old_copy_was_put_back_nothing_revoked_comes_back_and_new_revoc
     copytree(data, old)
 
     station = Station(MET, sqlite_store(data / "domain.sqlite"))
-    verifier = Standing()
+    verifier = ValidityState()
     for signed in station.current_statements(station.now):
         verifier.hear(signed, station.now)
     assert may(SMITH, smith, verifier, station.now)
@@ -85,7 +85,7 @@ def test_a_store_that_has_signed_lists_of_its_own_before_it_hears_what_it_said_t
     told(station, courts)
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     lost = station.revoke([right.id], "appeal").statement
-    verifier = Standing()
+    verifier = ValidityState()
     verifier.hear(lost, station.now)
     for number in range(lists_since):
         copy.now = later(28 * (number + 1))

@@ -19,10 +19,10 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.pipeline.governed import Keys, governed
 from maia.policy import GrantRevoked, GrantStale, NoChain
-from maia.runtime.job_desk import job_desk
-from maia.runtime.right_watch import right_watch
+from maia.spark.governed.right_watch import right_watch
+from maia.spark.governed.table import Keys, governed
+from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel
 from support.governed import (
     HOUR,

@@ -11,11 +11,11 @@ from pyspark.errors import AnalysisException, ArithmeticException, PythonExcepti
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Attribute, AttributeUid, Kind
-from maia.pipeline.governed import governed
-from maia.pipeline.refusals import ReaderDistrusted
 from maia.policy import NoChain
 from maia.predicates.syntax import Comparison, Not, Operator
-from maia.runtime.job_desk import JobDesk, job_desk
+from maia.spark.governed.refusals import ReaderDistrusted
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from support.governed import (
     PLACE,

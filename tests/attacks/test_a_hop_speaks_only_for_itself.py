@@ -8,33 +8,33 @@ import pytest
 
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, parse_predicate
-from maia.routing import crowd
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
-from maia.routing.hops import LOCAL, Entry, TellResync
-from maia.routing.rendezvous import BookLimits, RoutingBook, TooMuchTold
-from maia.routing.replicas import Replica, ReplicaStore
+from maia.routing.table import covering_order as crowd
+from maia.routing.table.hops import LOCAL, RouteEntry, TellResync
+from maia.routing.table.replicas import Replica, ReplicaStore
+from maia.routing.table.routing_table import BookLimits, RoutingTable, TooMuchTold
 
 TYPE = b"T" * 32
 NOW = Instant(0)
 ID = b"victim's entry.."
-FAST = Entry(ID, parse_predicate("speed > 50"))
+FAST = RouteEntry(ID, parse_predicate("speed > 50"))
 EVENT = {"speed": 60}
 
 
 @pytest.fixture
-def book() -> RoutingBook:
-    book = RoutingBook(parent_of=lambda type_id: "parent")
+def book() -> RoutingTable:
+    book = RoutingTable(parent_of=lambda type_id: "parent")
     for hop in ("parent", "victim", "liar"):
         book.hop_up(hop, NOW)
     book.heard_interest("victim", TYPE, [FAST], [], NOW)
     return book
 
 
-def told_filters(book: RoutingBook) -> list[object]:
+def told_filters(book: RoutingTable) -> list[object]:
     return [entry.predicate for entry in book.told("parent", TYPE)[0]]
 
 
-def test_nobody_removes_what_another_hop_wants(book: RoutingBook):
+def test_nobody_removes_what_another_hop_wants(book: RoutingTable):
     """A67: a forged withdrawal has no effect."""
     assert book.heard_interest("liar", TYPE, [], [ID], NOW) == []
     assert book.heard_offer("liar", TYPE, stands=False, baggage=None, now=NOW) == []
@@ -43,9 +43,9 @@ def test_nobody_removes_what_another_hop_wants(book: RoutingBook):
 
 
 @pytest.mark.parametrize("forged", [NEVER, parse_predicate("speed > 99"), parse_predicate('plate == "X"')])
-def test_nobody_replaces_what_another_hop_wants_by_using_its_id(book: RoutingBook, forged: object):
+def test_nobody_replaces_what_another_hop_wants_by_using_its_id(book: RoutingTable, forged: object):
     """A67: the id of an entry counts on its own link alone."""
-    book.heard_interest("liar", TYPE, [Entry(ID, forged)], [], NOW)
+    book.heard_interest("liar", TYPE, [RouteEntry(ID, forged)], [], NOW)
     assert FAST.predicate in told_filters(book)
     assert len({entry.id for entry in book.told("parent", TYPE)[0]}) == len(told_filters(book))
     book.heard_interest("liar", TYPE, [], [ID], NOW)
@@ -54,36 +54,39 @@ def test_nobody_replaces_what_another_hop_wants_by_using_its_id(book: RoutingBoo
 
 def test_an_id_that_was_taken_first_does_not_keep_its_owner_out():
     """A67, A66: pre-emption of ids, and of the ids that we would use instead."""
-    book = RoutingBook(parent_of=lambda type_id: "parent")
+    book = RoutingTable(parent_of=lambda type_id: "parent")
     for hop in ("parent", "victim", "liar"):
         book.hop_up(hop, NOW)
     alias = hashlib.sha256(b"maia/1/entry-alias\x00" + b"1" + b"\x00" + ID).digest()[:16]
-    taken = [Entry(ID, parse_predicate('plate == "X"')), Entry(alias, parse_predicate('plate == "Y"'))]
+    taken = [
+        RouteEntry(ID, parse_predicate('plate == "X"')),
+        RouteEntry(alias, parse_predicate('plate == "Y"')),
+    ]
     book.heard_interest("liar", TYPE, taken, [], NOW)
     book.heard_interest("victim", TYPE, [FAST], [], NOW)
     assert FAST.predicate in told_filters(book)
     assert len({entry.id for entry in book.told("parent", TYPE)[0]}) == 3
 
 
-def test_a_wide_interest_hides_others_only_while_it_stands(book: RoutingBook):
+def test_a_wide_interest_hides_others_only_while_it_stands(book: RoutingTable):
     """A67: an over-broad interest that vanishes must not take others with it."""
-    book.heard_interest("liar", TYPE, [Entry(b"everything......", ALWAYS)], [], NOW)
+    book.heard_interest("liar", TYPE, [RouteEntry(b"everything......", ALWAYS)], [], NOW)
     assert told_filters(book) == [ALWAYS]
     book.hop_gone("liar")
     assert told_filters(book) == [FAST.predicate]
 
 
-def test_filters_too_hard_to_compare_are_all_told(book: RoutingBook, monkeypatch: pytest.MonkeyPatch):
+def test_filters_too_hard_to_compare_are_all_told(book: RoutingTable, monkeypatch: pytest.MonkeyPatch):
     """A67: equal filters that no proof shows to be equal must not hide each other in a circle."""
     monkeypatch.setattr(crowd, "counterexample", lambda **sides: None)
     either = parse_predicate('prefix(plate, "A") or prefix(plate, "B")')
     wider = parse_predicate('prefix(plate, "A") or prefix(plate, "B") or prefix(plate, "C")')
-    book.heard_interest("victim", TYPE, [Entry(b"older...........", either)], [], NOW)
-    book.heard_interest("liar", TYPE, [Entry(b"younger.........", wider)], [], NOW)
+    book.heard_interest("victim", TYPE, [RouteEntry(b"older...........", either)], [], NOW)
+    book.heard_interest("liar", TYPE, [RouteEntry(b"younger.........", wider)], [], NOW)
     assert {either, wider} <= set(told_filters(book))
 
 
-def test_an_offer_attracts_interests_and_never_publications(book: RoutingBook):
+def test_an_offer_attracts_interests_and_never_publications(book: RoutingTable):
     """A67: route attraction by a forged advertisement."""
     book.heard_offer("liar", TYPE, stands=True, baggage=None, now=NOW)
     assert book.targets(TYPE, LOCAL, EVENT) == {"victim"}
@@ -91,23 +94,23 @@ def test_an_offer_attracts_interests_and_never_publications(book: RoutingBook):
 
 def test_a_neighbour_that_tells_without_end_is_stopped():
     """A67: more entries than a neighbour may tell are refused before any of them counts."""
-    book = RoutingBook(limits=BookLimits(told_by_neighbour_max=10))
+    book = RoutingTable(limits=BookLimits(told_by_neighbour_max=10))
     book.hop_up("liar", NOW)
     with pytest.raises(TooMuchTold):
-        book.heard_interest("liar", TYPE, [Entry(bytes([n]) * 16, ALWAYS) for n in range(11)], [], NOW)
+        book.heard_interest("liar", TYPE, [RouteEntry(bytes([n]) * 16, ALWAYS) for n in range(11)], [], NOW)
     assert book.types() == ()
 
 
-def test_false_renewals_lose_nothing_and_cost_one_question(book: RoutingBook):
+def test_false_renewals_lose_nothing_and_cost_one_question(book: RoutingTable):
     """A67: a neighbour that disputes its own entries is asked once per while, and they stay meanwhile."""
     asked = [book.heard_renew("victim", 5, bytes(32), Instant(n)) for n in range(100)]
     assert asked == [[TellResync("victim")]] + [[]] * 99
     assert book.targets(TYPE, "parent", EVENT) == {"victim"}
 
 
-def test_a_forged_replica_neither_removes_nor_replaces(book: RoutingBook):
+def test_a_forged_replica_neither_removes_nor_replaces(book: RoutingTable):
     """A67: what others say of a hop is worth less than what it says itself."""
-    book.adopt("victim", TYPE, [Entry(ID, NEVER)], offers=False, now=NOW)
+    book.adopt("victim", TYPE, [RouteEntry(ID, NEVER)], offers=False, now=NOW)
     assert book.entries("victim", TYPE) == (FAST,)
     store = ReplicaStore(lease_us=1_000)
     store.heard("root", Replica(TYPE, "victim", (FAST,), offers=False), NOW)

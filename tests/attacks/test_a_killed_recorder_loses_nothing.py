@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from maia.runtime.event_log import EventLog
+from maia.log.disk.event_log import EventLog
 from support.event_log import draws
 from support.log_writer import LIMITS, frame
 

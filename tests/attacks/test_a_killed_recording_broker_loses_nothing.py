@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.clock import system_now
 from maia.credentials import certificate_to_text
-from maia.log.names import already_joined
-from maia.pipeline.governed import governed
-from maia.pipeline.reader import Reader
-from maia.runtime.clock import system_now
-from maia.runtime.event_log import EventLog
-from maia.runtime.key_files import create_key_file
-from maia.scenarios.numberplate import NUMBERPLATE, NumberplateStory, tell_numberplate_story
+from maia.demo.numberplate import NUMBERPLATE, NumberplateStory, tell_numberplate_story
+from maia.keystore.key_files import create_key_file
+from maia.log.disk.event_log import EventLog
+from maia.log.format.names import already_joined
+from maia.spark.governed.reader import Reader
+from maia.spark.governed.table import governed
 from maia.types import verify_definition
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame

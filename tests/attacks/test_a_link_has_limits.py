@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.runtime.links import LinkLimits
-from maia.runtime.tls import dialling_context
+from maia.net.links import LinkLimits
+from maia.net.tls import dialling_context
 from maia.wire import (
     Accepted,
     Bye,

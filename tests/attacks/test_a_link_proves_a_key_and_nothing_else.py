@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 import maia
 from maia.credentials import BadKey, SigningKey
-from maia.runtime.tls import (
+from maia.net.tls import (
     ALPN,
     OddLeaf,
     WrongTransport,

@@ -17,6 +17,8 @@ from dataclasses import replace
 
 import pytest
 
+from maia.api.client import DomainClient, DomainUnavailable
+from maia.clock import system_now
 from maia.credentials import (
     OnlineTest,
     Principal,
@@ -24,21 +26,20 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
-    Standing,
     TestKind,
     Validity,
+    ValidityState,
     issue,
     period_from,
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.one_time import OneTimeQuestion, answer_question
+from maia.credentials.validity.one_time import OneTimeQuestion, answer_question
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.runtime import testers, testers_calls
-from maia.runtime.clock import system_now
-from maia.runtime.domain_client import DomainClient, DomainUnavailable
-from maia.runtime.testers import answer_one_time, ask_testers, fetch_statements, lacking, with_fetched
+from maia.validity import fetch as testers
+from maia.validity import http as testers_calls
+from maia.validity.fetch import answer_one_time, ask_testers, fetch_statements, lacking, with_fetched
 from support.lying_location import Place, answer_of, page_of, place
 from support.statements import HOLDER, ISSUER, STRANGER, TESTER, certificate
 
@@ -71,7 +72,7 @@ def code_of(location: str, *others: str) -> str:
 
 
 def vouches(statements: tuple[SignedStatement, ...], right: SignedCertificate) -> bool:
-    heard = Standing()
+    heard = ValidityState()
     for one in statements:
         heard.hear(one, NOW)
     return heard.problem_with(right, NOW) is None
@@ -174,7 +175,7 @@ def test_a_list_that_is_over_vouches_for_nothing():
 def test_an_older_list_that_still_holds_does_not_undo_what_was_heard():
     """A39: who has heard the revocation is shown the list before it."""
     right = demanding()
-    heard = Standing()
+    heard = ValidityState()
     heard.hear(listed(2, right), NOW)
     with place(page_of(listed(1)), key=TESTER) as met:
         for one in asyncio.run(fetch_statements([demanding(met.location)], now=NOW)):

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from maia.credentials import Action
 from maia.events import INSTANT_MAX, INSTANT_MIN
-from maia.log.rows import row_of
-from maia.log.segments import table_of
-from maia.pipeline.frame_rows import columns_to_read
-from maia.pipeline.governed import Keys
-from maia.pipeline.keys import RingKeys
-from maia.pipeline.opening import FrameOpener
-from maia.pipeline.signers import accepted_signers
+from maia.log.format.rows import row_of
+from maia.log.format.segments import table_of
+from maia.spark.governed.frame_reader import FrameOpener
+from maia.spark.governed.frame_rows import columns_to_read
+from maia.spark.governed.signers import accepted_signers
+from maia.spark.governed.table import Keys
+from maia.spark.keys.content_keys import RingKeys
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from support.governed import (

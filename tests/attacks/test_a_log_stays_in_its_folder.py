@@ -11,12 +11,12 @@ import pytest
 
 from maia.errors import MaiaError
 from maia.log import BadLogName, LogBroken, LogDamaged, LogInUse, NotAFrame, SegmentName, segment_name
-from maia.log.journal import Kind, Opening, opening_bytes
-from maia.log.manifest import Change, Segment, change_bytes, read_manifest
-from maia.log.names import journal_first, manifest_number
-from maia.log.records import NO_CHECK, batch_bytes
-from maia.runtime.event_log import EventLog
-from maia.runtime.log_files import FolderDisk
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.files import FolderDisk
+from maia.log.format.journal import Kind, Opening, opening_bytes
+from maia.log.format.manifest import Change, Segment, change_bytes, read_manifest
+from maia.log.format.names import journal_first, manifest_number
+from maia.log.format.records import NO_CHECK, batch_bytes
 from support.event_log import NOON, PLATES, PowerDisk, carried, opened
 
 UPWARDS = [  # days of nowhere
@@ -186,7 +186,7 @@ def test_two_processes_cannot_have_one_log(tmp_path):
     """A71: the second is refused while the first lives, and not after."""
     first = EventLog.open(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from maia.runtime.event_log import EventLog\n"
+        "import sys; from pathlib import Path; from maia.log.disk.event_log import EventLog\n"
         "from maia.errors import MaiaError\n"
         "try: EventLog.open(Path(sys.argv[1]))\n"
         "except MaiaError as problem: print(problem.code)\n"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access_refusals import NoPolicy, ServiceFull
-from maia.domain.access_settings import AccessLimits, AccessSettings
-from maia.domain.access_tables import POLICIES, TYPES
+from maia.domain.access.refusals import NoPolicy, ServiceFull
+from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.storage.tables import POLICIES, TYPES
 from maia.roles import BadPolicy
 from support.access_control import (
     MET,

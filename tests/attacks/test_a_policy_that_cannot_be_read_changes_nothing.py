@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError, Refusal
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.domain_api import answers, bodies
 from support.domain_server import DomainAtWork, domain_at_work, key_of
 
 DETECTIVES = """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.domain.access_tables import ALL_TABLES
-from maia.runtime.domain_store import postgres_store, sqlite_store
+from maia.domain.storage.sql_store import postgres_store, sqlite_store
+from maia.domain.storage.tables import ALL_TABLES
 from support.access_control import (
     BROWN,
     DAY,
@@ -184,7 +184,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from maia.events import Instant
-from maia.runtime.domain_store import sqlite_store
+from maia.domain.storage.sql_store import sqlite_store
 from support.access_control import COURT, MET, POLICY, SMITH, Station, later, met, order, told
 
 def say(*words):

@@ -33,9 +33,9 @@ from maia.credentials import (
     verify_chain,
     verify_constitution,
 )
+from maia.credentials.chains.quorum import change_body
+from maia.credentials.chains.thresholds import checked_threshold
 from maia.credentials.keys import SignedKind
-from maia.credentials.quorum import change_body
-from maia.credentials.thresholds import checked_threshold
 from support.chains import (
     ALICE,
     BOB,

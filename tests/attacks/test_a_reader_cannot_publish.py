@@ -29,9 +29,9 @@ from maia.sealing import (
     open_with_cache,
     verify_frame,
 )
-from maia.sealing.blocks import array_header
-from maia.sealing.content import OpenColumn, OpenPart, content_of, plaintext_of
-from maia.sealing.opening import open_further, verify_further
+from maia.sealing.frames.blocks import array_header
+from maia.sealing.frames.content import OpenColumn, OpenPart, content_of, plaintext_of
+from maia.sealing.frames.opened_frame import open_further, verify_further
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Column, Sealed

@@ -12,7 +12,7 @@ from hashlib import sha256
 import pytest
 
 from maia.broker import BrokerLimits, edge
-from maia.broker.tells import Proof
+from maia.broker.routing.messages import Proof
 from maia.credentials import (
     ALL_ACTIONS,
     FIRST_VERSION,
@@ -30,10 +30,10 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.encoding import issue
+from maia.credentials.encoding.certificates import issue
 from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
-from maia.routing.ids import is_closer, node_id_of_key, node_id_of_type
+from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.sealing import node_secrets
-from maia.sealing.rekey import PathNeeded, Scheme, read_rekey
+from maia.sealing.tree import node_secrets
+from maia.sealing.tree.rekey import PathNeeded, Scheme, read_rekey
 from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import CHANGES, GROUP, PEOPLE, SCHEMES, Group, counted_bytes, member_of, tree_of
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.prepared_access import PreparedAccess
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from support.domain_server import DomainAtWork, domain_at_work
 
 WIDE = """

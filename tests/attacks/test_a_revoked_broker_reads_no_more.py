@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
+from maia.demo.numberplate import NUMBERPLATE
 from maia.domain import DomainSettings, KeyServer
-from maia.scenarios.numberplate import NUMBERPLATE
-from maia.sealing.groups import GroupId
-from maia.sealing.secrets import Secret
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.messages import Sealed, SealedWithPlaintext, Show
 from support.broker import Running, connect_right, random_from, sighting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.statement_desk import KEPT_STATEMENTS, BadKeptStatements
+from maia.broker.revocation.validity import KEPT_STATEMENTS, BadKeptStatements
 from maia.credentials import (
     UNBOUNDED,
     Action,
@@ -17,9 +17,9 @@ from maia.credentials import (
     issue,
     statement_to_bytes,
 )
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show

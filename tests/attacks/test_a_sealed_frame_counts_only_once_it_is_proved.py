@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
 from maia.credentials import SigningKey
-from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
-from maia.scenarios.numberplate import NUMBERPLATE
+from maia.demo.numberplate import NUMBERPLATE
+from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
-from maia.sealing.groups import GroupId
-from maia.sealing.secrets import Secret
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials.statements import AuditHead, RevocationList
-from maia.domain.audit import (
+from maia.credentials.validity.statements import AuditHead, RevocationList
+from maia.domain.access.audit import (
     AUDIT_START,
     AuditBroken,
     AuditForked,

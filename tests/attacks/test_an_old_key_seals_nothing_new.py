@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.events import Instant
-from maia.sealing.epochs import (
+from maia.sealing.keys.epochs import (
     EpochForked,
     EpochStatement,
     SecretNotMeant,
@@ -15,9 +15,9 @@ from maia.sealing.epochs import (
     epoch_to_bytes,
     sign_epoch,
 )
-from maia.sealing.key_ring import KeyRing
-from maia.sealing.secrets import Secret
-from maia.sealing.type_keys import KeysMissed, TypeKeys
+from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
 from maia.wire.codec import decode
 from maia.wire.messages import GroupKeys, GroupsEnded, Rekey
 from support.key_groups import (

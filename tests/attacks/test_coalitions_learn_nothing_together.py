@@ -13,9 +13,9 @@ from itertools import combinations, permutations
 
 import pytest
 
-from maia.sealing import node_secrets
-from maia.sealing.rekey import Scheme
-from maia.sealing.tree_nodes import ancestor
+from maia.sealing.tree import node_secrets
+from maia.sealing.tree.nodes import ancestor
+from maia.sealing.tree.rekey import Scheme
 from reference.coalitions import (
     GROUP,
     MEMBERS,

@@ -34,10 +34,10 @@ from maia.credentials import (
     issue,
     sign_statement,
 )
-from maia.domain import links as domain_links
+from maia.demo.numberplate import LOCATION
+from maia.domain.keys import links as domain_links
 from maia.predicates import ALWAYS, Comparison, Operator
-from maia.routing.ids import node_id_of_key
-from maia.scenarios.numberplate import LOCATION
+from maia.routing.overlay.ids import node_id_of_key
 from maia.types import type_id
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
@@ -95,7 +95,7 @@ def pools(**limits: int) -> Sizes:
         more = connect_right(net.story, fresh_key(number).principal)
         office = net.client("billing office", credentials=(*net.story.certificates, more))
         assert office.was_accepted(office.subscribe())
-        yield len(state.edge._pools)
+        yield len(state.authoriser._pools)
 
 
 def evidence(**limits: int) -> Sizes:
@@ -105,7 +105,7 @@ def evidence(**limits: int) -> Sizes:
         more = connect_right(net.story, fresh_key(number).principal)
         office = net.client("billing office", credentials=(*net.story.certificates, more))
         assert office.was_accepted(office.subscribe())
-        yield len(state.edge._found)
+        yield len(state.authoriser._found)
 
 
 def refused_certificates(**limits: int) -> Sizes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from maia.routing.ids import closeness
-from maia.routing.overlay_candidates import CandidateLimits
-from maia.routing.overlay_join import Ask, Connect, Contact, Membership, MembershipLimits
+from maia.routing.overlay.candidates import CandidateLimits
+from maia.routing.overlay.ids import closeness
+from maia.routing.overlay.membership import Ask, Connect, Contact, MembershipLimits, OverlayMembership
 from support.overlay import SECOND, Ring, contact, id_of
 
 LIMITS = MembershipLimits(candidates=CandidateLimits(waiting_per_teller=32, waiting_max=100))
@@ -21,9 +21,9 @@ def invented(count: int, *, address: str | None = None) -> list[Contact]:
     ]
 
 
-def victim_of(liar: Contact) -> tuple[Membership, Ask]:
+def victim_of(liar: Contact) -> tuple[OverlayMembership, Ask]:
     """Return a node that has just asked the liar who its neighbours are."""
-    node = Membership(OWN, limits=LIMITS)
+    node = OverlayMembership(OWN, limits=LIMITS)
     (ask,) = node.confirmed(liar, 0)
     return node, ask
 
@@ -53,7 +53,7 @@ def test_one_liar_has_a_bounded_share_of_what_waits():
 
 def test_all_liars_together_have_a_bounded_share_of_what_waits():
     """A76: many tellers do not add up to unbounded memory either."""
-    node = Membership(OWN, limits=LIMITS)
+    node = OverlayMembership(OWN, limits=LIMITS)
     lies = iter(invented(2000))
     for number in range(1, 13):
         node.confirmed(contact(number), 0)
@@ -103,7 +103,7 @@ def test_whoever_answers_under_another_name_counts_as_itself():
 
 def test_honest_names_are_tried_before_those_of_a_liar():
     """A77: after the first false names, the liar's come last, however close they pretend to stand."""
-    node = Membership(OWN, limits=LIMITS)
+    node = OverlayMembership(OWN, limits=LIMITS)
     (ask,) = node.confirmed(LIAR, 0)
     close = sorted(invented(2000), key=lambda lie: closeness(lie.node, OWN.node))[:30]
     steps = node.reply(LIAR.node, ask.number, close, 0)
@@ -114,7 +114,7 @@ def test_honest_names_are_tried_before_those_of_a_liar():
 
 def test_nobody_can_declare_somebody_else_dead():
     """A67: a death is seen on one's own link, or found out by dialling; rumours remove nobody."""
-    node = Membership(OWN, limits=LIMITS)
+    node = OverlayMembership(OWN, limits=LIMITS)
     for number in (1, 2, 3):
         node.confirmed(contact(number), 0)
     node.rested(id_of(3))
@@ -125,7 +125,7 @@ def test_nobody_can_declare_somebody_else_dead():
 
 def test_a_rumour_cannot_move_a_broker_to_another_address():
     """A67: the address of a confirmed broker is the one that it gave itself."""
-    node = Membership(OWN, limits=LIMITS)
+    node = OverlayMembership(OWN, limits=LIMITS)
     node.confirmed(LIAR, 0)
     node.confirmed(contact(2), 0)
     node.heard(LIAR.node, Contact.of(contact(2).key, "192.0.2.1:443"), True, 0)
@@ -134,7 +134,7 @@ def test_a_rumour_cannot_move_a_broker_to_another_address():
 
 def test_verified_newcomers_do_not_push_out_those_who_serve():
     """A77: keys made to stand at one prefix find its place taken; the holder stays until it is gone."""
-    node = Membership(OWN, leaf_size=2)
+    node = OverlayMembership(OWN, leaf_size=2)
     for number in range(1, 200):
         node.confirmed(contact(number), 0)
     holders = set(node.overlay.table.values())

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from maia.errors import MaiaError
 from maia.sealing import BadSecret, BrokenSeal, EpochKeys, KeyMissing, Secret, SecretForgotten, open_frame
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import content_key
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import content_key
 from support.sealing import LEVELS, PLATE, TYPE_ID, Publishing, keys, plates, read, sealer, secret
 
 LOUD = sha256(b"a key that must not be seen").digest()

@@ -17,10 +17,10 @@ from maia.predicates import (
     TextTest,
     admits,
 )
-from maia.routing import match_search
-from maia.routing.match_attributes import CELLS_MAX, MAPPED_MAX
-from maia.routing.match_contents import KNOWN_MAX
-from maia.routing.matching import MatchIndex
+from maia.routing.matching import search as match_search
+from maia.routing.matching.attributes import CELLS_MAX, MAPPED_MAX
+from maia.routing.matching.contents import KNOWN_MAX
+from maia.routing.matching.index import MatchIndex
 
 SPEED, PLATE = AttributeUid("speed"), AttributeUid("plate")
 

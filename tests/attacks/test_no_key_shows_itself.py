@@ -13,13 +13,14 @@ from copy import copy, deepcopy
 
 import pytest
 
-from maia.runtime.telemetry import Telemetry
-from maia.sealing import handover, manager_store
-from maia.sealing.at_rest import AtRest
-from maia.sealing.delivery import SessionKey
-from maia.sealing.handover import Handed, Parcel, pack, unpack
-from maia.sealing.key_tree import KeyTree, TreeMember
-from maia.sealing.secrets import Secret
+from maia.net.telemetry import Telemetry
+from maia.sealing.groups import manager_store
+from maia.sealing.groups import welcome as handover
+from maia.sealing.groups.welcome import GroupWelcome, Handed, pack, unpack
+from maia.sealing.keys.at_rest import AtRest
+from maia.sealing.keys.delivery import SessionKey
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.wire.codec import decode
 from maia.wire.effects import Count
 from maia.wire.messages import GroupKeys
@@ -176,7 +177,7 @@ def test_a_session_key_and_a_ring_cannot_be_copied_out():
 def test_errors_about_keys_say_nothing_of_them():
     """A70: a delivery, a parcel and a record that do not open."""
     secret = Secret.fresh(random_from(b"told"))
-    parcel = Parcel(frozenset(), (Handed(KeyNet().group(), 1, None, secret),), ())
+    parcel = GroupWelcome(frozenset(), (Handed(KeyNet().group(), 1, None, secret),), ())
     session = SessionKey(random_from(b"session"))
     kept = AtRest(Secret.fresh(random_from(b"rest")), random_from(b"nonces"))
     said = []

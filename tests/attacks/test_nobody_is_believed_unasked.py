@@ -6,15 +6,15 @@ from itertools import count
 
 import pytest
 
+from maia.broker.publication.expected_sources import PARTING_MAX, offer_ended
+from maia.broker.publication.retained_cache import FRAMES_MAX
 from maia.broker.refusals import FrameUnasked
-from maia.broker.routes import REPLICAS, Neighbour
-from maia.broker.senders import PARTING_MAX, offer_ended
+from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.settings import BrokerLimits
-from maia.broker.state_cache import FRAMES_MAX
 from maia.credentials import Action, SigningKey
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
-from maia.routing.ids import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
-from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import encode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.statement_encoding import sign_statement
-from maia.credentials.statements import RevocationList
+from maia.credentials.encoding.statements import sign_statement
+from maia.credentials.validity.statements import RevocationList
 from maia.policy import Permit
 from support.access_control import (
     DAY,

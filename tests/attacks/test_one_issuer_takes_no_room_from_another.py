@@ -12,8 +12,8 @@ from maia.credentials import (
     Revalidation,
     RevocationList,
     SigningKey,
-    Standing,
     StandingFull,
+    ValidityState,
     period_from,
     sign_statement,
     standing_room,
@@ -49,7 +49,7 @@ def flood(standing, *insiders):
 @pytest.mark.parametrize("insiders", [FEW[:1], FEW])
 def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_knows(insiders):
     """A39: what the insiders say must not let a right of somebody else outlive its revocation."""
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, by=ISSUER), moment(0))
     flood(standing, *insiders)
     for number, _ in enumerate(GRANTED, start=1):
@@ -60,21 +60,21 @@ def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_kno
 @pytest.mark.parametrize("insiders", [FEW[:1], FEW])
 def test_insiders_that_fill_a_verifier_put_off_no_revocation_of_an_issuer_it_has_yet_to_hear(insiders):
     """A39: the first list of an issuer counts as much as the next one."""
-    standing = Standing()
+    standing = ValidityState()
     flood(standing, *insiders)
     assert standing.hear(crl(1, *GRANTED, by=ISSUER), moment(0)).revoked == {one.id for one in GRANTED}
 
 
 def test_one_insider_leaves_room_beyond_the_shares():
     """A39: an issuer with many revocations has more than its share while only one insider is greedy."""
-    standing, many = Standing(), [certificate(comment=f"of many {number}") for number in range(60)]
+    standing, many = ValidityState(), [certificate(comment=f"of many {number}") for number in range(60)]
     flood(standing, FEW[0])
     assert len(standing.hear(crl(1, *many, by=ISSUER), moment(0)).revoked) == len(many)
 
 
 def test_what_is_held_stays_bounded_whatever_is_said():
     """A39: shares are no way around the bound."""
-    standing = Standing()
+    standing = ValidityState()
     flood(standing, *FEW)
     kept = sum(
         len(signed.statement.revoked) for one in standing for signed in standing.statements(one, moment(0))
@@ -84,10 +84,10 @@ def test_what_is_held_stays_bounded_whatever_is_said():
 
 def test_a_verifier_that_was_full_comes_back_with_all_it_knew():
     """A39: a restart gives no insider's room to another, and loses nothing."""
-    standing = Standing()
+    standing = ValidityState()
     flood(standing, *FEW)
     standing.hear(crl(1, *GRANTED, by=ISSUER), moment(0))
-    again = Standing.reloaded(reversed(standing.exported()))
+    again = ValidityState.reloaded(reversed(standing.exported()))
     assert again.revoked_by(ISSUER.principal) == standing.revoked_by(ISSUER.principal)
     assert set(again.exported()) == set(standing.exported())
     flood(again, SigningKey.from_seed(b"\x0e" * 32))
@@ -115,7 +115,7 @@ def everything_said_by(key):
 def test_issuers_that_use_every_numbering_push_out_nobody_that_uses_one(monkeypatch):
     """A39: there is room for so many issuers, whatever kinds of statements the first of them are fond of."""
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
-    standing = Standing()
+    standing = ValidityState()
     for insider in FEW:
         for said in everything_said_by(insider):
             standing.hear(said, moment(0))
@@ -127,7 +127,7 @@ def test_whoever_was_heard_once_is_heard_in_all_its_numberings_though_no_issuer_
 ):
     """A39: a domain whose lists are heard can still vouch for its rights, and state its facts."""
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) + 1)
-    standing, (first, *later) = Standing(), everything_said_by(ISSUER)
+    standing, (first, *later) = ValidityState(), everything_said_by(ISSUER)
     standing.hear(first, moment(0))
     for insider in FEW:
         standing.hear(everything_said_by(insider)[0], moment(0))
@@ -139,7 +139,7 @@ def test_whoever_was_heard_once_is_heard_in_all_its_numberings_though_no_issuer_
 def test_series_are_bounded_whatever_is_said_and_come_back_after_a_restart(monkeypatch):
     """A39: each issuer has one series of each kind, and there are only so many issuers."""
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW))
-    standing = Standing()
+    standing = ValidityState()
     for insider in (*FEW, ISSUER):
         for said in everything_said_by(insider):
             if insider is not ISSUER:
@@ -148,15 +148,15 @@ def test_series_are_bounded_whatever_is_said_and_come_back_after_a_restart(monke
             with pytest.raises(StandingFull):
                 standing.hear(said, moment(0))
     assert len(standing.exported()) == 3 * len(FEW)
-    again = Standing.reloaded(reversed(standing.exported()))
+    again = ValidityState.reloaded(reversed(standing.exported()))
     assert set(again.exported()) == set(standing.exported())
 
 
 def test_a_verifier_that_has_less_room_than_it_had_does_not_start_with_a_part(monkeypatch):
     """A39: to leave out an issuer would be to forget what it has revoked."""
-    standing = Standing()
+    standing = ValidityState()
     for insider in FEW:
         standing.hear(everything_said_by(insider)[0], moment(0))
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", len(FEW) - 1)
     with pytest.raises(StandingFull):
-        Standing.reloaded(standing.exported())
+        ValidityState.reloaded(standing.exported())

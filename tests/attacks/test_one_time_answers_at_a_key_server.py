@@ -25,7 +25,12 @@ from maia.credentials import (
     parse_name_pattern,
     statement_to_bytes,
 )
-from maia.credentials.one_time import OneTimeQuestion, answer_question, question_from_bytes, question_to_bytes
+from maia.credentials.validity.one_time import (
+    OneTimeQuestion,
+    answer_question,
+    question_from_bytes,
+    question_to_bytes,
+)
 from maia.events import AttributeUid
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Tick

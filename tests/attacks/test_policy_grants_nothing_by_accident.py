@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from maia.credentials.authority import ALL_ACTIONS, Action, AnyResource, Authority
-from maia.credentials.chain import VerifiedChain
+from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.name_patterns import parse_name_pattern
 from maia.credentials.names import FIRST_VERSION, NetworkName, TopicName, TypeName
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid
 from maia.policy import (
@@ -26,8 +26,8 @@ from maia.policy import (
     see,
     shape,
 )
+from maia.predicates.language.parser import parse_predicate
 from maia.predicates.syntax import Comparison, Exists, Not, Operator
-from maia.predicates.text import parse_predicate
 from support.policy import (
     BILLING,
     CCS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import Standing
-from maia.credentials.broken_chains import BrokenChain
-from maia.credentials.broken_statements import CertificateRevoked, StatementOld
-from maia.domain.access_answers import Revoked
-from maia.domain.access_refusals import ActivationRefused
+from maia.credentials import ValidityState
+from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.validity.errors import CertificateRevoked, StatementOld
+from maia.domain.access.refusals import ActivationRefused
+from maia.domain.access.results import Revoked
 from maia.policy import Permit
 from support.access_control import (
     BROWN,
@@ -123,7 +123,7 @@ def test_a_domain_that_hears_nothing_more_of_the_courts_lets_go_when_their_last_
     assert len(station.memberships_of(SMITH.principal, station.now).rows) == 3
     assert station.access.next_due(station.now) == later(30)
     station.now = later(30)
-    verifier = Standing()
+    verifier = ValidityState()
     for signed in station.beat():
         verifier.hear(signed, station.now)
     left = station.memberships_of(SMITH.principal, station.now).rows

@@ -22,8 +22,8 @@ from maia.sealing import (
     cut_frame,
     open_frame,
 )
-from maia.sealing.associated import description, frame_binding
-from maia.sealing.content import OpenColumn, OpenPart, plaintext_of
+from maia.sealing.frames.associated_data import description, frame_binding
+from maia.sealing.frames.content import OpenColumn, OpenPart, plaintext_of
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.messages import Column, Sealed, SealMark

@@ -8,14 +8,14 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from maia.broker.audience import class_key, routed_filter
-from maia.broker.sealed_tells import proof_from_wire, wanted_to_wire
+from maia.broker.sealed.messages import proof_from_wire, wanted_to_wire
+from maia.broker.subscriptions.local_subscribers import class_key, routed_filter
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT
-from maia.sealing.filter_proofs import OpenedProof, SealedShowing, open_proof, seal_proof
-from maia.sealing.filters import seal_filter
+from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
+from maia.sealing.filters.sealed_filters import seal_filter
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Bye,
@@ -75,7 +75,7 @@ class World:
         return heard[-1]
 
     def rows_for_rogue(self, at) -> list[int]:
-        from maia.routing.ids import node_id_of_key
+        from maia.routing.overlay.ids import node_id_of_key
 
         book = state_of(at).routes.book
         frame = sightings((SUSPECT, "Victoria"), ("LC04 ABC", "Victoria"))

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from maia.credentials import Validity
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.sealing import EpochKeys, Publication, Sealer
-from maia.sealing.groups import GroupId
+from maia.sealing.groups.group_id import GroupId
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

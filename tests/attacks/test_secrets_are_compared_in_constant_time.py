@@ -20,16 +20,16 @@ import pytest
 import maia
 from maia.credentials import same_secret
 from maia.events import AttributeUid, Instant
+from maia.net.status_endpoint import StatusEndpoint, Told
 from maia.predicates import ALWAYS
-from maia.runtime import job_desk as desk_module
-from maia.runtime.job_desk import DeskUnreachable, NotFromTheDesk, job_desk
-from maia.runtime.status_endpoint import StatusEndpoint, Told
 from maia.sealing import Secret, epochs, filter_proofs, filters, node_secrets
-from maia.sealing.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
-from maia.sealing.filter_proofs import NotMadeByAMember, OpenedProof, check_made_by_a_member, seal_proof
-from maia.sealing.filters import FilterDoesNotOpen, open_filter
-from maia.sealing.groups import GroupId
-from maia.sealing.rekey import BadPath, PathNeeded, Scheme
+from maia.sealing.filters.proofs import NotMadeByAMember, OpenedProof, check_made_by_a_member, seal_proof
+from maia.sealing.filters.sealed_filters import FilterDoesNotOpen, open_filter
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
+from maia.sealing.tree.rekey import BadPath, PathNeeded, Scheme
+from maia.spark.keys import key_server as desk_module
+from maia.spark.keys.key_server import DeskUnreachable, NotFromTheDesk, job_desk
 from support.key_trees import GROUP, member_of, tree_of
 from support.sealed_filters import random_from, ring, sealed
 

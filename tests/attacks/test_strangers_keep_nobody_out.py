@@ -11,8 +11,8 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
 from maia.domain import DomainLimits
-from maia.runtime.links import LinkLimits
-from maia.runtime.tls import dialling_context
+from maia.net.links import LinkLimits
+from maia.net.tls import dialling_context
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.messages import Ping

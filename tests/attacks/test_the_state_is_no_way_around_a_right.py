@@ -14,9 +14,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
-from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

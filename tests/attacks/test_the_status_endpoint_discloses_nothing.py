@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime.status_endpoint import (
+from maia.net.status_endpoint import (
     DOOR_FILE,
     NoStatus,
     NotLoopback,

@@ -6,10 +6,10 @@ import pytest
 
 from maia.canonical import write_canonical
 from maia.credentials.authority import Action
-from maia.credentials.broken_certificates import BadCertificate
-from maia.credentials.broken_chains import UnknownQuorum
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.encoding import certificate_from_bytes, certificate_to_bytes
+from maia.credentials.chains.errors import UnknownQuorum
+from maia.credentials.encoding.certificates import certificate_from_bytes, certificate_to_bytes
+from maia.credentials.encoding.errors import BadCertificate
 from maia.credentials.keys import BadKey, BadSignature, SignedKind, SigningKey, verify_signature
 from maia.credentials.principals import QuorumId
 from maia.errors import MaiaError

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from maia.broker import BrokerLimits
 from maia.client import ClientSettings
+from maia.client.api.type_query import fetch_definitions
+from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
+from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.predicates import ALWAYS
-from maia.runtime.clock import system_now
-from maia.runtime.type_query import fetch_definitions
-from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
 from maia.wire.messages import Failed, TypeQuery, TypeReply

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
 from maia.broker import BrokerLimits
 from maia.credentials import (
     UNBOUNDED,
@@ -28,11 +30,10 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.rooted import FORGED_MAX
-from maia.domain.access_answers import AdminAct
+from maia.credentials.chains.rooted import FORGED_MAX
+from maia.domain.access.results import AdminAct
 from maia.errors import Refusal
 from maia.predicates import ALWAYS
-from maia.runtime.domain_api import answers, bodies
 from maia.types import type_id
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId, LinkOpened, Received, Send

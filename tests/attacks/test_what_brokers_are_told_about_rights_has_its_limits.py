@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.current_state import ask_for_own
-from maia.broker.statement_desk import KEPT_STATEMENTS
-from maia.credentials import Action, SigningKey, Standing, StatementOld, TestKind, statement_to_bytes
+from maia.broker.publication.state_query import ask_for_own
+from maia.broker.revocation.validity import KEPT_STATEMENTS
+from maia.credentials import Action, SigningKey, StatementOld, TestKind, ValidityState, statement_to_bytes
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
-from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -227,7 +227,7 @@ def test_nobody_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -
 
 def test_an_old_list_for_a_distant_day_is_not_kept_for_it() -> None:
     """A27, A39: an issuer's slip, shown late, holds no more than if it had been shown in time."""
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(5, since=0), moment(0))
     with pytest.raises(StatementOld):
         standing.hear(crl(4, since=40 * 86_400), moment(1))

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from maia.domain.facts.poller import FactAges
+from maia.domain.storage.fenced_store import FencedStore
+from maia.domain.storage.sql_store import sqlite_store
 from maia.events import Instant
+from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.log import LogBroken
-from maia.pipeline.applications import STATISTICS
-from maia.pipeline.generators import SIGHTINGS, Order
-from maia.runtime.domain_store import sqlite_store
-from maia.runtime.event_log import EventLog
-from maia.runtime.fact_feeder import FactAges
-from maia.runtime.fenced_store import FencedStore
-from maia.runtime.generated_files import write_generated
-from maia.runtime.key_files import create_key_file, new_signing_key
-from maia.runtime.log_view import LogView
-from maia.runtime.pipeline_runs import parquet_source, run
-from maia.runtime.stores import FolderStore, StoreUnavailable
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.log_view import LogView
+from maia.net.stores import FolderStore, StoreUnavailable
+from maia.spark.applications import STATISTICS
+from maia.spark.applications.runs import parquet_source, run
+from maia.spark.generators import SIGHTINGS, Order
+from maia.spark.generators.files import write_generated
 from support.event_log import NOON, carried
 from support.network_process import address_of, config, lets_connect, make_keys
 from support.processes import maia, running_maia, until

@@ -18,17 +18,17 @@ from pathlib import Path
 
 import pytest
 
+from maia.api.responses import WalletAnswer
 from maia.credentials import RevocationList, sign_statement, statement_to_bytes
+from maia.domain.storage.fenced_store import FencedStore
+from maia.domain.storage.sql_store import sqlite_store
+from maia.keystore.key_files import create_key_file, new_signing_key
+from maia.keystore.wallet_folder import WalletFolder
 from maia.log import LogDiskFull
-from maia.runtime.domain_api.answers import WalletAnswer
-from maia.runtime.domain_store import sqlite_store
-from maia.runtime.event_log import EventLog, LogLimits
-from maia.runtime.fenced_store import FencedStore
-from maia.runtime.key_files import create_key_file, new_signing_key
-from maia.runtime.log_commit import GroupCommit
-from maia.runtime.private_files import make_private_folder
-from maia.runtime.stores import FolderStore
-from maia.runtime.wallet_folder import WalletFolder
+from maia.log.disk.event_log import EventLog, LogLimits
+from maia.log.disk.group_commit import GroupCommit
+from maia.net.stores import FolderStore
+from maia.private_files import make_private_folder
 from support.domain_server import key_of
 from support.event_log import NOON, carried
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.domain.access_refusals import DomainStoreUnavailable
-from maia.domain.access_store import FOR_EVER, From, OneOf, Until
-from maia.domain.access_tables import (
+from maia.domain.access.refusals import DomainStoreUnavailable
+from maia.domain.storage.fenced_store import StoreFenced
+from maia.domain.storage.sql_store import SqlDomainStore, memory_store, postgres_store, sqlite_store
+from maia.domain.storage.store import FOR_EVER, From, OneOf, Until
+from maia.domain.storage.tables import (
     ALL_TABLES,
     FACTS,
     META,
@@ -26,8 +28,6 @@ from maia.domain.access_tables import (
     RevokedRow,
     RightRow,
 )
-from maia.runtime.domain_store import SqlDomainStore, memory_store, postgres_store, sqlite_store
-from maia.runtime.fenced_store import StoreFenced
 from reference.domain_tables import DictionaryStore
 
 

@@ -14,8 +14,6 @@ import pytest
 
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Kind, PresentValue
-from maia.pipeline import bulk_matching
-from maia.pipeline.bulk_matching import EVENT, TYPE, BulkMatcher, Subscription
 from maia.policy.view import View, Window, see
 from maia.predicates.syntax import (
     ALWAYS,
@@ -30,7 +28,9 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
-from maia.routing.matching import MatchIndex
+from maia.routing.matching.index import MatchIndex
+from maia.spark.matching import bulk as bulk_matching
+from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription
 from maia.views import arrow_schema
 from support.view_cases import POOL, STORED, random_event, random_value, random_view
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maia.pipeline.applications import (
+from maia.spark.applications import (
     APPLICATIONS,
     BILLING,
     ENVIRONMENT,
@@ -20,7 +20,7 @@ from maia.pipeline.applications import (
     TrackingTerms,
     start_stream,
 )
-from maia.pipeline.generators import CAMERAS, GENERATORS, WATCHED_PLATE
+from maia.spark.generators import CAMERAS, GENERATORS, WATCHED_PLATE
 from reference import pipeline_applications as by_hand
 
 ROWS = 6_000

@@ -19,9 +19,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Instant, Kind
-from maia.pipeline.governed import governed
 from maia.policy import PolicyRefusal
-from maia.runtime.job_desk import JobDesk, job_desk
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.views.schema import spark_type
 from support.agreement import RandomReader, Seen, World
 

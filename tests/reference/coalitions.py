@@ -20,9 +20,9 @@ from hashlib import blake2b
 from itertools import count
 from unittest.mock import patch
 
-from maia.sealing import node_secrets
-from maia.sealing.key_tree import KeyTree, Rekeyed
-from maia.sealing.rekey import Scheme, read_path, read_rekey
+from maia.sealing.tree import node_secrets
+from maia.sealing.tree.key_tree import KeyTree, Rekeyed
+from maia.sealing.tree.rekey import Scheme, read_path, read_rekey
 from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
 
 GROUP = b"a group"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from maia.sealing.rekey import Scheme
+from maia.sealing.tree.rekey import Scheme
 from reference.coalitions import WatchedGroup
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from maia.domain.access_store import From, OneOf, Until
+from maia.domain.storage.store import From, OneOf, Until
 
 
 class DictionaryStore:

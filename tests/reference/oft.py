@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from maia.sealing import node_secrets
-from maia.sealing.key_tree import KeyTree, SlotChange, TreeMember
-from maia.sealing.node_secrets import NODE_SECRET_BYTES
-from maia.sealing.rekey import BadPath, Entry, Rekey, RekeyWriter, Scheme
-from maia.sealing.tree_nodes import ROOT, ancestor, level_of, stands_above
+from maia.sealing.tree import node_secrets
+from maia.sealing.tree.key_tree import KeyTree, SlotChange, TreeMember
+from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
+from maia.sealing.tree.nodes import ROOT, ancestor, level_of, stands_above
+from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter, Scheme
 
 __all__ = ["OftMember", "OftTree"]
 
@@ -145,7 +145,7 @@ class OftMember(TreeMember):
             secret = _folded(self._slot, node, secret, beside=secrets[node])
         return secrets, node_secrets.group_secret(secret)
 
-    def _learned(self, entry: Entry, secret: bytes, rekey: Rekey) -> bytes:
+    def _learned(self, entry: RekeyEntry, secret: bytes, rekey: Rekey) -> bytes:
         return self._opened(entry, node_secrets.wrapping_key(secret), rekey)
 
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:

@@ -6,7 +6,7 @@ that its benchmark is measured against.
 
 from __future__ import annotations
 
-from maia.predicates.covering import covers
+from maia.predicates.covering.covers import covers
 from maia.predicates.syntax import Predicate
 
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import maia as maia_api
+from maia.config.input_files import read_certificates, read_principal
 from maia.credentials import NetworkName
-from maia.runtime.input_files import read_certificates, read_principal
-from maia.runtime.key_files import load_signing_key
+from maia.keystore.key_files import load_signing_key
 from support.processes import maia, running_maia, until
 
 NETWORK = "UK Police Network"

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from maia.client.problems import BrokerUnavailable
+from maia.client.api.client import connect
+from maia.client.errors import BrokerUnavailable
+from maia.config.input_files import read_certificates, read_definition, read_owner
 from maia.credentials import NetworkName
-from maia.runtime.client_api import connect
-from maia.runtime.input_files import read_certificates, read_definition, read_owner
-from maia.runtime.key_files import load_signing_key
+from maia.keystore.key_files import load_signing_key
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.ports import free_ports
 from support.processes import Answer, maia, running_maia, until

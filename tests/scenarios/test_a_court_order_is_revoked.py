@@ -19,15 +19,16 @@ from pathlib import Path
 import pytest
 
 import maia as maia_api
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
+from maia.client.api.subscription import Subscription
+from maia.config.input_files import read_certificates, read_definition, read_principal
 from maia.credentials import NetworkName
-from maia.credentials.statement_encoding import statement_from_bytes
+from maia.credentials.encoding.statements import statement_from_bytes
 from maia.errors import MaiaError
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.input_files import read_certificates, read_definition, read_principal
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.subscription import Subscription
-from maia.runtime.wallet_folder import WalletFolder
+from maia.keystore.key_files import load_signing_key
+from maia.keystore.wallet_folder import WalletFolder
 from maia.types import validity_type_name
 from support.ports import free_ports
 from support.processes import maia, running_maia, until

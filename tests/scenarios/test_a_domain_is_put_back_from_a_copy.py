@@ -21,14 +21,15 @@ from shutil import copytree, rmtree
 import pytest
 
 import maia as maia_api
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.client.api.client import Client
+from maia.client.api.subscription import Subscription
+from maia.config.input_files import read_certificates, read_definition, read_principal
 from maia.credentials import NetworkName
 from maia.errors import MaiaError
-from maia.runtime.client_api import Client
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.input_files import read_certificates, read_definition, read_principal
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.subscription import Subscription
-from maia.runtime.wallet_folder import WalletFolder
+from maia.keystore.key_files import load_signing_key
+from maia.keystore.wallet_folder import WalletFolder
 from support.met_process import Serving, client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
 from support.ports import free_ports

@@ -10,7 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from maia.runtime.domain_api import answers, bodies
+from maia.api import requests as bodies
+from maia.api import responses as answers
 from support.met_process import client, make_detective, make_met, serving
 from support.police_policy import police_policy
 from support.processes import maia, running_maia, until

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from maia.clock import system_now
+from maia.config.input_files import read_certificates, read_definition, read_owner
 from maia.credentials import NetworkName
-from maia.runtime.clock import system_now
-from maia.runtime.fenced_store import FencedStore, StoreFenced
-from maia.runtime.input_files import read_certificates, read_definition, read_owner
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.node_runner import NodeRunner
-from maia.sealing.groups import GroupId
-from maia.sealing.member import KeyMember
-from maia.sealing.member_settings import MemberSettings
+from maia.domain.storage.fenced_store import FencedStore, StoreFenced
+from maia.keystore.key_files import load_signing_key
+from maia.net.node_runner import NodeRunner
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.member.member import KeyMember
+from maia.sealing.member.settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.processes import maia, running_maia

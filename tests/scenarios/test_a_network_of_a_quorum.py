@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime import spark_session
+from maia.spark.session import session as spark_session
 from support.network_process import NETWORK, address_of
 from support.processes import Answer, maia, running_maia, until
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime.clock import system_now
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.key_files import create_key_file
-from maia.runtime.wallet_folder import WalletFolder
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.clock import system_now
+from maia.keystore.key_files import create_key_file
+from maia.keystore.wallet_folder import WalletFolder
 from maia.types import definition_to_text, verify_definition
 from support.domain_server import DomainAtWork, key_of
 from support.governed import Recorded, sightings

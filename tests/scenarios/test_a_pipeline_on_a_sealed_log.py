@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime import spark_session
+from maia.spark.session import session as spark_session
 from support.processes import maia, running_maia, until
 
 NETWORK = "UK Police Network"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime.event_log import EventLog
+from maia.log.disk.event_log import EventLog
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -33,13 +34,12 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.demo.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
 from maia.domain import DomainSettings
+from maia.domain.server.process import run_key_server
 from maia.events import Instant
-from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
-from maia.runtime.clock import system_now
-from maia.runtime.domain_process import run_key_server
-from maia.runtime.key_files import create_key_file
-from maia.scenarios.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
+from maia.keystore.key_files import create_key_file
+from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
 from maia.types import Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Publish, Sealed, SealedInterest

@@ -18,21 +18,21 @@ import pytest
 
 import maia
 from maia.broker import BrokerSettings
+from maia.broker.server.server import RunningBroker, run_broker
+from maia.client.api.client import Client
+from maia.client.api.subscription import Subscription
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     SignedCertificate,
     SigningKey,
 )
 from maia.credentials.arguments import ParameterKind
-from maia.domain.access_answers import Wallet
+from maia.domain.access.results import Wallet
+from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access_config import AccessConfig, FactConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from maia.errors import MaiaError
-from maia.runtime.access_config import AccessConfig, FactConfig
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.client_api import Client
-from maia.runtime.clock import system_now
-from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
-from maia.runtime.prepared_access import PreparedAccess
-from maia.runtime.subscription import Subscription
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street
 from support.waiting import in_a_loop

@@ -17,23 +17,23 @@ import pytest
 
 import maia
 from maia.broker import BrokerSettings
+from maia.broker.server.server import RunningBroker, run_broker
 from maia.client import ClientSettings
+from maia.client.api.client import Client
+from maia.client.api.subscription import Subscription
+from maia.client.api.type_query import fetch_definitions
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     SignedCertificate,
     SigningKey,
     TestKind,
 )
-from maia.domain.access_answers import Wallet
+from maia.domain.access.results import Wallet
+from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from maia.errors import MaiaError
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.client_api import Client
-from maia.runtime.clock import system_now
-from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
-from maia.runtime.prepared_access import PreparedAccess
-from maia.runtime.subscription import Subscription
-from maia.runtime.type_query import fetch_definitions
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street
 from support.ports import free_port
@@ -208,7 +208,7 @@ async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path
     async with town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         is_away = asyncio.Event()
-        asking = maia.runtime.revalidating.asking_testers(SMITH)
+        asking = maia.validity.revalidation.asking_testers(SMITH)
 
         async def ask(question, certificate):  # type: ignore[no-untyped-def]
             if is_away.is_set():

@@ -12,7 +12,7 @@ import pytest
 from maia.credentials.authority import Action
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import Audience, Bound, BoundRule, PublicationRefused, see, shape
-from maia.predicates.text import parse_predicate
+from maia.predicates.language.parser import parse_predicate
 from support.policy import ask, chain, defined, denial, granted, key, permit, type_pattern
 
 OWNER, HOLDER, OTHER = (key(number) for number in range(40, 43))

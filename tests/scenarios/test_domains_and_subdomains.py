@@ -23,9 +23,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.demo.domains import BrokerGroup, DomainGroup, HandedDown, Manner, hand_down
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
-from maia.scenarios.domains import BrokerGroup, DomainGroup, HandedDown, Manner, hand_down
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

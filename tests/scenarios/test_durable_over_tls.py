@@ -11,13 +11,13 @@ import pytest
 
 import maia
 from maia.broker import RecordingSettings
+from maia.broker.server.log_recording import LogRecorder
+from maia.broker.server.server import RunningBroker, run_broker
 from maia.client import RefusedByBroker
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.clock import system_now
-from maia.runtime.event_log import EventLog
-from maia.runtime.log_recording import LogRecorder
-from maia.runtime.records import QuietRecords
-from maia.runtime.stores import FolderStore
+from maia.clock import system_now
+from maia.log.disk.event_log import EventLog
+from maia.net.observer import QuietRecords
+from maia.net.stores import FolderStore
 from support.live import BROKER, STORY, client, settings
 from support.waiting import in_a_loop
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from maia.pipeline.generators import GENERATORS, Order
-from maia.runtime.generated_files import write_generated
-from maia.runtime.java_home import NoJava, find_java_home
-from maia.runtime.job_desk import job_desk
+from maia.spark.generators import GENERATORS, Order
+from maia.spark.generators.files import write_generated
+from maia.spark.keys.key_server import job_desk
+from maia.spark.session.java_home import NoJava, find_java_home
 from support.cluster import DEADLINE_S, RunningCluster, running_cluster, until
 from support.cluster_governed import FRAMES, governed_table, lines, sealed_log
 from support.cluster_jobs import found_by

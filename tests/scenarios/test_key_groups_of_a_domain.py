@@ -11,16 +11,17 @@ import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from maia.credentials import NetworkName, RevocationList, Standing
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.clock import system_now
+from maia.config.input_files import read_certificates, read_definition, read_principal
+from maia.credentials import NetworkName, RevocationList, ValidityState
 from maia.events import Instant
-from maia.runtime.clock import system_now
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.input_files import read_certificates, read_definition, read_principal
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.node_runner import NodeRunner
-from maia.runtime.wallet_folder import WalletFolder
-from maia.sealing.member import KeyMember
-from maia.sealing.member_settings import MemberSettings
+from maia.keystore.key_files import load_signing_key
+from maia.keystore.wallet_folder import WalletFolder
+from maia.net.node_runner import NodeRunner
+from maia.sealing.member.member import KeyMember
+from maia.sealing.member.settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
 from support.met_process import client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
@@ -73,13 +74,13 @@ async def member_of(home: Path, address: str, who: str):
     key, wallet, standing = (
         load_signing_key(home / f"{who}.key"),
         WalletFolder(home / f"{who}-wallet"),
-        Standing(),
+        ValidityState(),
     )
     kept = wallet.read()
     for one in kept.statements:
         standing.hear(one, system_now())
     shown = (*read_certificates([home / f"{who}-connect.cert"]), *kept.certificates)
-    assert Standing.testers(shown), "what a login gives must be vouched for"
+    assert ValidityState.testers(shown), "what a login gives must be vouched for"
     network = NetworkName(read_principal(str(home / "met.pub")), "Met")
     member = KeyMember(
         key, MemberSettings(network, shown, addresses=(address,)), random=os.urandom, standing=standing

@@ -19,6 +19,8 @@ import pytest
 
 import maia
 from maia.broker import BrokerSettings
+from maia.broker.server.server import RunningBroker, run_broker
+from maia.clock import system_now
 from maia.credentials import (
     FIRST_VERSION,
     UNBOUNDED,
@@ -27,27 +29,25 @@ from maia.credentials import (
     Authority,
     SignedCertificate,
     SigningKey,
-    Standing,
     TestKind,
     TypeName,
     TypePattern,
+    ValidityState,
     exact_name,
     issue,
 )
 from maia.domain import DomainSettings, KeyServer
-from maia.domain.access_answers import Wallet
+from maia.domain.access.results import Wallet
+from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.addresses import bind
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.clock import system_now
-from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
-from maia.runtime.history_client import fetch_reading_keys
-from maia.runtime.node_runner import NodeRunner
-from maia.runtime.prepared_access import PreparedAccess
+from maia.net.addresses import bind
+from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
-from maia.sealing.member_settings import MemberSettings
+from maia.sealing.member.settings import MemberSettings
+from maia.spark.keys.history_client import fetch_reading_keys
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -201,7 +201,7 @@ async def test_a_reader_of_old_frames_is_vouched_for_when_it_asks_for_keys(tmp_p
         wallet = await here.wallet(READER)
         versions = [verify_definition(here.definition, at=system_now())]
         settings = MemberSettings(NETWORK, (may(READER.principal, Action.CONNECT), *wallet.chains))
-        heard = Standing()
+        heard = ValidityState()
         for one in wallet.statements:
             heard.hear(one, system_now())
         asking = partial(

@@ -6,9 +6,9 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, AuthorisationCertificate, Authority, SignedCertificate, issue
+from maia.demo.numberplate import NUMBERPLATE
 from maia.policy import Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate
-from maia.scenarios.numberplate import NUMBERPLATE
 from support.live import STORY, broker, client
 from support.waiting import in_a_loop, soon, until
 

@@ -22,14 +22,14 @@ from pathlib import Path
 
 import pytest
 
-from maia.runtime.clock import system_now
-from maia.runtime.status_client import fetch_status
-from maia.runtime.status_endpoint import read_door
-from maia.scenarios.carriers import CARRIER, KEY_SERVER, add_carrier
-from maia.scenarios.live import connected
-from maia.scenarios.live_brokers import LiveBroker, LiveNodes, starting_nodes
-from maia.scenarios.live_processes import Child, Starting
-from maia.scenarios.numberplate import tell_numberplate_story
+from maia.clock import system_now
+from maia.demo.carriers import CARRIER, KEY_SERVER, add_carrier
+from maia.demo.live_brokers import LiveBroker, LiveNodes, starting_nodes
+from maia.demo.live_network import connected
+from maia.demo.live_processes import Child, Starting
+from maia.demo.numberplate import tell_numberplate_story
+from maia.net.status_client import fetch_status
+from maia.net.status_endpoint import read_door
 from support.processes import until
 
 TESTS = Path(__file__).resolve().parents[1]

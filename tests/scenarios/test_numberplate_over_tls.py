@@ -172,7 +172,7 @@ async def test_long_events_travel_in_frames_that_fit_and_one_too_long_is_refused
 
 @in_a_loop
 async def test_a_subscriber_that_falls_behind_can_still_leave(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("maia.runtime.subscription.ROWS_WAITING_MAX", 10)
+    monkeypatch.setattr("maia.client.api.subscription.ROWS_WAITING_MAX", 10)
     async with city(CAMERA, BILLING) as (running, camera, billing):
         lazy = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)
@@ -188,7 +188,7 @@ async def test_a_subscriber_that_falls_behind_can_still_leave(monkeypatch: pytes
 
 @in_a_loop
 async def test_a_subscriber_that_takes_its_time_gets_everything(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("maia.runtime.subscription.ROWS_WAITING_MAX", 10)
+    monkeypatch.setattr("maia.client.api.subscription.ROWS_WAITING_MAX", 10)
     async with city(CAMERA, BILLING) as (_, camera, billing):
         slow = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from maia.demo import BROKERS
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
-from maia.scenarios import BROKERS
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.wire.messages import Carried, Interest, Offer
 from support.broker import Client, Net, sighting
 

@@ -13,12 +13,12 @@ import pytest
 
 from maia.cli import main
 from maia.credentials import certificate_to_text
+from maia.demo import tell_numberplate_story
+from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.events import Instant
-from maia.pipeline.generators import CAMERAS, SIGHTINGS, WATCHED_PLATE
-from maia.runtime import spark_session
-from maia.runtime.key_files import create_key_file
-from maia.scenarios import tell_numberplate_story
-from maia.scenarios.numberplate import NUMBERPLATE_ATTRIBUTES
+from maia.keystore.key_files import create_key_file
+from maia.spark.generators import CAMERAS, SIGHTINGS, WATCHED_PLATE
+from maia.spark.session import session as spark_session
 from maia.types import definition_to_text, verify_definition
 from reference import pipeline_applications as by_hand
 from support.governed import Recorded

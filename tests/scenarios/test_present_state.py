@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client.problems import StateAndDurable
+from maia.client.errors import StateAndDurable
 from support.live import STORY, city
 from support.waiting import in_a_loop, soon
 

@@ -12,16 +12,16 @@ import pytest
 
 import maia
 from maia.broker import BrokerSettings
+from maia.broker.server.server import RunningBroker, run_broker
 from maia.client import BrokerUnavailable, RefusedByBroker
+from maia.client.api.client import Client
+from maia.client.api.publisher import Publisher
+from maia.client.api.subscription import Subscription
+from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.demo import add_brokers, tell_numberplate_story
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.errors import MaiaError
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.client_api import Client
-from maia.runtime.clock import system_now
-from maia.runtime.publisher import Publisher
-from maia.runtime.subscription import Subscription
-from maia.scenarios import add_brokers, tell_numberplate_story
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_definition
 from support.broker import connect_right
 from support.revoking import Statements, grant_demanding, of_story, seeing

@@ -8,7 +8,7 @@ import pytest
 
 from maia.credentials import Action, TypeName
 from maia.events import Instant
-from maia.predicates.text import format_predicate
+from maia.predicates.language.parser import format_predicate
 from maia.roles import KnownWorld, activate, activate_all, fact_support, fallen, parse_policy, rights
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.roles import DAY, HOUR, JONES, SMITH, appointment, key, later

@@ -23,7 +23,7 @@ from maia.credentials import (
 from maia.credentials.arguments import Argument
 from maia.policy import Request, decide, gather_evidence, see
 from maia.policy.facts import NO_FACTS
-from maia.predicates.text import parse_predicate
+from maia.predicates.language.parser import parse_predicate
 from maia.roles import (
     KnownWorld,
     activate,

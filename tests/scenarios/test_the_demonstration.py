@@ -14,25 +14,25 @@ from pathlib import Path
 
 import pytest
 
+from maia.broker.server.tap import TapFile
+from maia.clock import system_now
 from maia.credentials import Action
+from maia.demo import tell_numberplate_story
+from maia.demo.acts import LivePlay
+from maia.demo.attempts import Attempt, attempts
+from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
+from maia.demo.carriers import CARRIER, add_carrier
+from maia.demo.live_brokers import starting_nodes
+from maia.demo.live_network import connected
+from maia.demo.live_processes import HEARD_FILE
+from maia.demo.met_domain import MET_DOMAIN, add_met_domain
+from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT
+from maia.demo.performance import OFFICES, Received, ask, play
+from maia.demo.revocation import Revocation
+from maia.demo.traffic import city_traffic, close_up
 from maia.events import Instant
 from maia.policy import Denial, Permit
-from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
-from maia.runtime.clock import system_now
-from maia.runtime.overhearing import HeardFile
-from maia.scenarios import tell_numberplate_story
-from maia.scenarios.acts import LivePlay
-from maia.scenarios.attempts import Attempt, attempts
-from maia.scenarios.carriage import Carriage, carriage_of, words_to_look_for
-from maia.scenarios.carriers import CARRIER, add_carrier
-from maia.scenarios.live import connected
-from maia.scenarios.live_brokers import starting_nodes
-from maia.scenarios.live_processes import HEARD_FILE
-from maia.scenarios.met_domain import MET_DOMAIN, add_met_domain
-from maia.scenarios.numberplate import NUMBERPLATE_KINDS, SUSPECT
-from maia.scenarios.performance import OFFICES, Received, ask, play
-from maia.scenarios.revocation import Revocation
-from maia.scenarios.traffic import city_traffic, close_up
+from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
 from maia.types import type_id, validity_type_id
 from maia.wire.codec import encode
 from maia.wire.messages import Carried, Publish
@@ -310,7 +310,7 @@ WORDS = words_to_look_for(STORY, SIGHTINGS)
 
 def carriage_with(home: Path, *messages: bytes, **files: bytes) -> Carriage:
     """Look at a broker that heard and kept exactly this."""
-    with HeardFile(home / HEARD_FILE) as heard:
+    with TapFile(home / HEARD_FILE) as heard:
         for message in messages:
             heard.write(message)
     for name, content in files.items():
@@ -338,7 +338,7 @@ def test_an_event_in_clear_and_a_record_that_is_not_whole_are_failures(tmp_path:
     cut = (tmp_path / "cut" / HEARD_FILE).read_bytes()[:-1]
     (tmp_path / "cut" / HEARD_FILE).write_bytes(cut)
     assert not carriage_of("third", tmp_path / "cut", WORDS).is_whole
-    with HeardFile(tmp_path / "full" / HEARD_FILE, bytes_max=len(plain) + 4) as full:
+    with TapFile(tmp_path / "full" / HEARD_FILE, bytes_max=len(plain) + 4) as full:
         for _ in range(3):
             full.write(plain)
     short = carriage_of("third", tmp_path / "full", WORDS)
@@ -352,6 +352,6 @@ def test_statements_that_are_for_everybody_are_no_events_in_clear(tmp_path: Path
     for kind, in_clear in ((public, 0), (b"\x01" * 32, 1)):
         (home := tmp_path / kind.hex()[:8]).mkdir()
         message = Carried(kind, STORY.principal("Met").key, b"s" * 16, 1, int(NOON), 1, [], [])
-        with HeardFile(home / HEARD_FILE) as heard:
+        with TapFile(home / HEARD_FILE) as heard:
             heard.write(encode(message))
         assert carriage_of("third", home, WORDS, public={public}).in_clear == in_clear

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from maia.credentials import certificate_to_text
-from maia.runtime.key_files import create_key_file
+from maia.keystore.key_files import create_key_file
 from support.domain_server import admin_certificate, domain_at_work, key_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "domain-api.md"

@@ -6,7 +6,7 @@ import runpy
 from contextlib import nullcontext
 from pathlib import Path
 
-from maia.runtime import spark_session
+from maia.spark.session import session as spark_session
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "governed_table.py"

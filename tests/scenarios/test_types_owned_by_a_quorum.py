@@ -5,11 +5,8 @@ import hashlib
 import pytest
 
 from maia.credentials.authority import Action, NetworkPattern
-from maia.credentials.broken_chains import UnknownQuorum
-from maia.credentials.name_patterns import parse_name_pattern
-from maia.credentials.names import NetworkName
-from maia.credentials.principals import QuorumId, Threshold
-from maia.credentials.quorum import (
+from maia.credentials.chains.errors import UnknownQuorum
+from maia.credentials.chains.quorum import (
     QuorumEvidence,
     VerifiedConstitution,
     found_quorum,
@@ -17,6 +14,9 @@ from maia.credentials.quorum import (
     sign_change,
     verify_constitution,
 )
+from maia.credentials.name_patterns import parse_name_pattern
+from maia.credentials.names import NetworkName
+from maia.credentials.principals import QuorumId, Threshold
 from maia.types import NotAManager, VerifiedTypeCache, sign_definition, type_id, verify_definition
 from support.types import LOCATION, MANAGER, NOON, PLATE, TIME, grant, key, manage, numberplate
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import AllOf, Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import SealingLevel, type_id
 from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, SealedPart, SealedWanted
 from support.broker import sighting

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from maia.client.entries import EntryStage
-from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
-from maia.runtime.simulation import Weather
+from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.testing.simulation import Weather
 from maia.wire.effects import Close
 from support.overheard import overhear
 from support.seeds import with_seeds

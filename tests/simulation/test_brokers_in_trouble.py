@@ -6,7 +6,7 @@ goes wrong.
 
 from __future__ import annotations
 
-from maia.runtime.simulation import Chaos, Trouble, Troublemaker, Weather
+from maia.testing.simulation import Chaos, Trouble, Troublemaker, Weather
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S, City
 

@@ -7,8 +7,8 @@ remembers is the subscriber's session, which outlives its brokers.
 
 from __future__ import annotations
 
-from maia.broker.keeping import KEPT_PUBLICATIONS
-from maia.runtime.simulation import Chaos
+from maia.broker.persistence import KEPT_PUBLICATIONS
+from maia.testing.simulation import Chaos
 from maia.wire.codec import decode
 from maia.wire.messages import Published
 from support.overheard import overhear

@@ -7,7 +7,7 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, Missed, Notice
 from maia.client.entries import Subscribed
-from maia.scenarios.numberplate import TIMESTAMP
+from maia.demo.numberplate import TIMESTAMP
 from maia.types import SealingLevel
 from support.sealed_city import KEYS, SealedCity
 from support.seeds import with_seeds

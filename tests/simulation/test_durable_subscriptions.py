@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from maia.broker.cursors import KEPT_CURSOR, cursor_from_bytes
+from maia.broker.durable.cursors import KEPT_CURSOR, cursor_from_bytes
 from maia.broker.settings import BrokerLimits, RecordingSettings
-from maia.client import Delivered, Notice, Stands, Taken
+from maia.client import Acknowledged, Delivered, Notice, Stands
 from maia.client.entries import Subscribed
-from maia.scenarios.numberplate import TIMESTAMP
+from maia.demo.numberplate import TIMESTAMP
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
 from support.seeds import with_seeds
@@ -106,7 +106,7 @@ class Ledger:
             self.by_sequence[camera.name, sequence] = moments
 
     def _hear(self, camera: Camera, notice: Notice) -> None:
-        if isinstance(notice, Taken):
+        if isinstance(notice, Acknowledged):
             for (name, sequence), moments in self.by_sequence.items():
                 if name == camera.name and sequence <= notice.sequence:
                     self.safe.update(moments)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from maia.runtime.simulation import Trouble, Troublemaker
+from maia.testing.simulation import Trouble, Troublemaker
 from support.seeds import with_seeds
 from support.simulated_city import City
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import SealingLevel
 from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of
 from support.seeds import with_seeds

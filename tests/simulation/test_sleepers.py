@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.broker.refusals import PeerSilent
-from maia.runtime.simulation import SimulatedNetwork
+from maia.testing.simulation import SimulatedNetwork
 from support.echo_nodes import add_echo
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S, City

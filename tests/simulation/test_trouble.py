@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from maia.runtime.simulation import SimulatedNetwork, Trouble, Troublemaker
+from maia.testing.simulation import SimulatedNetwork, Trouble, Troublemaker
 from support.echo_nodes import add_echo
 from support.seeds import replay_command, with_seeds
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from maia.credentials import Action, Principal, SigningKey, Standing, Validity
+from maia.credentials import Action, Principal, SigningKey, Validity, ValidityState
 from maia.credentials.appointments import SignedAppointment
-from maia.credentials.statement_encoding import statement_from_bytes
-from maia.credentials.statements import RevocationList, SignedStatement
-from maia.domain.access_control import AccessControl
-from maia.domain.access_settings import AccessSettings
-from maia.domain.access_tables import ALL_TABLES
-from maia.domain.audit import check_linked, record_from_bytes
-from maia.domain.membership_encoding import membership_from_bytes, support_key
+from maia.credentials.encoding.statements import statement_from_bytes
+from maia.credentials.validity.statements import RevocationList, SignedStatement
+from maia.domain.access.audit import check_linked, record_from_bytes
+from maia.domain.access.service import AccessControl
+from maia.domain.access.settings import AccessSettings
+from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
+from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
-from maia.runtime.domain_store import memory_store
 from maia.types import VerifiedType
 from support.policy import MET, NOON, NUMBERPLATE, PITO, SMITH, granted, key
 
@@ -145,7 +145,11 @@ def listed(statement: SignedStatement | None) -> frozenset[bytes]:
 
 
 def verdict(
-    who: Principal, certificates, standing: Standing, now: Instant, event_type: VerifiedType = NUMBERPLATE
+    who: Principal,
+    certificates,
+    standing: ValidityState,
+    now: Instant,
+    event_type: VerifiedType = NUMBERPLATE,
 ) -> Decision:
     """What a broker says to a subscription, from certificates and the statements it has heard."""
     request = Request(who, Action.SUBSCRIBE, event_type.name, event_type)
@@ -153,9 +157,9 @@ def verdict(
     return decide(request, evidence, Facts(), now)
 
 
-def broker(now: Instant, *stations: Station) -> Standing:
+def broker(now: Instant, *stations: Station) -> ValidityState:
     """A verifier that has heard everything that these domains say now."""
-    standing = Standing()
+    standing = ValidityState()
     for station in stations:
         station.access.due(now)
         for statement in station.current_statements(now):

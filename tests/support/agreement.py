@@ -32,9 +32,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value
-from maia.pipeline.governed import Keys
-from maia.pipeline.keys import KeyDesk, RingKeys
-from maia.pipeline.reader import Reader
+from maia.log.disk.event_log import EventLog, LogLimits
 from maia.predicates import ALWAYS, Predicate, attributes_of
 from maia.predicates.syntax import (
     AllOf,
@@ -47,8 +45,10 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
-from maia.routing.hops import book_key_of_sealed
-from maia.runtime.event_log import EventLog, LogLimits
+from maia.routing.table.hops import book_key_of_sealed
+from maia.spark.governed.reader import Reader
+from maia.spark.governed.table import Keys
+from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -130,7 +130,7 @@ class World:
 
     @cached_property
     def _pito(self) -> SigningKey:
-        from maia.scenarios import tell_numberplate_story
+        from maia.demo import tell_numberplate_story
         from support.broker import SEED
 
         return tell_numberplate_story(SEED, now=NOW).keys["PITO"]

@@ -20,11 +20,12 @@ from maia.credentials import (
     SigningKey,
     certificate_to_bytes,
 )
+from maia.demo import NumberplateBrokers, NumberplateStory, add_brokers, tell_numberplate_story
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Instant, Value, frame_of
 from maia.predicates import ALWAYS, Predicate
-from maia.scenarios import NumberplateBrokers, NumberplateStory, add_brokers, tell_numberplate_story
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.types import definition_to_bytes
+from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import (
@@ -65,7 +66,6 @@ from maia.wire.messages import (
 )
 from maia.wire.names import network_to_bytes
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
-from maia.wire.standing import digest_of_request, digest_of_standing
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 SEED = b"tests of the broker"
@@ -469,7 +469,7 @@ def address_of(name: str) -> str:
 
 
 def connect_right(story: NumberplateStory, subject: Principal) -> SignedCertificate:
-    from maia.scenarios.brokers import _connect
+    from maia.demo.brokers import _connect
 
     return _connect(story, "PITO", subject, story.certificates[0].certificate.validity)
 

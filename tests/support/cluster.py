@@ -15,7 +15,7 @@ from signal import SIGKILL
 
 import pyspark
 
-from maia.runtime.java_home import find_java_home
+from maia.spark.session.java_home import find_java_home
 from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "running_cluster", "until"]

@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from maia.runtime.job_desk import job_desk
-from maia.runtime.spark_cluster import cluster_of
-from maia.runtime.spark_session import spark_session
+from maia.spark.keys.key_server import job_desk
+from maia.spark.session.cluster import cluster_of
+from maia.spark.session.session import spark_session
 from support.cluster_governed import read_there
 from support.cluster_jobs import found_there
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from maia.pipeline.governed import governed
-from maia.runtime.job_desk import JobDesk
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import JobDesk
 from maia.types import SealingLevel
 from support.cluster_jobs import held_up
 from support.governed import PLACE, PLATE, SEEN, Recorded, grant, reader

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Kind
-from maia.pipeline.applications import BILLING
-from maia.pipeline.bulk_matching import EVENT, TYPE, BulkMatcher, Subscription
 from maia.policy.view import View, Window
 from maia.predicates.syntax import AllOf, Comparison, Operator, TextMatch, TextTest
+from maia.spark.applications import BILLING
+from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher, Subscription
 
 __all__ = ["found_by", "found_there", "held_up"]
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from maia.api.client import DomainClient
+from maia.clock import system_now
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
@@ -23,13 +25,11 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.domain.access_control import AccessControl
+from maia.domain.access.service import AccessControl
+from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access_config import AccessConfig
+from maia.domain.server.prepared_access import PreparedAccess
 from maia.events import Instant
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.clock import system_now
-from maia.runtime.domain_access import DomainIdentity, RunningAccess, access_running
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.prepared_access import PreparedAccess
 
 __all__ = [
     "ADMIN",

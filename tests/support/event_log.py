@@ -17,7 +17,7 @@ from random import Random
 
 from maia.events import Instant
 from maia.log import LogDamaged, LogInUse, LogRecord
-from maia.runtime.event_log import EventLog, LogLimits
+from maia.log.disk.event_log import EventLog, LogLimits
 from maia.wire import encode
 from maia.wire.messages import Carried, Column, Sealed, SealedColumn, SealMark
 

@@ -15,14 +15,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 # Imported before the first child, so that no child has to.
-import maia.pipeline.frame_rows
-import maia.runtime.event_log  # noqa: F401 - see above
-from maia.runtime.broker_process import Listening, serve
-from maia.runtime.clock import system_now
-from maia.runtime.config import read_config
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.preparation import prepare
-from maia.runtime.telemetry import Telemetry
+import maia.log.disk.event_log
+import maia.spark.governed.frame_rows  # noqa: F401 - see above
+from maia.broker.server.config import read_config
+from maia.broker.server.preparation import prepare
+from maia.broker.server.process import Listening, serve
+from maia.clock import system_now
+from maia.keystore.key_files import load_signing_key
+from maia.net.telemetry import Telemetry
 
 
 def run(home: Path) -> None:

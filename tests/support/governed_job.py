@@ -16,9 +16,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.pipeline.governed import governed
-from maia.runtime.job_desk import job_desk
-from maia.runtime.spark_session import spark_session
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import job_desk
+from maia.spark.session.session import spark_session
 from maia.types import SealingLevel
 from support.governed import Recorded, reader, sightings
 

@@ -31,12 +31,12 @@ from maia.credentials import (
 )
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing, KeyTerms
-from maia.sealing.member import KeyMember
-from maia.sealing.member_notices import Notice
-from maia.sealing.member_settings import MemberSettings
-from maia.sealing.secrets import Secret
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.member.member import KeyMember
+from maia.sealing.member.notices import Notice
+from maia.sealing.member.settings import MemberSettings
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import decode
 from maia.wire.effects import (

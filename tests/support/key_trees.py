@@ -8,8 +8,8 @@ from itertools import count
 
 from hypothesis import strategies as st
 
-from maia.sealing.key_tree import KeyTree, Rekeyed, TreeMember
-from maia.sealing.rekey import PathNeeded, Scheme
+from maia.sealing.tree.key_tree import KeyTree, Rekeyed, TreeMember
+from maia.sealing.tree.rekey import PathNeeded, Scheme
 from reference.tree_store import member_from_bytes, new_tree
 
 GROUP = b"a group"

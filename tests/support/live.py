@@ -13,14 +13,14 @@ from pathlib import Path
 
 import maia
 from maia.broker import BrokerLimits, BrokerSettings
+from maia.broker.server.server import RunningBroker, run_broker
+from maia.client.api.client import Client
+from maia.clock import system_now
 from maia.credentials import SigningKey, certificate_to_bytes
-from maia.runtime.broker_server import RunningBroker, run_broker
-from maia.runtime.client_api import Client
-from maia.runtime.clock import system_now
-from maia.runtime.links import LinkLimits
-from maia.runtime.stores import Store
-from maia.runtime.tls import dialling_context
-from maia.scenarios.numberplate import NumberplateStory, tell_numberplate_story
+from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
+from maia.net.links import LinkLimits
+from maia.net.stores import Store
+from maia.net.tls import dialling_context
 from maia.wire import (
     PROTOCOL_VERSION,
     Greeting,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from maia.clock import system_now
 from maia.credentials import Action, certificate_to_bytes
 from maia.predicates import ALWAYS
-from maia.runtime.clock import system_now
 from maia.types import definition_to_bytes
 from maia.wire import EdgeRequest, Subscribe, request_to_bytes, sign_request
 from support.live import STORY, TYPE

@@ -12,8 +12,8 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
+from maia.demo.numberplate import NumberplateStory
 from maia.predicates import parse_predicate
-from maia.scenarios.numberplate import NumberplateStory
 from support.live import STORY
 
 

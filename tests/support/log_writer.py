@@ -12,7 +12,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from maia.runtime.event_log import EventLog, LogLimits
+from maia.log.disk.event_log import EventLog, LogLimits
 from support.event_log import NOISE, NOON, PLATES, carried
 
 LIMITS = LogLimits(journal_bytes=20_000, segment_bytes=100_000, grace_s=0.0)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from maia.credentials import SignedStatement, SigningKey, statement_to_bytes
-from maia.runtime.tls import serving_context
+from maia.net.tls import serving_context
 
 __all__ = ["Place", "answer_of", "page_of", "place"]
 

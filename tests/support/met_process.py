@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_client import DomainClient
-from maia.runtime.input_files import read_certificates, read_principal
-from maia.runtime.key_files import load_signing_key
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
+from maia.config.input_files import read_certificates, read_principal
+from maia.keystore.key_files import load_signing_key
 from support.processes import maia, running_maia, until
 
 _CONFIG = """\

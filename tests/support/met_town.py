@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.clock import system_now
 from maia.credentials import (
     FIRST_VERSION,
     Action,
@@ -19,7 +20,6 @@ from maia.credentials import (
     issue,
 )
 from maia.events import Attribute, Instant, Kind, attribute_uid
-from maia.runtime.clock import system_now
 from maia.types import SignedDefinition, TypeDefinition, sign_definition
 from support.domain_server import key_of
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from maia.runtime.tls import ALPN, NULL_AUTHORITY_SEED, null_authority
+from maia.net.tls import ALPN, NULL_AUTHORITY_SEED, null_authority
 
 _AUTHORITY = ed25519.Ed25519PrivateKey.from_private_bytes(NULL_AUTHORITY_SEED)
 _ISSUER = x509.load_der_x509_certificate(null_authority()).subject

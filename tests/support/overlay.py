@@ -11,18 +11,18 @@ import random
 from collections.abc import Iterable
 from hashlib import sha256
 
-from maia.routing.ids import NodeId, closeness
-from maia.routing.overlay import LEAF_SIZE
-from maia.routing.overlay_join import (
+from maia.routing.overlay.ids import NodeId, closeness
+from maia.routing.overlay.membership import (
     Ask,
     Connect,
     Contact,
     Dropped,
-    Membership,
     MembershipLimits,
+    OverlayMembership,
     Spread,
     Step,
 )
+from maia.routing.overlay.table import LEAF_SIZE
 
 SECOND = 1_000_000
 STEPS_MAX = 2_000_000
@@ -43,7 +43,7 @@ class Ring:
 
     def __init__(self, seed: int = 0, *, leaf_size: int = LEAF_SIZE, limits: MembershipLimits | None = None):
         self.now = 0
-        self.nodes: dict[NodeId, Membership] = {}
+        self.nodes: dict[NodeId, OverlayMembership] = {}
         self.links: set[frozenset[NodeId]] = set()
         self.sent: list[Step] = []
         self._listening: dict[str, NodeId] = {}
@@ -55,10 +55,10 @@ class Ring:
 
     # ------------------------------------------------------------ what a test does
 
-    def add(self, number: int, seeds: Iterable[int] = ()) -> Membership:
+    def add(self, number: int, seeds: Iterable[int] = ()) -> OverlayMembership:
         """Start a broker that knows the addresses of some others."""
         own = contact(number)
-        node = Membership(
+        node = OverlayMembership(
             own,
             seeds=[contact(seed).address for seed in seeds],
             leaf_size=self._leaf_size,

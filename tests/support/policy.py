@@ -21,17 +21,17 @@ from maia.credentials.authority import (
 )
 from maia.credentials.authority_algebra import actions_from_words
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate, SignedCertificate
-from maia.credentials.chain import VerifiedChain, verify_chain
-from maia.credentials.encoding import issue
+from maia.credentials.chains.chain import VerifiedChain, verify_chain
+from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.name_patterns import parse_name_pattern
 from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName
 from maia.credentials.principals import LocalName, Owner, Principal, Subject
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Vocabulary
 from maia.policy import NO_FACTS, BoundRule, Decision, Denial, Evidence, Facts, Permit, Request, decide
+from maia.predicates.language.parser import parse_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
-from maia.predicates.text import parse_predicate
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

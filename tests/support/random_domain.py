@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from maia.credentials import Action, Standing, TypePattern, Validity, exact_name
+from maia.credentials import Action, TypePattern, Validity, ValidityState, exact_name
 from maia.credentials.appointments import verify_appointment
 from maia.credentials.arguments import BadArgument, argument_kind
-from maia.credentials.broken_statements import CertificateRevoked
-from maia.domain.access_answers import Activated, EntryKind, Revoked
-from maia.domain.access_refusals import ActivationRefused
-from maia.domain.access_settings import AccessSettings
-from maia.domain.policy_shelf import read_policy
+from maia.credentials.validity.errors import CertificateRevoked
+from maia.domain.access.policy_store import read_policy
+from maia.domain.access.refusals import ActivationRefused
+from maia.domain.access.results import Activated, EntryKind, Revoked
+from maia.domain.access.settings import AccessSettings
+from maia.domain.storage.sql_store import memory_store
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
-from maia.roles import Membership, certificate_support, fact_support, membership_support
-from maia.runtime.domain_store import memory_store
+from maia.roles import RoleMembership, certificate_support, fact_support, membership_support
 from reference import oasis
 from support.access_control import Station, check_consistent, told
 from support.policy import granted
@@ -121,12 +121,12 @@ class DomainBeside:
     def __post_init__(self) -> None:
         policy = self.dice.policy()
         self.model = oasis.Model(policy, int(NOON))
-        self.store, self.broker = CutStore(), Standing()
+        self.store, self.broker = CutStore(), ValidityState()
         settings = AccessSettings(period_s=30, lead_s=5, right_s=RIGHT_S)
         self.station = Station(DOMAIN, self.store, settings)
         self.courts = {one.principal: Station(one) for one in (COURT, HIGH_COURT)}
         self.station.register_type(THING.signed)
-        self.members: dict[oasis.Member, Membership] = {}
+        self.members: dict[oasis.Member, RoleMembership] = {}
         self.station.hold([granted(PITO, DOMAIN, "subscribe", OF_THINGS, may_delegate=True)])
         self.put_in_force(policy)
 
@@ -429,7 +429,7 @@ class DomainBeside:
         """Rights that ended with their time need no list."""
         return {one for one, until in self.gone.items() if until <= now}
 
-    def _issued(self, membership: Membership, issued) -> None:
+    def _issued(self, membership: RoleMembership, issued) -> None:
         member = self._as_model(membership)
         expected = {(grant, value): until for grant, value, until in self.model.rights(member)}
         found = {(self.called[one.rule], _restricted(one)): one for one in issued}
@@ -473,7 +473,7 @@ class DomainBeside:
                 return one
         return None
 
-    def _as_model(self, membership: Membership) -> oasis.Member:
+    def _as_model(self, membership: RoleMembership) -> oasis.Member:
         support = membership_support(membership)
         known = self.called.get(support)
         if known is None:

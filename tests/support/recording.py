@@ -9,8 +9,8 @@ from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.log_state import LogAtStart
-from maia.broker.recording import first_to_reread
+from maia.broker.durable.log_state import LogAtStart
+from maia.broker.durable.log_writer import first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,
@@ -24,7 +24,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import AttributeUid, Value
-from maia.log.frames import type_id_of
+from maia.log.format.frames import type_id_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
 from maia.wire.columns import columns_to_frame

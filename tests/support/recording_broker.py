@@ -13,13 +13,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from maia.runtime.broker_process import Listening, serve
-from maia.runtime.clock import system_now
-from maia.runtime.config import read_config
-from maia.runtime.key_files import load_signing_key
-from maia.runtime.overhearing import HeardFile
-from maia.runtime.preparation import prepare
-from maia.runtime.telemetry import Telemetry
+from maia.broker.server.config import read_config
+from maia.broker.server.preparation import prepare
+from maia.broker.server.process import Listening, serve
+from maia.broker.server.tap import TapFile
+from maia.clock import system_now
+from maia.keystore.key_files import load_signing_key
+from maia.net.telemetry import Telemetry
 
 
 def main(home: Path) -> None:
@@ -30,7 +30,7 @@ def main(home: Path) -> None:
         sys.stdout.write(json.dumps({"address": listening.address}) + "\n")
         sys.stdout.flush()
 
-    with HeardFile(home / "heard") as heard, (home / "broker.log").open("w", encoding="utf-8") as log:
+    with TapFile(home / "heard") as heard, (home / "broker.log").open("w", encoding="utf-8") as log:
         telemetry = Telemetry(log, log_format="json", level=config.log_level)
         asyncio.run(serve(prepared, telemetry, say, overhear=heard.write))
 

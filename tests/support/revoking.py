@@ -27,9 +27,9 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
+from maia.demo import NumberplateStory
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
-from maia.scenarios import NumberplateStory
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT, statement_to_event
 from maia.wire.messages import Published

@@ -14,7 +14,7 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.arguments import Argument
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.predicates.text_writer import format_literal
+from maia.predicates.language.writer import format_literal
 from maia.roles import Policy as CheckedPolicy
 from maia.roles import parse_policy
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition

@@ -14,8 +14,17 @@ from random import Random
 
 from maia.events import Event, Instant
 from maia.predicates import Predicate, admits, covers, provably_empty
-from maia.routing.hops import LOCAL, Entry, Hop, Tell, TellInterest, TellOffer, TellRenew, TellResync
-from maia.routing.rendezvous import BookLimits, RoutingBook
+from maia.routing.table.hops import (
+    LOCAL,
+    Hop,
+    RouteEntry,
+    Tell,
+    TellInterest,
+    TellOffer,
+    TellRenew,
+    TellResync,
+)
+from maia.routing.table.routing_table import BookLimits, RoutingTable
 
 LEASE_US = 60_000_000
 TYPES = (b"A" * 32, b"B" * 32)
@@ -32,7 +41,7 @@ class SimulatedNetwork:
     def __init__(self, brokers: int, random: Random) -> None:
         self.random = random
         self.now = Instant(0)
-        self.books: dict[int, RoutingBook] = {}
+        self.books: dict[int, RoutingTable] = {}
         self.queues: dict[tuple[int, int], deque[Tell]] = {}
         self.parents: dict[tuple[int, bytes], int | None] = {}
         self.subscriptions: dict[tuple[int, bytes, bytes], Predicate] = {}
@@ -47,7 +56,7 @@ class SimulatedNetwork:
 
     def start(self, broker: int) -> None:
         """Start a broker with an empty book, and connect it with all others."""
-        self.books[broker] = RoutingBook(
+        self.books[broker] = RoutingTable(
             parent_of=lambda type_id: self.parents.get((broker, type_id)),
             limits=BookLimits(lease_us=LEASE_US),
         )
@@ -152,7 +161,7 @@ class SimulatedNetwork:
             self.delivered_tells += 1
             assert done < 20_000, "the network does not come to rest"
 
-    def _hear(self, book: RoutingBook, sender: int, tell: Tell) -> list[Tell]:
+    def _hear(self, book: RoutingTable, sender: int, tell: Tell) -> list[Tell]:
         match tell:
             case TellInterest(_, type_id, add, remove):
                 return book.heard_interest(sender, type_id, add, remove, self.now)
@@ -224,7 +233,7 @@ class SimulatedNetwork:
             assert offer == self.books[receiver].offers(sender, type_id)
             self.check_told(sender, receiver, type_id, entries)
 
-    def check_told(self, sender: int, receiver: int, type_id: bytes, told: tuple[Entry, ...]) -> None:
+    def check_told(self, sender: int, receiver: int, type_id: bytes, told: tuple[RouteEntry, ...]) -> None:
         book = self.books[sender]
         hops = [hop for hop in book.hops(type_id) if hop != receiver]
         others = [entry.predicate for hop in hops for entry in book.entries(hop, type_id)]
@@ -245,10 +254,10 @@ def check_is_minimal(told: list[Predicate], wanted: list[Predicate]) -> None:
         assert any(covers(wide=narrow, narrow=one) and covers(wide=one, narrow=narrow) for one in wanted)
 
 
-def _facts(entries: Iterable[Entry]) -> list[tuple[bytes, str]]:
+def _facts(entries: Iterable[RouteEntry]) -> list[tuple[bytes, str]]:
     return [(entry.id, repr(entry.predicate)) for entry in entries]
 
 
-def filters_of(book: RoutingBook, hop: Hop, type_id: bytes) -> Mapping[bytes, Predicate]:
+def filters_of(book: RoutingTable, hop: Hop, type_id: bytes) -> Mapping[bytes, Predicate]:
     """Return what a neighbour was told, by id."""
     return {entry.id: entry.predicate for entry in book.told(hop, type_id)[0]}

@@ -17,11 +17,11 @@ from maia.credentials import (
     TypePattern,
     parse_name_pattern,
 )
+from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
 from maia.domain import DomainSettings
-from maia.routing.ids import closeness, node_id_of_key, node_id_of_type
-from maia.runtime.simulation import Host
-from maia.scenarios.numberplate import NumberplateStory, tell_numberplate_story
-from maia.sealing.key_ring import KeyTerms
+from maia.routing.overlay.ids import closeness, node_id_of_key, node_id_of_type
+from maia.sealing.keys.key_ring import KeyTerms
+from maia.testing.simulation import Host
 from maia.types import Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
 from support.simulated_city import BEGINNING, City

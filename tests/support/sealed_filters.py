@@ -8,10 +8,10 @@ from itertools import chain, combinations
 
 from maia.events import AttributeUid, Instant
 from maia.predicates import Predicate
-from maia.sealing.filters import SealedFilter, seal_filter
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
-from maia.sealing.secrets import Secret
+from maia.sealing.filters.sealed_filters import SealedFilter, seal_filter
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.secrets import Secret
 
 TYPE = b"T" * 32
 EPOCH = 3

@@ -13,18 +13,18 @@ from itertools import count
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.key_desk import KeyDesk
-from maia.broker.resealing import keys_changed
+from maia.broker.sealed.key_requests import KeyRequests
+from maia.broker.sealed.rekeyed import keys_changed
 from maia.broker.state import BrokerState
 from maia.credentials import SigningKey
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
-from maia.routing.hops import SealedEntry, book_key_of_sealed
-from maia.routing.ids import distance, node_id_of_key, node_id_of_type
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
-from maia.sealing.secrets import Secret
+from maia.routing.overlay.ids import distance, node_id_of_key, node_id_of_type
+from maia.routing.table.hops import SealedEntry, book_key_of_sealed
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Input
@@ -33,7 +33,7 @@ from support.broker import SEED, Net, Running
 EVERYTHING: tuple[AttributeUid | None, ...] = (None, NUMBERPLATE, TIMESTAMP, LOCATION)
 
 
-class KeysByHand(KeyDesk):
+class KeysByHand(KeyRequests):
     """A desk to which a test brings the keys, so that they may come at any moment."""
 
     __slots__ = ()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.key_glue import keys_came
-from maia.broker.known_types import KEPT_TYPE
+from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.sealed.key_events import keys_came
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
@@ -27,7 +27,7 @@ from maia.credentials import (
     issue,
 )
 from maia.events import AttributeUid
-from maia.sealing.key_ring import KeyRing
+from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId

@@ -29,11 +29,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.events import Event, Instant
-from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
-from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.runtime.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
-from maia.scenarios.numberplate import (
+from maia.demo.numberplate import (
     LOCATION,
     NUMBERPLATE,
     SUSPECT,
@@ -41,6 +37,10 @@ from maia.scenarios.numberplate import (
     NumberplateStory,
     tell_numberplate_story,
 )
+from maia.events import Event, Instant
+from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
+from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
 
 SECOND = 1_000_000
 LEASE_S = 12

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from maia.runtime.spark_session import spark_session
+from maia.spark.session.session import spark_session
 
 # Hundreds of tests leave plans and generated code behind in one Java process, and an error for want of
 # memory in a task ends it, and every test after that.

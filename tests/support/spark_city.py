@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import maia
+from maia.client.api.blocking import BlockingSubscription
+from maia.clock import system_now
 from maia.credentials import SignedCertificate, certificate_to_text
+from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
 from maia.events import Instant
-from maia.runtime.blocking_api import BlockingSubscription
-from maia.runtime.clock import system_now
-from maia.runtime.key_files import create_key_file
-from maia.scenarios.numberplate import NumberplateStory, tell_numberplate_story
+from maia.keystore.key_files import create_key_file
 from maia.types import definition_to_text
 from support.processes import running_maia, until
 

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from maia.pipeline.governed import governed
-from maia.runtime.spark_session import spark_session
+from maia.spark.governed.table import governed
+from maia.spark.session.session import spark_session
 from support.governed import reader, typed
 
 DEADLINE_S = 300

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.client import DomainClient
 from maia.credentials import SignedCertificate, TypeName, certificate_from_bytes
+from maia.domain.server.access_config import AccessConfig
 from maia.events import Attribute, Kind
-from maia.runtime.access_config import AccessConfig
-from maia.runtime.domain_api import answers, bodies
-from maia.runtime.domain_client import DomainClient
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from support.domain_server import DomainAtWork, domain_at_work, key_of
 from support.governed import ATTRIBUTES, SEEN

@@ -22,12 +22,12 @@ from maia.credentials.authority import (
     TypePattern,
 )
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.encoding import issue
+from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import SigningKey
 from maia.credentials.name_patterns import parse_name_pattern
 from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName
 from maia.credentials.principals import Owner, Subject
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.types import TypeDefinition
 

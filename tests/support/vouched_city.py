@@ -17,7 +17,7 @@ from maia.credentials import (
 )
 from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
-from maia.runtime.simulation import BEGINNING
+from maia.testing.simulation import BEGINNING
 from maia.types import validity_definition
 from maia.types.validity_stream import statement_to_event
 from support.revoking import Statements

@@ -27,10 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maia.broker import Broker
 from maia.credentials import SigningKey
+from maia.demo.live_processes import run_node
 from maia.domain import KeyServer
-from maia.scenarios.live_processes import run_node
-from maia.sealing import delivery, node_secrets
-from maia.sealing.secrets import Secret
+from maia.sealing.keys import delivery
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.tree import node_secrets
 
 _REPR_MAX = 20_000
 

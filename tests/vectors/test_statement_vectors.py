@@ -14,7 +14,7 @@ from maia.credentials import (
     Revalidation,
     RevocationList,
     SigningKey,
-    Standing,
+    ValidityState,
     answer_question,
     check_statement,
     question_from_bytes,
@@ -62,7 +62,7 @@ def test_a_one_time_question_and_its_answer():
 def test_what_a_verifier_wrote_down_is_read_again():
     """A82: an update of the software must not make a verifier forget."""
     record = bytes.fromhex((FOLDER / "standing.hex").read_text())
-    standing = Standing.reloaded([record])
+    standing = ValidityState.reloaded([record])
     assert standing.exported() == (record,)
     (by,) = standing
     assert standing.sequence_of(by) == 8

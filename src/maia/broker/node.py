@@ -12,29 +12,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
-from maia.broker.catching_up import hear_log_read, hear_recorded
-from maia.broker.closing import close_link, forget_link, part_from
-from maia.broker.dispatch import answer
-from maia.broker.edge import forget_frames
-from maia.broker.fetched_statements import certificates_not_vouched_for, hear_fetched
-from maia.broker.handshake import open_link, step_of
-from maia.broker.impairment import tell_of_impairments
-from maia.broker.keeping import keep_what_changed, reload_kept
-from maia.broker.key_glue import keys_handled, leave_managers, look_for_keys, own_rights_changed
-from maia.broker.log_state import NO_LOG, LogAtStart
-from maia.broker.own_certificates import adopt_constitutions, hold_certificates
-from maia.broker.own_interests import look_at_own_interests
-from maia.broker.peers import dial_failed, leave, start
-from maia.broker.recording import new_recording, reload_recording
+from maia.broker.access.authoriser import forget_frames
+from maia.broker.access.impairment import tell_of_impairments
+from maia.broker.access.own_certificates import adopt_constitutions, hold_certificates
+from maia.broker.durable.delivery import hear_log_read, hear_recorded
+from maia.broker.durable.log_state import NO_LOG, LogAtStart
+from maia.broker.durable.log_writer import new_recording, reload_recording
+from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.refusals import Shutdown
-from maia.broker.sessions import Link, Stage
+from maia.broker.revocation.fetched import certificates_not_vouched_for, hear_fetched
+from maia.broker.revocation.streams import meet_own_certificates, want_vouchers
+from maia.broker.routing.own_interests import look_at_own_interests
+from maia.broker.routing.peers import dial_failed, leave, start
+from maia.broker.sealed.batch_signing import signed
+from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
+from maia.broker.sessions.close import close_link, forget_link, part_from
+from maia.broker.sessions.dispatch import answer
+from maia.broker.sessions.handshake import open_link, step_of
+from maia.broker.sessions.links import Link, Stage
+from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
-from maia.broker.shares import check_share
-from maia.broker.signing_together import signed
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
-from maia.broker.vouching import meet_own_certificates, want_vouchers
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.wire.framing import BeyondShare
-from maia.wire.one_time_desk import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
+from maia.wire.one_time_pending import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
     "BeyondShare",

@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from maia.broker.audience import Audience
-from maia.broker.deadlines import Deadlines
-from maia.broker.edge import Edge
-from maia.broker.key_desk import KeyDesk
-from maia.broker.known_types import KnownTypes
-from maia.broker.log_state import Recording
-from maia.broker.one_time_desk import BrokersDesk, one_time_desk
-from maia.broker.quotas import RequestQuota
-from maia.broker.repeated_notes import RepeatedNotes
-from maia.broker.replay_journal import ReplayJournal
-from maia.broker.routes import Routes, new_routes
-from maia.broker.sealed_state import SealedInterests
-from maia.broker.seals import Seals
-from maia.broker.sessions import Link
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.access.one_time_pending import BrokersDesk, one_time_desk
+from maia.broker.access.replay_journal import ReplayJournal
+from maia.broker.durable.log_state import Recording
+from maia.broker.publication.open_state_queries import Question
+from maia.broker.publication.retained_cache import StateCache
+from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.routing.routes import Routes, new_routes
+from maia.broker.sealed.key_requests import KeyRequests
+from maia.broker.sealed.keys import SealingKeys
+from maia.broker.sealed.publisher_rights import PublisherRights
+from maia.broker.sealed.state import SealedInterests
+from maia.broker.sessions.links import Link
+from maia.broker.sessions.quotas import RequestQuota
+from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
-from maia.broker.state_cache import StateCache
-from maia.broker.state_questions import Question
-from maia.broker.statement_desk import StatementDesk
-from maia.broker.writers import Writers
+from maia.broker.subscriptions.local_subscribers import LocalSubscribers
+from maia.broker.timers import Deadlines
 from maia.credentials import (
     AuthorisationCertificate,
     Principal,
@@ -94,7 +94,7 @@ class Rest(NamedTuple):
 
 @dataclass(slots=True)
 class Impairments:
-    """What was said of types that cannot be served here; see `impairment.py`."""
+    """What was said of types that cannot be served here; see `access/impairment.py`."""
 
     stirred: set[bytes] = field(default_factory=set)
     """Types of which it may be another answer now."""
@@ -118,26 +118,26 @@ class BrokerState:
     instance: bytes
     network: bytes
     own_credentials: list[bytes] = field(repr=False)
-    """What is shown in the handshake: the right to connect. Rights to types: see `shown_rights.py`."""
+    """What is shown in the handshake: the right to connect. Rights to types: `sealed/broker_rights.py`."""
     certificates: VerificationCache
-    edge: Edge
+    authoriser: Authoriser
     types: KnownTypes
     requests: ReplayJournal
     quota: RequestQuota
     broker_quota: RequestQuota
     """Of the work that other brokers cause, in steps."""
     routes: Routes
-    keys: KeyDesk
-    seals: Seals
-    writers: Writers
-    statements: StatementDesk
+    keys: KeyRequests
+    seals: SealingKeys
+    writers: PublisherRights
+    statements: ValidityTracker
     """What is known of certificates that count no more, and who rests on which."""
     one_time: BrokersDesk
     """What waits for somebody's word that was asked for just for it."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
     links: dict[LinkId, Link] = field(default_factory=dict)
-    audiences: dict[bytes, Audience] = field(default_factory=dict)
+    audiences: dict[bytes, LocalSubscribers] = field(default_factory=dict)
     """The local subscribers of each type, by type id."""
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
@@ -170,9 +170,9 @@ class BrokerState:
         """Return who this broker is."""
         return self.key.principal
 
-    def audience(self, type_id: bytes) -> Audience:
+    def audience(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, nobody at first."""
-        return self.audiences.setdefault(type_id, Audience())
+        return self.audiences.setdefault(type_id, LocalSubscribers())
 
 
 EVERY_LINK: Final = LinkId(-1)
@@ -193,10 +193,10 @@ def new_state(
 ) -> BrokerState:
     """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
-    statements = StatementDesk(kept, vouchers_max=settings.limits.vouchers)
-    edge = Edge(settings, certificates, statements)
-    types = KnownTypes(settings, certificates, edge.meter)
-    keys = KeyDesk(
+    statements = ValidityTracker(kept, vouchers_max=settings.limits.vouchers)
+    authoriser = Authoriser(settings, certificates, statements)
+    types = KnownTypes(settings, certificates, authoriser.meter)
+    keys = KeyRequests(
         key,
         settings,
         types=types,
@@ -205,7 +205,9 @@ def new_state(
         cache=certificates,
         standing=statements.standing,
     )
-    seals = Seals(key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of)
+    seals = SealingKeys(
+        key, random=random, process_id=process_id, limits=settings.limits, ring_of=keys.ring_of
+    )
     return BrokerState(
         key=key,
         settings=settings,
@@ -214,7 +216,7 @@ def new_state(
         network=network_to_bytes(settings.network),
         own_credentials=shown_to_everybody(settings.credentials),
         certificates=certificates,
-        edge=edge,
+        authoriser=authoriser,
         types=types,
         requests=ReplayJournal(settings.limits),
         quota=RequestQuota(settings.limits.requests_per_minute),
@@ -222,7 +224,7 @@ def new_state(
         routes=new_routes(key.principal, settings),
         keys=keys,
         seals=seals,
-        writers=Writers(edge),
+        writers=PublisherRights(authoriser),
         statements=statements,
         one_time=one_time_desk(settings.limits),
         waiting=Places(settings.limits.links_before_welcome),

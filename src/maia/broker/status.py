@@ -6,12 +6,12 @@ and counters; it holds no filter, no restriction and no event (A70).
 
 from __future__ import annotations
 
-from maia.broker.routes import Routes
-from maia.broker.sessions import Link, Role
+from maia.broker.routing.routes import Routes
+from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.events import Instant
-from maia.routing.hops import is_of_sealed, type_of_book_key
-from maia.routing.ids import NodeId, node_id_text
+from maia.routing.overlay.ids import NodeId, node_id_text
+from maia.routing.table.hops import is_of_sealed, type_of_book_key
 
 __all__ = ["status_of"]
 
@@ -49,7 +49,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "frames_waiting": len(state.seals.carrying) + len(state.seals.publishing),
         "statements": state.statements.status(now),
         "one_time": {"waiting": len(state.one_time), "questions": state.one_time.questions},
-        "decisions": state.edge.decisions,
+        "decisions": state.authoriser.decisions,
         "log": None if state.recording is None else state.recording.status(),
         "counters": dict(state.counters),
     }

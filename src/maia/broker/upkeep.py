@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from maia.broker.catching_up import CATCHING_UP, advance_link
-from maia.broker.challenging import challenge_connection
-from maia.broker.closing import close_link
-from maia.broker.current_state import ASKED_STATE, overdue
-from maia.broker.keeping import keep_what_changed
-from maia.broker.key_glue import look_at_keys, next_look_at_keys
-from maia.broker.link_looks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.looking import look_at_entries, look_at_entry
-from maia.broker.one_time_answers import look_at_unanswered
-from maia.broker.own_interests import look_at_own_interests
+from maia.broker.access.challenges import challenge_connection
+from maia.broker.access.one_time_answers import look_at_unanswered
+from maia.broker.durable.delivery import CATCHING_UP, advance_link
+from maia.broker.persistence import keep_what_changed
+from maia.broker.publication.state_query import ASKED_STATE, overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
-from maia.broker.replicating import look_at_routing
-from maia.broker.routing_glue import look_at_doubtful
-from maia.broker.sessions import Link, Stage
+from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers
+from maia.broker.routing.interests import look_at_doubtful
+from maia.broker.routing.own_interests import look_at_own_interests
+from maia.broker.routing.replication import look_at_routing
+from maia.broker.sealed.key_events import look_at_keys, next_look_at_keys
+from maia.broker.sessions.close import close_link
+from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
+from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import (
     ENTRIES,
     EVERY_LINK,
@@ -32,7 +32,7 @@ from maia.broker.state import (
     just_after,
     seconds_after,
 )
-from maia.broker.vouching import give_up_vouchers, look_at_vouchers
+from maia.broker.subscriptions.recheck import look_at_entries, look_at_entry
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
@@ -64,7 +64,7 @@ def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
 
 def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     """Ask again about every right that stands: what speaks for or against somebody has changed."""
-    state.edge.evidence_changed()
+    state.authoriser.evidence_changed()
     state.keys.evidence_changed()
     state.impairments.stirred.update(state.types.sealed())
     effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
@@ -183,7 +183,7 @@ def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
 def _look_at_right_to_connect(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     assert link.connect is not None  # noqa: S101 - a link is ready only after its right was decided
     try:
-        link.connect = state.edge.still(link.connect, now)
+        link.connect = state.authoriser.still(link.connect, now)
     except PolicyRefusal as problem:
         return close_link(state, link, problem, now)
     state.statements.reliance.note(link.id, link.connect.watched)

@@ -25,7 +25,7 @@ from maia.cli.serving import (
 )
 
 if TYPE_CHECKING:
-    from maia.runtime.preparation import PreparedBroker
+    from maia.broker.server.preparation import PreparedBroker
 
 __all__ = ["EXAMPLES", "broker"]
 
@@ -74,9 +74,9 @@ def broker(
     as_json: AsJson = False,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""
-    from maia.runtime.clock import system_now
-    from maia.runtime.config import read_config
-    from maia.runtime.preparation import prepare
+    from maia.broker.server.config import read_config
+    from maia.broker.server.preparation import prepare
+    from maia.clock import system_now
 
     flags: dict[str, object] = {
         "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
@@ -93,7 +93,7 @@ def broker(
 
 
 def _run(prepared: PreparedBroker, *, as_json: bool) -> None:
-    from maia.runtime.broker_process import serve
+    from maia.broker.server.process import serve
 
     run_server(prepared, prepared.config, serve, as_json=as_json)
 

@@ -217,10 +217,10 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Take certificates back at the domain whose key signed them, in its register or not."""
+    from maia.api.client import new_once
+    from maia.api.requests import Revocation
+    from maia.api.responses import RevokedAnswer
     from maia.credentials import certificate_to_bytes
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import Revocation
-    from maia.runtime.domain_client import new_once
 
     signed = read_certificates(files)
     at = str(signed[0].certificate.issuer) if domain is None else domain
@@ -284,8 +284,8 @@ def show(files: Files, as_json: AsJson = False) -> None:
 )
 def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
     """Verify a chain from the owner of a resource to a principal, and say what it grants."""
+    from maia.config.constitutions import read_constitutions
     from maia.credentials import verify_chain
-    from maia.runtime.constitutions import read_constitutions
 
     chain = verify_chain(
         read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at),
@@ -334,8 +334,8 @@ def find(
     as_json: AsJson = False,
 ) -> None:
     """Find a chain in a pool of certificates that lets a principal do something."""
+    from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName, TypeName, find_chain
-    from maia.runtime.constitutions import read_constitutions
 
     owner = read_owner(root)
     if (network is None) == (type_name is None):

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from maia.cli.demo_words import BEFORE, after, typed_command
 from maia.cli.output import ANSWER_NO, answer
+from maia.demo.screens.introduction import BEFORE, after, typed_command
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.cli.demo_shared import Demonstration, Options, Outcome
+    from maia.demo.screens.shared import Demonstration, Options, Outcome
 
 __all__ = ["EXAMPLES", "demo"]
 
@@ -59,8 +59,8 @@ def demo(
     if not as_json:
         sys.stdout.write(BEFORE)
         sys.stdout.flush()
-    from maia.cli.demo_acts import ACTS
-    from maia.cli.demo_shared import Options
+    from maia.demo.program import ACTS
+    from maia.demo.screens.shared import Options
 
     options = Options(rows=0 if keep else rows, seed=seed, plot=plot, keep=keep, quiet=as_json)
     with _ending_on_sigterm(), _prepared(options) as demonstration:
@@ -81,9 +81,9 @@ def _check_picture(plot: Path) -> None:
 @contextmanager
 def _prepared(options: Options) -> Iterator[Demonstration]:
     """Start Spark behind everything else, and the first nodes; all of it ends when the body does."""
-    from maia.cli.demo_live import process_started_at, starting_network
-    from maia.cli.demo_spark import spark_in_background
-    from maia.runtime.clock import system_now
+    from maia.clock import system_now
+    from maia.demo.screens.live import process_started_at, starting_network
+    from maia.demo.spark_start import spark_in_background
 
     started_at, now, seed = process_started_at(), system_now(), os.urandom(32)
     with (
@@ -93,14 +93,14 @@ def _prepared(options: Options) -> Iterator[Demonstration]:
         ) as spark,
         starting_network(seed=seed, now=now, folder=folder) as starting,
     ):
-        from maia.cli.demo_shared import Demonstration
+        from maia.demo.screens.shared import Demonstration
 
         yield Demonstration(options, starting, spark, folder=folder, now=now, started_at=started_at)
 
 
 def _verdict(demonstration: Demonstration, outcomes: Sequence[Outcome], *, as_json: bool) -> int:
     """Say whether every claim holds; the exit status says it too."""
-    from maia.cli.demo_tables import show_summary
+    from maia.demo.screens.tables import show_summary
 
     failed = [claim for outcome in outcomes for claim in outcome.broken]
     record = {name: value for outcome in outcomes for name, value in outcome.record.items()}

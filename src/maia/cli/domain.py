@@ -28,8 +28,8 @@ from maia.cli.serving import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from maia.runtime.access_config import AccessConfig
-    from maia.runtime.domain_config import PreparedDomain
+    from maia.domain.server.access_config import AccessConfig
+    from maia.domain.server.config import PreparedDomain
 
 __all__ = ["app"]
 
@@ -84,8 +84,8 @@ def serve(
 
     Without `[api]`, `[policy]` and the like in its configuration it is a key server and nothing else.
     """
-    from maia.runtime.clock import system_now
-    from maia.runtime.domain_config import prepare_domain, read_domain_config
+    from maia.clock import system_now
+    from maia.domain.server.config import prepare_domain, read_domain_config
 
     flags: dict[str, object] = {
         "key": key, "network": network, "coordinator": coordinator, "credentials": credentials,
@@ -114,9 +114,9 @@ def show_status(
     as_json: AsJson = False,
 ) -> None:
     """Show the types, epochs and members of a key server that runs on this machine."""
-    from maia.runtime.domain_config import read_domain_config
-    from maia.runtime.status_client import fetch_status
-    from maia.runtime.status_endpoint import read_door
+    from maia.domain.server.config import read_domain_config
+    from maia.net.status_client import fetch_status
+    from maia.net.status_endpoint import read_door
 
     if data is None and config is None and "MAIA_DOMAIN_DATA" in os.environ:
         data = Path(os.environ["MAIA_DOMAIN_DATA"])
@@ -128,13 +128,13 @@ def show_status(
 
 
 def _run(prepared: PreparedDomain, *, as_json: bool) -> None:
-    from maia.runtime.domain_process import serve_domain
+    from maia.domain.server.process import serve_domain
 
     run_server(prepared, prepared.config, serve_domain, as_json=as_json)
 
 
 def _check_policy(prepared: PreparedDomain) -> None:
-    from maia.runtime.policy_file import check_policy_file
+    from maia.domain.server.policy_file import check_policy_file
 
     check_policy_file(prepared)
 

@@ -9,9 +9,9 @@ from maia.cli.domain_calls import shown_call
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
+    from maia.api.client import DomainClient
+    from maia.api.responses import MembershipAnswer, RevokedAnswer
     from maia.events import Instant
-    from maia.runtime.domain_api.answers import MembershipAnswer, RevokedAnswer
-    from maia.runtime.domain_client import DomainClient
 
 __all__ = [
     "answer_revoked",

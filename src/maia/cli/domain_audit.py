@@ -15,8 +15,8 @@ from maia.cli.inputs import AsJson, BadFile, read_principal, read_text
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.credentials.statements import SignedStatement, Statement
-    from maia.domain.audit import AuditRecord
+    from maia.credentials.validity.statements import SignedStatement, Statement
+    from maia.domain.access.audit import AuditRecord
 
 __all__ = ["add_commands"]
 
@@ -54,7 +54,7 @@ def show(
     """List what was done, by whom and when."""
     import msgspec
 
-    from maia.runtime.domain_api.answers import AuditPage
+    from maia.api.responses import AuditPage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = every_item(client, "/v1/audit", AuditPage, {"after": after})
@@ -82,8 +82,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that an audit is whole, and leads through every head that its domain ever stated."""
-    from maia.credentials.statement_encoding import check_statement
-    from maia.domain.audit import check_against
+    from maia.credentials.encoding.statements import check_statement
+    from maia.domain.access.audit import check_against
 
     domain, records = read_principal(of), _records(log)
     heads = []
@@ -116,8 +116,8 @@ def statements(
     as_json: AsJson = False,
 ) -> None:
     """Fetch what a domain says about its certificates; it is public, and proves itself."""
-    from maia.credentials.statement_encoding import check_statement, statement_from_bytes
-    from maia.runtime.domain_api.answers import StatementPage
+    from maia.api.responses import StatementPage
+    from maia.credentials.encoding.statements import check_statement, statement_from_bytes
 
     found: list[SignedStatement] = []
     with calling(server=server, domain=domain, key=key, credentials=None) as client:
@@ -149,9 +149,9 @@ def hear(
     as_json: AsJson = False,
 ) -> None:
     """Hand the domain statements of other issuers; whatever rested on what they take back falls."""
-    from maia.credentials.statement_encoding import statement_to_bytes
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import StatementBody
+    from maia.api.requests import StatementBody
+    from maia.api.responses import RevokedAnswer
+    from maia.credentials.encoding.statements import statement_to_bytes
 
     lines: list[str] = []
     records: list[dict[str, object]] = []
@@ -165,7 +165,7 @@ def hear(
 
 
 def _keep(found: list[SignedStatement], folder: Path) -> None:
-    from maia.credentials.statement_encoding import statement_to_bytes
+    from maia.credentials.encoding.statements import statement_to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -173,7 +173,7 @@ def _keep(found: list[SignedStatement], folder: Path) -> None:
 
 
 def _statements(paths: list[Path]) -> list[SignedStatement]:
-    from maia.credentials.statement_encoding import statement_from_bytes
+    from maia.credentials.encoding.statements import statement_from_bytes
     from maia.errors import MaiaError
 
     files: list[Path] = []
@@ -191,7 +191,7 @@ def _statements(paths: list[Path]) -> list[SignedStatement]:
 
 
 def _records(log: Path) -> list[AuditRecord]:
-    from maia.domain.audit import AUDIT_START, record_from_bytes
+    from maia.domain.access.audit import AUDIT_START, record_from_bytes
 
     found: list[AuditRecord] = []
     previous = AUDIT_START.digest
@@ -232,7 +232,7 @@ def _statement_record(one: SignedStatement) -> dict[str, object]:
 
 def _facts(said: Statement) -> list[dict[str, object]] | None:
     """Return what a list of facts says of whom; None for any other statement."""
-    from maia.credentials.statements import FactList
+    from maia.credentials.validity.statements import FactList
     from maia.events import Instant
 
     if not isinstance(said, FactList):

@@ -21,8 +21,8 @@ from maia.cli.key import open_key
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
-    from maia.runtime.domain_api.bodies import ApiArgument
-    from maia.runtime.domain_client import DomainClient
+    from maia.api.client import DomainClient
+    from maia.api.requests import ApiArgument
 
 __all__ = [
     "BadArgumentWord",
@@ -98,7 +98,7 @@ def calling(
     *, server: str, domain: str, key: Path, credentials: Sequence[Path] | None
 ) -> Iterator[DomainClient]:
     """Talk to a domain while the body runs; what it refuses comes with a hint, where there is one."""
-    from maia.runtime.domain_client import DomainClient
+    from maia.api.client import DomainClient
 
     with DomainClient(
         server,
@@ -140,7 +140,7 @@ def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
 
 def shown_argument(value: ApiArgument) -> str:
     """Return an argument as it would be typed."""
-    from maia.runtime.domain_api.bodies import TypedArgument
+    from maia.api.requests import TypedArgument
 
     match value:
         case TypedArgument(word=str(word)):
@@ -161,7 +161,7 @@ def shown_call(name: str, arguments: Sequence[ApiArgument]) -> str:
 
 
 def _argument(word: str) -> ApiArgument:
-    from maia.runtime.domain_api.bodies import TypedArgument
+    from maia.api.requests import TypedArgument
 
     if word.startswith("ed25519:"):
         return TypedArgument(principal=str(read_principal(word)))

@@ -44,9 +44,9 @@ def assert_(
     as_json: AsJson = False,
 ) -> None:
     """Say that a fact holds."""
-    from maia.runtime.domain_api.answers import News
-    from maia.runtime.domain_api.bodies import FactBody
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import FactBody
+    from maia.api.responses import News
 
     row = arguments_from_words(arguments or ())
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -68,9 +68,9 @@ def retract(
     as_json: AsJson = False,
 ) -> None:
     """Say that a fact holds no more; whatever watched it falls."""
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import FactBody
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import FactBody
+    from maia.api.responses import RevokedAnswer
 
     row = arguments_from_words(arguments or ())
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -99,9 +99,9 @@ def replace(
     """Make exactly the rows of a file hold; whatever watched one that is gone falls."""
     import msgspec
 
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import FactRows
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import FactRows
+    from maia.api.responses import RevokedAnswer
 
     try:
         body = msgspec.convert({"rows": json.loads(read_text(file))}, FactRows)
@@ -124,7 +124,7 @@ def list_(
     """List the rows of a fact."""
     import msgspec
 
-    from maia.runtime.domain_api.answers import FactPage
+    from maia.api.responses import FactPage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         rows = every_item(client, "/v1/facts", FactPage, {"name": name})

@@ -27,7 +27,7 @@ from maia.cli.key import Force
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.runtime.domain_api.answers import AppointmentAnswer
+    from maia.api.responses import AppointmentAnswer
 
 __all__ = ["add_commands"]
 
@@ -63,10 +63,10 @@ def appoint(
     as_json: AsJson = False,
 ) -> None:
     """Appoint somebody to something: the domain signs a certificate that policies can ask for."""
+    from maia.api.client import new_once
+    from maia.api.requests import Appointing, Period
+    from maia.api.responses import AppointmentAnswer
     from maia.credentials.appointments import appointment_from_bytes, appointment_to_text
-    from maia.runtime.domain_api.answers import AppointmentAnswer
-    from maia.runtime.domain_api.bodies import Appointing, Period
-    from maia.runtime.domain_client import new_once
 
     valid = validity_from_options(days=days, not_before=not_before, not_after=not_after)
     if out.exists() and not force:
@@ -93,7 +93,7 @@ def appointments(
     as_json: AsJson = False,
 ) -> None:
     """List the appointments that stand."""
-    from maia.runtime.domain_api.answers import AppointmentPage
+    from maia.api.responses import AppointmentPage
 
     query = {} if holder is None else {"holder": str(read_principal(holder))}
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -115,10 +115,10 @@ def activate(
     as_json: AsJson = False,
 ) -> None:
     """Become a member of a role."""
+    from maia.api.client import new_once
+    from maia.api.requests import Activation
+    from maia.api.responses import MembershipPage
     from maia.credentials.appointments import appointment_to_bytes
-    from maia.runtime.domain_api.answers import MembershipPage
-    from maia.runtime.domain_api.bodies import Activation
-    from maia.runtime.domain_client import new_once
 
     shown = [appointment_to_bytes(one) for one in read_appointments(show or ())]
     wanted = None if any_arguments else arguments_from_words(arguments or ())
@@ -144,9 +144,9 @@ def deactivate(
     as_json: AsJson = False,
 ) -> None:
     """End a membership: your own, or anybody's if you may change rights."""
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import Reason
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import Reason
+    from maia.api.responses import RevokedAnswer
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         path = f"/v1/memberships/{membership}/end"

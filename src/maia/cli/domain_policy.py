@@ -13,8 +13,8 @@ from maia.cli.inputs import AsJson, BadFile, moment, read_principal, read_text
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
+    from maia.api.responses import PolicyAnswer
     from maia.roles import RoleDeclaration
-    from maia.runtime.domain_api.answers import PolicyAnswer
     from maia.types import VerifiedType
 
 __all__ = ["app"]
@@ -46,8 +46,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check a policy on this machine: every error, with its line and its rule."""
+    from maia.keystore.key_files import new_signing_key
     from maia.roles import Policy, parse_policy
-    from maia.runtime.key_files import new_signing_key
 
     # Without a domain, `here` is a key that nobody has: everything can be checked but whom it means.
     here = new_signing_key().principal if domain is None else read_principal(domain)
@@ -72,9 +72,9 @@ def load(
     as_json: AsJson = False,
 ) -> None:
     """Put a policy in force; one with errors changes nothing. What it no longer grants falls."""
-    from maia.runtime.domain_api.answers import PolicyAnswer
-    from maia.runtime.domain_api.bodies import PolicyBody
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import PolicyBody
+    from maia.api.responses import PolicyAnswer
 
     body = PolicyBody(read_text(file), {name: read_text(path) for name, path in _parents(parent).items()})
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -88,7 +88,7 @@ def reload(
     server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
 ) -> None:
     """Have the server read its policy's file again."""
-    from maia.runtime.domain_api.answers import PolicyAnswer
+    from maia.api.responses import PolicyAnswer
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = client.call("POST", "/v1/policy/reload", answer=PolicyAnswer)
@@ -100,7 +100,7 @@ def show(
     server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
 ) -> None:
     """Show the policy in force."""
-    from maia.runtime.domain_api.answers import PolicyAnswer
+    from maia.api.responses import PolicyAnswer
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = client.call("GET", "/v1/policy", answer=PolicyAnswer)
@@ -114,9 +114,9 @@ def shown_role(role: RoleDeclaration) -> str:
 
 def _types(paths: list[Path]) -> dict[str, VerifiedType]:
     """Verify definitions from files; the last word of a name is enough where no two types share it."""
-    from maia.runtime.constitutions import read_constitutions
-    from maia.runtime.input_files import QUORUM_SUFFIX, read_definitions
-    from maia.runtime.type_folder import verified_lineage
+    from maia.config.constitutions import read_constitutions
+    from maia.config.input_files import QUORUM_SUFFIX, read_definitions
+    from maia.config.type_folder import verified_lineage
 
     signed, now = read_definitions(one for one in paths if one.suffix != QUORUM_SUFFIX), moment(None)
     quorums = read_constitutions(paths)

@@ -25,7 +25,7 @@ from maia.cli.key import open_key
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.runtime.domain_api.answers import EntryAnswer, HolderAnswer
+    from maia.api.responses import EntryAnswer, HolderAnswer
 
 __all__ = ["add_commands"]
 
@@ -74,7 +74,7 @@ def who_can(
     as_json: AsJson = False,
 ) -> None:
     """Say who can do something with an event type, by which certificates, until when."""
-    from maia.runtime.domain_api.answers import HolderPage
+    from maia.api.responses import HolderPage
 
     whose = None if owner is None else str(read_principal(owner))
     query = {
@@ -98,7 +98,7 @@ def rights(
     as_json: AsJson = False,
 ) -> None:
     """List the certificates of the register that speak to a principal."""
-    from maia.runtime.domain_api.answers import EntryPage
+    from maia.api.responses import EntryPage
 
     whose = open_key(key).principal if principal is None else read_principal(principal)
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -116,7 +116,7 @@ def register(
     as_json: AsJson = False,
 ) -> None:
     """List the register of rights."""
-    from maia.runtime.domain_api.answers import EntryPage
+    from maia.api.responses import EntryPage
 
     query = {"standing_at": "now"} if standing else {}
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -135,8 +135,8 @@ def would(
     as_json: AsJson = False,
 ) -> None:
     """Say what a member of a role would be able to do."""
-    from maia.runtime.domain_api.answers import AbilitiesAnswer
-    from maia.runtime.domain_api.bodies import WouldBody
+    from maia.api.requests import WouldBody
+    from maia.api.responses import AbilitiesAnswer
 
     wanted = arguments_from_words(arguments or ())
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -164,9 +164,9 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Take certificates back, and whatever rests on them; returns when the network knows."""
-    from maia.runtime.domain_api.answers import RevokedAnswer
-    from maia.runtime.domain_api.bodies import Reason, Revocation
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import Reason, Revocation
+    from maia.api.responses import RevokedAnswer
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         if appointment:
@@ -188,10 +188,10 @@ def delegated(
     as_json: AsJson = False,
 ) -> None:
     """Tell the register that you passed a right on."""
+    from maia.api.client import new_once
+    from maia.api.requests import DelegationBody
+    from maia.api.responses import EntryAnswer
     from maia.credentials import certificate_to_bytes
-    from maia.runtime.domain_api.answers import EntryAnswer
-    from maia.runtime.domain_api.bodies import DelegationBody
-    from maia.runtime.domain_client import new_once
 
     body = DelegationBody(certificate_to_bytes(read_certificates([file])[0]))
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -208,10 +208,10 @@ def hold(
     as_json: AsJson = False,
 ) -> None:
     """Hand the domain certificates that lead from owners to it, so that it can pass rights on."""
+    from maia.api.client import new_once
+    from maia.api.requests import CertificatesBody
+    from maia.api.responses import Count
     from maia.credentials import certificate_to_bytes
-    from maia.runtime.domain_api.answers import Count
-    from maia.runtime.domain_api.bodies import CertificatesBody
-    from maia.runtime.domain_client import new_once
 
     body = CertificatesBody([certificate_to_bytes(one) for one in read_certificates(files)])
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
@@ -228,9 +228,9 @@ def register_type(
     as_json: AsJson = False,
 ) -> None:
     """Register a version of an event type, so that policies can speak of it."""
-    from maia.runtime.domain_api.answers import TypeAnswer
-    from maia.runtime.domain_api.bodies import TypeBody
-    from maia.runtime.domain_client import new_once
+    from maia.api.client import new_once
+    from maia.api.requests import TypeBody
+    from maia.api.responses import TypeAnswer
     from maia.types import definition_to_bytes
 
     body = TypeBody(definition_to_bytes(read_definition(file)))
@@ -244,7 +244,7 @@ def types(
     server: Server, domain: DomainKey, key: CallerKey, credentials: Shown = None, as_json: AsJson = False
 ) -> None:
     """List the event types that policies can speak of."""
-    from maia.runtime.domain_api.answers import TypePage
+    from maia.api.responses import TypePage
 
     with calling(server=server, domain=domain, key=key, credentials=credentials) as client:
         found = every_item(client, "/v1/types", TypePage)

@@ -55,10 +55,10 @@ def explain(
     as_json: AsJson = False,
 ) -> int:
     """Say whether a principal may do something, and which certificate, field and attribute decide it."""
+    from maia.config.bounds_file import read_bounds
+    from maia.config.constitutions import read_constitutions
     from maia.credentials import ASSUMED_GOOD
     from maia.policy import Audience, Denial, decide, gather_evidence
-    from maia.runtime.bounds_file import read_bounds
-    from maia.runtime.constitutions import read_constitutions
 
     now, quorums = moment(at), read_constitutions(credentials)
     request = _request(
@@ -149,7 +149,7 @@ def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
 def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.credentials import AllAttributes
     from maia.predicates import format_predicate
-    from maia.predicates.text_writer import format_literal
+    from maia.predicates.language.writer import format_literal
 
     names = _names(event_type)
     lines: list[str] = []

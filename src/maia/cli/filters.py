@@ -88,7 +88,7 @@ def merge(
 ) -> None:
     """Merge filters into fewer that together admit at least as much, and bound what they admit beyond."""
     from maia.predicates import format_predicate, parse_predicate
-    from maia.predicates.merging import merge as merged
+    from maia.predicates.merging.merge import merge as merged
 
     vocabulary = vocabulary_from(definition)
     names = {attribute.uid: name for name, attribute in (vocabulary or {}).items()} or None

@@ -99,7 +99,7 @@ def _condition(condition: str | None, hours: str | None) -> Predicate:
 def _hours(text: str) -> Predicate:
     """Read a time of the day and week, in the words of a policy."""
     from maia.policy.clock_facts import during
-    from maia.predicates.scanner import Scanner
+    from maia.predicates.language.scanner import Scanner
     from maia.roles.premises import take_window
     from maia.roles.problems import Complaint
 

@@ -12,8 +12,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid
-from maia.runtime.input_files import (
+from maia.config.input_files import (
     BadFile,
     read_appointments,
     read_certificates,
@@ -22,6 +21,7 @@ from maia.runtime.input_files import (
     read_principal,
     read_text,
 )
+from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid
 
 __all__ = [
     "At",
@@ -66,7 +66,7 @@ def vocabulary_from(definition: Path | None) -> Vocabulary | None:
 
 def moment(text: str | None) -> Instant:
     """Return the moment the user named, or now."""
-    from maia.runtime.clock import system_now
+    from maia.clock import system_now
 
     return system_now() if text is None else Instant.parse(text)
 

@@ -38,7 +38,7 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Make a new key and keep it in a file that only you can read."""
-    from maia.runtime.key_files import create_key_file, new_signing_key
+    from maia.keystore.key_files import create_key_file, new_signing_key
 
     public = file.with_suffix(".pub")
     if public == file:
@@ -71,7 +71,7 @@ def show(
 
 def open_key(path: Path) -> SigningKey:
     """Load a signing key, asking for its passphrase only if it has one."""
-    from maia.runtime.key_files import WrongPassphrase, load_signing_key
+    from maia.keystore.key_files import WrongPassphrase, load_signing_key
 
     given = os.environ.get(PASSPHRASE_VARIABLE)
     try:
@@ -83,7 +83,7 @@ def open_key(path: Path) -> SigningKey:
 
 
 def _principal_in(path: Path) -> Principal:
-    from maia.runtime.key_files import public_half
+    from maia.keystore.key_files import public_half
 
     return read_principal(str(path)) if path.suffix == ".pub" else public_half(path)
 

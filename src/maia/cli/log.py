@@ -17,8 +17,8 @@ from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
     from maia.log import Segment
-    from maia.runtime.log_reading import Verification
-    from maia.runtime.log_view import LogView
+    from maia.log.disk.log_view import LogView
+    from maia.log.disk.reader import Verification
 
 __all__ = ["app"]
 
@@ -33,7 +33,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
 @app.command(epilog="Examples: maia log verify events; maia log verify events --json")
 def verify(folder: Folder, as_json: AsJson = False) -> int:
     """Read every byte of a log and report what is not as it was written; exit status 1 if anything is."""
-    from maia.runtime.log_view import LogView
+    from maia.log.disk.log_view import LogView
 
     view = LogView(folder)
     with _bar("verifying", len(view.state.segments) + len(view.journals())) as step:
@@ -45,7 +45,7 @@ def verify(folder: Folder, as_json: AsJson = False) -> int:
 @app.command(name="list", epilog="Examples: maia log list events; maia log list events --json")
 def list_log(folder: Folder, as_json: AsJson = False) -> None:
     """Show what a log holds, by type: segments, frames, events, bytes and the days they were published."""
-    from maia.runtime.log_view import LogView
+    from maia.log.disk.log_view import LogView
 
     view = LogView(folder)
     record = _listed(view)
@@ -59,9 +59,9 @@ def roll(
     as_json: AsJson = False,
 ) -> None:
     """Roll the journals of a log into Parquet segments; the broker that records there must be stopped."""
-    from maia.runtime.clock import system_now
-    from maia.runtime.event_log import EventLog
-    from maia.runtime.log_view import LogView
+    from maia.clock import system_now
+    from maia.log.disk.event_log import EventLog
+    from maia.log.disk.log_view import LogView
 
     LogView(folder)  # what is no log yet does not become one by rolling it
     with EventLog.open(folder) as log:

@@ -14,10 +14,10 @@ from maia.cli.output import answer
 from maia.errors import MaiaError, Refusal, Unavailable
 
 if TYPE_CHECKING:
+    from maia.api.client import DomainClient
+    from maia.api.responses import WalletAnswer
     from maia.events import Instant
-    from maia.runtime.domain_api.answers import WalletAnswer
-    from maia.runtime.domain_client import DomainClient
-    from maia.runtime.wallet_folder import WalletFolder
+    from maia.keystore.wallet_folder import WalletFolder
 
 __all__ = ["EXAMPLES", "login"]
 
@@ -49,7 +49,7 @@ def login(
     as_json: AsJson = False,
 ) -> None:
     """Show your appointments to a domain, and put what it gives you into a wallet."""
-    from maia.runtime.wallet_folder import WalletFolder
+    from maia.keystore.wallet_folder import WalletFolder
 
     folder = WalletFolder(wallet)
     if show:
@@ -64,10 +64,10 @@ def login(
 
 def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
     """Log in; a domain that gives nothing any more leaves nothing of its own in the wallet."""
+    from maia.api.requests import LoginBody
+    from maia.api.responses import WalletAnswer
     from maia.credentials.appointments import appointment_to_bytes
-    from maia.runtime.domain_api.answers import WalletAnswer
-    from maia.runtime.domain_api.bodies import LoginBody
-    from maia.runtime.wallet_folder import to_show
+    from maia.keystore.wallet_folder import to_show
 
     shown = [appointment_to_bytes(one) for one in to_show(folder.read(), domain=client.domain)]
     try:
@@ -88,7 +88,7 @@ def _with_others_word(found: WalletAnswer) -> WalletAnswer:
 
     from maia.credentials import certificate_from_bytes, statement_from_bytes, statement_to_bytes
     from maia.events import Instant
-    from maia.runtime.testers import fresh_until, with_fetched
+    from maia.validity.fetch import fresh_until, with_fetched
 
     given = {*found.chains, *(right.certificate for right in found.rights)}
     certificates, now = [certificate_from_bytes(one) for one in given], moment(None)

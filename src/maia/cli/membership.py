@@ -20,8 +20,8 @@ from maia.cli.key import open_key
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
+    from maia.client.api.client import Client
     from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
-    from maia.runtime.client_api import Client
     from maia.types import SignedDefinition, VerifiedType
 
 __all__ = [
@@ -99,7 +99,7 @@ class Membership:
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
         """Connect through the first broker that answers and proves its own right to connect."""
-        from maia.runtime.client_api import connect
+        from maia.client.api.client import connect
 
         if self.wallet is not None:
             return self._connect_with_wallet(self.wallet)
@@ -114,9 +114,9 @@ class Membership:
 
     @asynccontextmanager
     async def _connect_with_wallet(self, folder: Path) -> AsyncIterator[Client]:
-        from maia.runtime.client_api import connect
-        from maia.runtime.wallet_folder import WalletFolder
-        from maia.runtime.wallet_following import following
+        from maia.client.api.client import connect
+        from maia.client.api.wallet_watch import following
+        from maia.keystore.wallet_folder import WalletFolder
 
         wallet = WalletFolder(folder)
         kept = wallet.read()
@@ -146,8 +146,8 @@ def membership(
     wallet: Path | None = None,
 ) -> Membership:
     """Open the key and the certificates that the options name."""
+    from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName
-    from maia.runtime.constitutions import read_constitutions
 
     name = NetworkName(read_owner(coordinator), network)
     shown = tuple(read_certificates(credentials))

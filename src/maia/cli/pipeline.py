@@ -31,8 +31,8 @@ from maia.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from maia.pipeline.applications import Application
-    from maia.runtime.pipeline_runs import Finished
+    from maia.spark.applications import Application
+    from maia.spark.applications.runs import Finished
 
 __all__ = ["app"]
 
@@ -70,8 +70,8 @@ def list_(as_json: AsJson = False) -> None:
     """List the applications with their terms, and the generators."""
     from dataclasses import asdict
 
-    from maia.pipeline.applications import APPLICATIONS
-    from maia.pipeline.generators import GENERATORS
+    from maia.spark.applications import APPLICATIONS
+    from maia.spark.generators import GENERATORS
 
     lines = ["applications"]
     for application in APPLICATIONS.values():
@@ -109,8 +109,8 @@ def generate(
     from time import perf_counter
 
     from maia.cli.pipeline_progress import counted
-    from maia.pipeline.generators import GENERATORS, Order
-    from maia.runtime.generated_files import write_generated
+    from maia.spark.generators import GENERATORS, Order
+    from maia.spark.generators.files import write_generated
 
     generator = _one_of(name, GENERATORS, "generator")
     began = perf_counter()
@@ -152,8 +152,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an application over events and say what its result comes to."""
-    from maia.runtime.pipeline_runs import interruptible
-    from maia.runtime.pipeline_runs import run as run_application
+    from maia.spark.applications.runs import interruptible
+    from maia.spark.applications.runs import run as run_application
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements,
@@ -201,7 +201,7 @@ def explain(
     )
     application, terms = _application(name, changes)
     with _session(asked, application, 1, 1024) as spark, asked.opened(spark, application) as events:
-        from maia.pipeline.applications.plan import columns_read, plan_lines
+        from maia.spark.applications.plan import columns_read, plan_lines
 
         result = application.of(events.table(), terms)
         lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
@@ -229,7 +229,7 @@ def verify(
     as_json: AsJson = False,
 ) -> int:
     """Run as a batch and as a stream, compare row by row, and look for columns that must not be read."""
-    from maia.runtime.pipeline_runs import run as run_application
+    from maia.spark.applications.runs import run as run_application
 
     asked = Asked(
         source, log, definition, key, credentials, signers, network, coordinator, keys_at, statements
@@ -237,7 +237,7 @@ def verify(
     application, terms = _application(name, changes)
     with _session(asked, application, cores, memory_mib) as spark, tempfile.TemporaryDirectory() as folder:
         from maia.cli.pipeline_progress import spark_steps
-        from maia.pipeline.applications.plan import columns_read
+        from maia.spark.applications.plan import columns_read
 
         with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
             for way in ("batch", "stream"):
@@ -271,7 +271,7 @@ _CHECKS: Final = ("only_in_batch", "only_in_stream", "rows_with_a_key_of_another
 
 def _application(name: str, changes: list[str] | None) -> tuple[Application[Any], object]:
     # Any: each application has terms of its own.
-    from maia.pipeline.applications import APPLICATIONS, BadTerm
+    from maia.spark.applications import APPLICATIONS, BadTerm
 
     application = _one_of(name, APPLICATIONS, "application")
     words = [change.partition("=") for change in changes or []]
@@ -292,7 +292,7 @@ def _check_plots(paths: Sequence[Path]) -> None:
     """Refuse before the work begins what could not be drawn after it."""
     from importlib.util import find_spec
 
-    from maia.pipeline.applications.plots import FORMS, BadPlot, PlotsUnavailable
+    from maia.spark.applications.plots import FORMS, BadPlot, PlotsUnavailable
 
     for path in paths:
         if path.suffix.lstrip(".") not in FORMS:
@@ -311,8 +311,8 @@ def _session(
 ) -> Iterator[SparkSession]:
     """Start Spark, here or on the cluster that the environment names, once there is something to read."""
     # Any: each application has terms of its own.
-    from maia.runtime.spark_cluster import cluster_of
-    from maia.runtime.spark_session import spark_session
+    from maia.spark.session.cluster import cluster_of
+    from maia.spark.session.session import spark_session
 
     asked.check(application)
     with spark_session(
@@ -370,8 +370,8 @@ def _first_rows(application: Application[Any], rows: DataFrame) -> list[str]:
 
 
 def _draw(name: str, rows: DataFrame, path: Path) -> None:
-    from maia.pipeline.applications.plots import draw
-    from maia.runtime.private_files import create_private
+    from maia.private_files import create_private
+    from maia.spark.applications.plots import draw
 
     drawn = draw(name, rows, form=path.suffix.lstrip("."))
     with create_private(path, follow_links=True) as file:

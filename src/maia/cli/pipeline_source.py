@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
-    from maia.pipeline.applications import Application
-    from maia.pipeline.reader import Reader
-    from maia.runtime.history_client import ReadingKeys
-    from maia.runtime.job_desk import JobDesk
-    from maia.runtime.pipeline_runs import Source
-    from maia.runtime.right_watch import RightWatch
-    from maia.runtime.testers_watch import Asking
+    from maia.spark.applications import Application
+    from maia.spark.applications.runs import Source
+    from maia.spark.governed.reader import Reader
+    from maia.spark.governed.right_watch import RightWatch
+    from maia.spark.governed.validity_watch import Asking
+    from maia.spark.keys.history_client import ReadingKeys
+    from maia.spark.keys.key_server import JobDesk
     from maia.types import VerifiedType
 
 __all__ = [
@@ -146,7 +146,7 @@ class Asked:
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
         # Any: each application has terms of its own.
-        from maia.runtime.pipeline_runs import BadSource, parquet_columns
+        from maia.spark.applications.runs import BadSource, parquet_columns
 
         if (self.path is None) == (self.log is None):
             raise BadSource("say where the events are: either --from PATH or --log FOLDER")
@@ -160,7 +160,7 @@ class Asked:
         if self.path is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.path)))
         else:
-            from maia.runtime.constitutions import read_constitutions
+            from maia.config.constitutions import read_constitutions
 
             quorums = read_constitutions(self.credentials or [])
             newest = _versions(self.definitions or [], quorums)[-1]
@@ -170,14 +170,14 @@ class Asked:
     # Any: each application has terms of its own.
     def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
         """Hand out the source; keys that it needed are gone when the body ends."""
-        from maia.runtime.pipeline_runs import parquet_source
+        from maia.spark.applications.runs import parquet_source
 
         if self.path is not None:
             yield parquet_source(spark, self.path)
             return
-        from maia.runtime.job_desk import job_desk
-        from maia.runtime.right_watch import read_statements, right_watch
-        from maia.runtime.spark_cluster import cluster_of
+        from maia.spark.governed.right_watch import read_statements, right_watch
+        from maia.spark.keys.key_server import job_desk
+        from maia.spark.session.cluster import cluster_of
 
         cluster = cluster_of()
         # A login that stays renews the wallet while this runs.
@@ -194,7 +194,7 @@ class Asked:
 
     def _asking(self) -> Asking:
         """Return whom this command asks by itself: whoever its own certificates say, and nobody else."""
-        from maia.runtime.testers_watch import Asking
+        from maia.spark.governed.validity_watch import Asking
 
         assert self.key is not None  # noqa: S101 - checked above
         mine = (*read_certificates(self.credentials or []), *read_certificates(self.signers or []))
@@ -209,10 +209,10 @@ class Asked:
         asking: Asking,
     ) -> Source:
         # Any: each application has terms of its own.
-        from maia.pipeline.governed import Keys, governed
-        from maia.pipeline.reader import Reader
-        from maia.runtime.constitutions import read_constitutions
-        from maia.runtime.pipeline_runs import Source
+        from maia.config.constitutions import read_constitutions
+        from maia.spark.applications.runs import Source
+        from maia.spark.governed.reader import Reader
+        from maia.spark.governed.table import Keys, governed
 
         assert self.log is not None  # noqa: S101 - checked above
         quorums = read_constitutions(self.credentials or [])
@@ -249,8 +249,8 @@ class Asked:
     ) -> ReadingKeys:
         import asyncio
 
-        from maia.runtime.history_client import fetch_reading_keys
-        from maia.sealing.member_settings import MemberSettings
+        from maia.sealing.member.settings import MemberSettings
+        from maia.spark.keys.history_client import fetch_reading_keys
 
         mine = reader.credentials
         settings = MemberSettings(
@@ -265,7 +265,7 @@ class Asked:
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
         from maia.credentials import NetworkName
-        from maia.runtime.pipeline_runs import BadSource
+        from maia.spark.applications.runs import BadSource
 
         if self.network is not None and self.coordinator is not None:
             return NetworkName(read_owner(self.coordinator), self.network)
@@ -284,7 +284,7 @@ def _told(watch: RightWatch) -> Iterator[None]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
-    from maia.pipeline.refusals import GrantEnded
+    from maia.spark.governed.refusals import GrantEnded
 
     try:
         yield
@@ -299,8 +299,8 @@ def _told(watch: RightWatch) -> Iterator[None]:
 def _check_right(watch: RightWatch, reader: Reader, event_type: VerifiedType) -> None:
     """Refuse, before anybody else is asked, a reader without any right to the type."""
     from maia.credentials import Action
-    from maia.pipeline.periods import slices_of
     from maia.policy import Request
+    from maia.spark.governed.periods import slices_of
 
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
     _hinted(watch, slices_of, request, watch.tested(reader, request))
@@ -344,7 +344,7 @@ def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution
 
 def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
     """Return which attributes stand in the columns of a log; the newest version has the last word."""
-    from maia.log.rows import HEADER_COLUMNS, SEALED_COLUMN, column_name
+    from maia.log.format.rows import HEADER_COLUMNS, SEALED_COLUMN, column_name
 
     names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}

@@ -33,8 +33,8 @@ from maia.cli.output import answer
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
+    from maia.client.api.publisher import Publisher
     from maia.events import Value
-    from maia.runtime.publisher import Publisher
     from maia.types import SignedDefinition, VerifiedType
 
 __all__ = ["EXAMPLES", "publish"]

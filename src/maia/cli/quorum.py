@@ -93,7 +93,7 @@ def _threshold(needed: int, members: list[str]) -> Threshold:
 def _member(key: Path, agreed: QuorumEvidence) -> SigningKey:
     """Return a key; refuse one whose signature would make the whole change worthless."""
     from maia.credentials import quorum_of, verify_constitution
-    from maia.credentials.thresholds import leaves
+    from maia.credentials.chains.thresholds import leaves
 
     opened = open_key(key)
     current = verify_constitution(agreed, quorum=quorum_of(agreed))
@@ -109,8 +109,8 @@ def _read(file: Path) -> QuorumEvidence:
 
 
 def _save(evidence: QuorumEvidence, out: Path, *, force: bool, as_json: bool) -> None:
+    from maia.config.input_files import QUORUM_SUFFIX
     from maia.credentials import evidence_to_text
-    from maia.runtime.input_files import QUORUM_SUFFIX
 
     if out.suffix != QUORUM_SUFFIX:
         raise BadFile(f"`{out}` does not end in `{QUORUM_SUFFIX}`, by which constitutions are found")

@@ -17,7 +17,7 @@ from maia.cli.output import answer
 if TYPE_CHECKING:
     from maia.credentials import NetworkName, SignedCertificate, SigningKey
     from maia.events import Instant
-    from maia.runtime.telemetry import Telemetry
+    from maia.net.telemetry import Telemetry
 
 __all__ = [
     "CheckOnly",
@@ -91,7 +91,7 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
     """Run a server until Ctrl-C or SIGTERM."""
     import asyncio
 
-    from maia.runtime.telemetry import Telemetry
+    from maia.net.telemetry import Telemetry
 
     telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
 

@@ -25,8 +25,8 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the links, tables and leases of a broker that runs on this machine."""
-    from maia.runtime.status_client import fetch_status
-    from maia.runtime.status_endpoint import read_door
+    from maia.net.status_client import fetch_status
+    from maia.net.status_endpoint import read_door
 
     found = fetch_status(read_door(_folder(data, config)))
     answer(list(_lines(found)), found, as_json=as_json)
@@ -35,7 +35,7 @@ def status(
 def _folder(data: Path | None, config: Path | None) -> Path:
     import os
 
-    from maia.runtime.config import read_config
+    from maia.broker.server.config import read_config
 
     if data is not None:
         return data

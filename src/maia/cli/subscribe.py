@@ -28,7 +28,7 @@ from maia.cli.membership import (
 from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
-    from maia.runtime.subscription import ReceivedEvent, Subscription
+    from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.types import SignedDefinition
 
 __all__ = ["EXAMPLES", "subscribe"]

@@ -158,8 +158,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check the signature, the signer's right to make these changes, and the right to install."""
+    from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName
-    from maia.runtime.constitutions import read_constitutions
     from maia.types import verify_definition
 
     quorums = read_constitutions(constitutions or ())
@@ -242,8 +242,8 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Fetch a definition, and verify it against the owner's key, whoever handed it over."""
-    from maia.runtime.constitutions import read_constitutions
-    from maia.runtime.type_folder import TypeFolder
+    from maia.config.constitutions import read_constitutions
+    from maia.config.type_folder import TypeFolder
 
     whose = read_owner(owner)
     if Path(source).is_dir():
@@ -265,9 +265,9 @@ def fetch(
 def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
     import asyncio
 
+    from maia.client.api.type_query import fetch_definitions
+    from maia.config.type_folder import verified_lineage
     from maia.credentials import FIRST_VERSION, TypeName
-    from maia.runtime.type_folder import verified_lineage
-    from maia.runtime.type_query import fetch_definitions
 
     wanted = TypeName(owner, name, version or FIRST_VERSION)
     found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))

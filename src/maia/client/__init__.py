@@ -1,25 +1,7 @@
 """The client as a value: its session with a broker, what it publishes and what it is subscribed to."""
 
-from maia.client.filling import ROWS_PER_FRAME, FrameFiller
-from maia.client.notices import (
-    Challenged,
-    Changed,
-    Connected,
-    Delivered,
-    Disconnected,
-    Gone,
-    Missed,
-    Notice,
-    PutOff,
-    Shown,
-    Stands,
-    StateKnown,
-    Taken,
-    TypeTold,
-    Warned,
-    Withdrawn,
-)
-from maia.client.problems import (
+from maia.client.batch import ROWS_PER_FRAME, FrameFiller
+from maia.client.errors import (
     BrokerNotTrusted,
     BrokerUnavailable,
     ClientClosed,
@@ -29,9 +11,27 @@ from maia.client.problems import (
     UnknownToClient,
     WrongBroker,
 )
+from maia.client.known_types import KnownVersion, histories, known_version
+from maia.client.notices import (
+    Acknowledged,
+    Challenged,
+    Changed,
+    Connected,
+    CredentialsAdded,
+    Delivered,
+    Disconnected,
+    Gone,
+    Missed,
+    Notice,
+    PutOff,
+    Stands,
+    StateKnown,
+    TypeTold,
+    Warned,
+    Withdrawn,
+)
 from maia.client.session import ClientSession
 from maia.client.settings import BadClientSettings, ClientSettings
-from maia.client.types import KnownVersion, histories, known_version
 from maia.client.wallet import Wallet
 
 __all__ = [
@@ -56,10 +56,10 @@ __all__ = [
     "PutOff",
     "RefusedByBroker",
     "RowsRefused",
-    "Shown",
+    "CredentialsAdded",
     "Stands",
     "StateKnown",
-    "Taken",
+    "Acknowledged",
     "TypeTold",
     "UnknownToClient",
     "Wallet",

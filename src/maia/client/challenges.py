@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from maia.client.entries import Entry, EntryStage
+from maia.client.entries import EntryStage, RequestEntry
 from maia.client.wallet import Wallet
 from maia.credentials import Principal, SignedStatement, statement_to_bytes
 from maia.errors import MaiaError
@@ -39,7 +39,7 @@ class Challenges:
         self._open: dict[int, Challenge] = {}
         self._problems: dict[int, MaiaError] = {}
 
-    def ask(self, number: int, entry: Entry, message: Challenge) -> Challenged:
+    def ask(self, number: int, entry: RequestEntry, message: Challenge) -> Challenged:
         """Return what the application has to have answered; raise if one of it is not ours to ask for."""
         version = entry.known.event_type
         asked = Request(self._principal, entry.action, version.name, version, entry.filter)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
-from maia.client.alarms import SESSION, Alarms, later
-from maia.client.book import Book
+from maia.client.backoff import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
 from maia.client.challenges import CONNECTING, NOT_VOUCHED_FOR
+from maia.client.errors import ClientClosed, NotConnected, WrongBroker, is_passing, told_by_broker
 from maia.client.handshake import Handshake
 from maia.client.notices import Connected, Disconnected
-from maia.client.patience import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
-from maia.client.problems import ClientClosed, NotConnected, WrongBroker, is_passing, told_by_broker
+from maia.client.registry import Book
 from maia.client.settings import ClientSettings
+from maia.client.timers import SESSION, Alarms, later
 from maia.credentials import Principal
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant

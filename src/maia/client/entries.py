@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Final
 
 from maia.client.duplicates import SeenFrames
-from maia.client.types import KnownVersion
+from maia.client.known_types import KnownVersion
 from maia.credentials import Action
 from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import Predicate
 
-__all__ = ["Advertised", "BadNumbering", "Entry", "EntryStage", "Numbering", "Subscribed"]
+__all__ = ["Advertised", "BadNumbering", "RequestEntry", "EntryStage", "Numbering", "Subscribed"]
 
 _STREAM_BYTES: Final = 16
 _NUMBER_MAX: Final = 2**63 - 1
@@ -58,7 +58,7 @@ class EntryStage(Enum):
 
 
 @dataclass(slots=True)
-class Entry:
+class RequestEntry:
     """Something to be asked for again and again, for as long as the application wants it."""
 
     ref: int
@@ -88,7 +88,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Subscribed(Entry):
+class Subscribed(RequestEntry):
     """A subscription, and which frames its application has had."""
 
     seen: SeenFrames = field(default_factory=lambda: SeenFrames(1), repr=False)
@@ -104,7 +104,7 @@ class Subscribed(Entry):
 
 
 @dataclass(slots=True)
-class Advertised(Entry):
+class Advertised(RequestEntry):
     """An advertisement, and the frames that the broker has not answered for."""
 
     next_sequence: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from maia.client.problems import BrokerNotTrusted, WrongBroker
+from maia.client.errors import BrokerNotTrusted, WrongBroker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import (

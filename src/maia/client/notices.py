@@ -24,10 +24,10 @@ __all__ = [
     "Missed",
     "Notice",
     "PutOff",
-    "Shown",
+    "CredentialsAdded",
     "Stands",
     "StateKnown",
-    "Taken",
+    "Acknowledged",
     "TypeTold",
     "Warned",
     "Withdrawn",
@@ -99,7 +99,7 @@ class PutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CredentialsAdded:
     """The broker has taken note of certificates and statements, and decided again what stands."""
 
     id: int
@@ -113,7 +113,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Acknowledged:
     """The broker has taken on every frame up to `sequence`; so many more rows were refused."""
 
     ref: int
@@ -163,9 +163,9 @@ Notice: TypeAlias = (
     | Warned
     | PutOff
     | Challenged
-    | Shown
+    | CredentialsAdded
     | Withdrawn
-    | Taken
+    | Acknowledged
     | Delivered
     | Missed
     | TypeTold

@@ -6,7 +6,7 @@
 It has no clock and no socket. It shows its credentials to nobody who has not
 first shown a right to connect to the network (A19), renews what stands before
 the lease ends, and asks for all of it again after a reconnection. How it comes
-to a broker is in `connection.py`, what it wants there in `book.py`.
+to a broker is in `connection.py`, what it wants there in `registry.py`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from maia.client.alarms import RENEWAL, SESSION, Alarms
-from maia.client.book import Book
 from maia.client.connection import Connection, SessionStage
 from maia.client.duplicates import SeenFrames
-from maia.client.entries import Advertised, Entry, Numbering, Subscribed
+from maia.client.entries import Advertised, Numbering, RequestEntry, Subscribed
+from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
 from maia.client.handshake import Handshake
+from maia.client.known_types import KnownVersion
 from maia.client.notices import Notice
-from maia.client.problems import NotConnected, StateAndDurable, check_durable_name
+from maia.client.registry import Book
 from maia.client.settings import ClientSettings
-from maia.client.types import KnownVersion
+from maia.client.timers import RENEWAL, SESSION, Alarms
 from maia.client.wallet import Wallet
 from maia.credentials import (
     SignedCertificate,
@@ -134,7 +134,7 @@ class ClientSession:
         """Say that the application wants nothing up to a position again."""
         return self._connection.sent(self._book.acknowledge(entry, position))
 
-    def withdraw(self, entry: Entry, now: Instant, *, forget: bool = False) -> list[Effect]:
+    def withdraw(self, entry: RequestEntry, now: Instant, *, forget: bool = False) -> list[Effect]:
         """Ask to take back what was asked for; `Withdrawn` follows. `forget` takes its cursor along."""
         del now
         asking = self._book.withdraw(entry, is_ready=self.is_ready, forget=forget)

@@ -22,16 +22,16 @@ from maia.credentials import (
     ResourceName,
     SignedCertificate,
     SignedStatement,
-    Standing,
     Tester,
     Validity,
+    ValidityState,
     VerificationCache,
     VerifiedConstitution,
     certificate_to_bytes,
     statement_to_bytes,
     steady_period,
 )
-from maia.credentials.statements import OneTimeAnswer
+from maia.credentials.validity.statements import OneTimeAnswer
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import (
@@ -68,7 +68,7 @@ class Wallet:
         self._constitutions = constitutions
         self._cache = VerificationCache()
         self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes], Reason | None]] = OrderedDict()
-        self._standing = Standing()
+        self._standing = ValidityState()
         self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
 
     def add(self, certificates: Iterable[SignedCertificate]) -> None:

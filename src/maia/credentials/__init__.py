@@ -42,8 +42,17 @@ from maia.credentials.authority_algebra import (
     covers_request,
     intersect,
 )
-from maia.credentials.broken_certificates import BadAuthority, BadCertificate, BadValidity
-from maia.credentials.broken_chains import (
+from maia.credentials.certificate import (
+    AuthorisationCertificate,
+    Certificate,
+    NameCertificate,
+    SignedCertificate,
+)
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.cache import VerificationCache, check_signature
+from maia.credentials.chains.chain import VerifiedChain, owner_chain, verify_chain
+from maia.credentials.chains.discovery import LeftOut, find_chain, find_chains
+from maia.credentials.chains.errors import (
     BadQuorum,
     BadThreshold,
     BrokenChain,
@@ -67,31 +76,31 @@ from maia.credentials.broken_chains import (
     ValiditiesDisjoint,
     WrongRoot,
 )
-from maia.credentials.broken_statements import (
-    AnswerNotAsked,
-    BadStatement,
-    BrokenStatement,
-    CertificateNotRevalidated,
-    CertificateRevoked,
-    CertificateStale,
-    CertificateTestedOnce,
-    StandingFull,
-    StatementConflict,
-    StatementOld,
-    StatementOverlap,
-    StatementTooEarly,
+from maia.credentials.chains.flows import FlowLimits
+from maia.credentials.chains.quorum import (
+    QuorumChange,
+    QuorumEvidence,
+    SignedChange,
+    VerifiedConstitution,
+    cosign,
+    evidence_from_bytes,
+    evidence_from_text,
+    evidence_to_bytes,
+    evidence_to_text,
+    found_quorum,
+    propose_change,
+    quorum_of,
+    sign_change,
+    verify_constitution,
 )
-from maia.credentials.budget import Budget
-from maia.credentials.cache import VerificationCache, check_signature
-from maia.credentials.certificate import (
-    AuthorisationCertificate,
-    Certificate,
-    NameCertificate,
-    SignedCertificate,
+from maia.credentials.chains.reduction import FiveTuple, five_tuple_of, reduce_chain, reduced
+from maia.credentials.chains.root_handover import (
+    is_for_good,
+    is_root_handover,
+    reasons_against_handover,
+    root_handover_certificate,
 )
-from maia.credentials.chain import VerifiedChain, owner_chain, verify_chain
-from maia.credentials.discovery import LeftOut, find_chain, find_chains
-from maia.credentials.encoding import (
+from maia.credentials.encoding.certificates import (
     NotTheIssuer,
     authority_from_expression,
     authority_to_expression,
@@ -104,7 +113,14 @@ from maia.credentials.encoding import (
     issue,
     signed_kind,
 )
-from maia.credentials.flows import FlowLimits
+from maia.credentials.encoding.errors import BadAuthority, BadCertificate, BadValidity
+from maia.credentials.encoding.statements import (
+    STATEMENT_BYTES_MAX,
+    check_statement,
+    sign_statement,
+    statement_from_bytes,
+    statement_to_bytes,
+)
 from maia.credentials.keys import (
     BadKey,
     BadSignature,
@@ -132,7 +148,22 @@ from maia.credentials.names import (
     TypeName,
     Version,
 )
-from maia.credentials.one_time import (
+from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Subject, Threshold
+from maia.credentials.validity.errors import (
+    AnswerNotAsked,
+    BadStatement,
+    BrokenStatement,
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
+    StandingFull,
+    StatementConflict,
+    StatementOld,
+    StatementOverlap,
+    StatementTooEarly,
+)
+from maia.credentials.validity.one_time import (
     OneTimeQuestion,
     OpenQuestions,
     Revalidated,
@@ -140,40 +171,9 @@ from maia.credentials.one_time import (
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.online_tests import OnlineTest, TestKind
-from maia.credentials.principals import LocalName, Owner, Principal, QuorumId, Subject, Threshold
-from maia.credentials.quorum import (
-    QuorumChange,
-    QuorumEvidence,
-    SignedChange,
-    VerifiedConstitution,
-    cosign,
-    evidence_from_bytes,
-    evidence_from_text,
-    evidence_to_bytes,
-    evidence_to_text,
-    found_quorum,
-    propose_change,
-    quorum_of,
-    sign_change,
-    verify_constitution,
-)
-from maia.credentials.reduction import FiveTuple, five_tuple_of, reduce_chain, reduced
-from maia.credentials.root_handover import (
-    is_for_good,
-    is_root_handover,
-    reasons_against_handover,
-    root_handover_certificate,
-)
-from maia.credentials.standing import ASSUMED_GOOD, Heard, Standing, Tester, Witness
-from maia.credentials.statement_encoding import (
-    STATEMENT_BYTES_MAX,
-    check_statement,
-    sign_statement,
-    statement_from_bytes,
-    statement_to_bytes,
-)
-from maia.credentials.statements import (
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.period import UNBOUNDED, Validity, steady_period
+from maia.credentials.validity.statements import (
     AuditHead,
     FactList,
     OneTimeAnswer,
@@ -183,7 +183,7 @@ from maia.credentials.statements import (
     Statement,
     period_from,
 )
-from maia.credentials.validity import UNBOUNDED, Validity, steady_period
+from maia.credentials.validity.validity_state import ASSUMED_GOOD, Heard, Tester, ValidityState, Witness
 
 __all__ = [
     "ALL_ACTIONS",
@@ -274,7 +274,7 @@ __all__ = [
     "SignedStatement",
     "SigningKey",
     "StaleConstitution",
-    "Standing",
+    "ValidityState",
     "StandingFull",
     "Statement",
     "StatementConflict",

@@ -25,18 +25,18 @@ from typing import Final, NoReturn, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
-from maia.credentials.broken_certificates import BadCertificate
-from maia.credentials.encoding import NotTheIssuer
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey, verify_signature
-from maia.credentials.names import checked_label
-from maia.credentials.principals import Principal
-from maia.credentials.subject_encoding import (
+from maia.credentials.encoding.certificates import NotTheIssuer
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.subjects import (
     principal_from_expression,
     principal_to_expression,
     text_from_atom,
 )
-from maia.credentials.validity import Validity
-from maia.credentials.validity_encoding import validity_from_expression, validity_to_expression
+from maia.credentials.encoding.validity import validity_from_expression, validity_to_expression
+from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey, verify_signature
+from maia.credentials.names import checked_label
+from maia.credentials.principals import Principal
+from maia.credentials.validity.period import Validity
 from maia.errors import BadInput, BrokenCredential
 
 __all__ = [

@@ -16,10 +16,10 @@ from hashlib import sha256
 from typing import Final, TypeAlias
 
 from maia.canonical import SExpression, write_canonical
-from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
 from maia.credentials.keys import principal_from_text
 from maia.credentials.principals import Principal
-from maia.credentials.subject_encoding import principal_from_expression, principal_to_expression
 from maia.errors import BadInput
 from maia.events import BadValue, Instant, Kind, PresentValue, checked_value, kind_of
 from maia.predicates.encoding import literal_from_bytes, literal_to_bytes

@@ -2,7 +2,7 @@
 
 An authorisation certificate passes authority from its issuer to its subject;
 a name certificate says whom a local name means. Both are values here; their
-bytes, and the signature over exactly those bytes, are in `encoding.py`.
+bytes, and the signature over exactly those bytes, are in `encoding/certificates.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from maia.credentials.authority import Authority
 from maia.credentials.principals import Principal, Subject
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 
 __all__ = ["AuthorisationCertificate", "Certificate", "NameCertificate", "SignedCertificate", "as_signed"]
 
@@ -56,8 +56,8 @@ class SignedCertificate:
     body: bytes = field(repr=False)
     signature: bytes = field(repr=False)
     id: bytes
-    # True only where `encoding.py` made `certificate`, `body` and `id` of one another. A copy with a field
-    # replaced starts at False, and the verifier compares its parts before it believes them.
+    # True only where `encoding/certificates.py` made `certificate`, `body` and `id` of one another. A copy
+    # with a field replaced starts at False, and the verifier compares its parts before it believes them.
     is_as_signed: bool = field(default=False, init=False, repr=False, compare=False)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from maia.canonical import SExpression
-from maia.credentials.broken_certificates import BadCertificate
+from maia.credentials.encoding.errors import BadCertificate
 
 __all__ = ["COMMENT_BYTES_MAX", "comment_from_expressions", "comment_to_expressions"]
 

@@ -1,12 +1,12 @@
 """What is kept of the frames that passed, and how is any of it found again, whole or not at all?
 
 Everything here is about bytes that are handed in. The files themselves are in
-`maia.runtime.event_log`.
+`maia.log.disk.event_log`.
 """
 
 from __future__ import annotations
 
-from maia.log.errors import (
+from maia.log.format.errors import (
     BadLogName,
     LogBroken,
     LogBusy,
@@ -15,12 +15,12 @@ from maia.log.errors import (
     LogInUse,
     NotAFrame,
 )
-from maia.log.frames import type_id_of
-from maia.log.manifest import Manifest, Segment, read_manifest
-from maia.log.names import SegmentName, manifest_name, manifest_number, segment_name
-from maia.log.planning import BadRetention, Keep, Retention
-from maia.log.records import LogRecord
-from maia.log.rows import HEADER_COLUMNS, SEALED_COLUMN, BadRow, Row, column_name, message_of, row_of
+from maia.log.format.frames import type_id_of
+from maia.log.format.manifest import Manifest, Segment, read_manifest
+from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
+from maia.log.format.planning import BadRetention, Keep, Retention
+from maia.log.format.records import LogRecord
+from maia.log.format.rows import HEADER_COLUMNS, SEALED_COLUMN, BadRow, Row, column_name, message_of, row_of
 
 __all__ = [
     "HEADER_COLUMNS",

@@ -4,8 +4,8 @@ from maia.policy.bounds import BadBound, Bound, BoundRule
 from maia.policy.decide import decide
 from maia.policy.decision import Decision, Denial, Permit
 from maia.policy.evidence import CHAINS_COUNTED, CHAINS_MAX, NO_EVIDENCE, Evidence, TooMuchEvidence
+from maia.policy.evidence_search import gather_evidence
 from maia.policy.facts import NO_FACTS, Facts
-from maia.policy.gathering import gather_evidence
 from maia.policy.reasons import Audience, Explanation, Reason
 from maia.policy.refusals import (
     ActionNotGranted,

@@ -21,7 +21,7 @@ from maia.credentials.principals import Principal
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kinds
 from maia.predicates.constraints import NotAConstraintFilter, constraints_of
-from maia.predicates.covering import covers
+from maia.predicates.covering.covers import covers
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
     advertisement_strictly_covers_advertisement,

@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, PresentValue, attribute_uid
 from maia.events.zones import MINUTES_IN_A_DAY, LocalTime, UnknownZone, local_time, zone_names, zone_of
 from maia.predicates.syntax import (

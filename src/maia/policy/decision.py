@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.events import Instant
 from maia.policy.reasons import Explanation, Reason
 from maia.policy.refusals import PolicyRefusal

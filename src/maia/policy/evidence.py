@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from maia.credentials.chain import VerifiedChain
+from maia.credentials.chains.chain import VerifiedChain
 from maia.errors import BadInput, BrokenCredential
 from maia.policy.bounds import BoundRule
 

@@ -15,9 +15,9 @@ from enum import IntEnum
 from maia.credentials.authority import ALL_ACTIONS, Action, AnyResource, Authority
 from maia.credentials.authority_algebra import covers_request
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
-from maia.credentials.chain import VerifiedChain
+from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Instant
 from maia.policy.evidence import Evidence
 from maia.policy.facts import Facts

@@ -25,8 +25,8 @@ from maia.policy.refusals import (
 from maia.policy.request import Request
 from maia.policy.restrictions import conjuncts
 from maia.policy.view import Window
+from maia.predicates.language.parser import format_predicate
 from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
-from maia.predicates.text import format_predicate
 
 __all__ = [
     "Allowances",

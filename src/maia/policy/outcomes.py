@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
-from maia.credentials.broken_chains import BrokenChain, CertificateExpired, CertificateNotYetValid
-from maia.credentials.broken_statements import (
+from maia.credentials.chains.errors import BrokenChain, CertificateExpired, CertificateNotYetValid
+from maia.credentials.validity.errors import (
     CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,
     CertificateTestedOnce,
 )
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy.clock_facts import steady_clock
@@ -41,9 +41,9 @@ from maia.policy.refusals import (
 )
 from maia.policy.request import Request
 from maia.policy.view import View
+from maia.predicates.language.parser import format_predicate
+from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS, attributes_of
-from maia.predicates.text import format_predicate
-from maia.predicates.text_writer import format_literal
 
 __all__ = ["denied", "left_out", "permitted", "stable_period", "type_miss"]
 

@@ -16,9 +16,9 @@ from typing import Final
 from maia.canonical import SExpression, write_canonical
 from maia.credentials.authority import Action, NetworkPattern, TopicPattern, TypePattern
 from maia.credentials.authority_algebra import EVENT_ACTIONS, FITTING_ACTIONS
+from maia.credentials.encoding.subjects import owner_to_expression
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.credentials.principals import Principal
-from maia.credentials.subject_encoding import owner_to_expression
 from maia.errors import BadInput
 from maia.predicates.encoding import predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size

@@ -13,7 +13,7 @@ from maia.credentials.authority import AttributeSet
 from maia.policy.openings import Opening
 from maia.policy.request import Request
 from maia.policy.view import WINDOWS_MAX, View, Window, parts_of
-from maia.predicates.covering import union
+from maia.predicates.covering.covers import union
 from maia.predicates.syntax import NODES_MAX, Predicate, PredicateTooLarge
 
 __all__ = ["subscriber_view", "with_room"]

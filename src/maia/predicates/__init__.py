@@ -1,7 +1,7 @@
 """The one expression language: what it says, what it means, and what follows from it."""
 
 from maia.predicates.constraints import NotAConstraintFilter
-from maia.predicates.covering import (
+from maia.predicates.covering.covers import (
     counterexample,
     covers,
     intersection,
@@ -10,7 +10,11 @@ from maia.predicates.covering import (
     simplified,
     union,
 )
+from maia.predicates.covering.value_sets import ValueSet, union_contains_all
 from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
+from maia.predicates.language.literals import WrongLiteral
+from maia.predicates.language.parser import TEXT_BYTES_MAX, UnknownName, format_predicate, parse_predicate
+from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.meaning import admits, verdict
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
@@ -22,7 +26,6 @@ from maia.predicates.relations import (
     filter_strictly_covers_filter,
     filter_strictly_covers_notification,
 )
-from maia.predicates.scanner import BadPredicateText
 from maia.predicates.syntax import (
     ALWAYS,
     DEPTH_MAX,
@@ -45,9 +48,6 @@ from maia.predicates.syntax import (
     attributes_of,
     checked_size,
 )
-from maia.predicates.text import TEXT_BYTES_MAX, UnknownName, format_predicate, parse_predicate
-from maia.predicates.text_literals import WrongLiteral
-from maia.predicates.value_sets import ValueSet, union_contains_all
 
 __all__ = [
     "ALWAYS",

@@ -6,7 +6,7 @@ every relation are named, because the papers draw its sign in opposite
 directions. Towards notifications the answers are exact. Between filters a
 "yes" is proved; where no proof is found the answer is a cautious "no", which
 for the constraints of our language happens only past the limits of
-`covering.py` (docs/decisions/miklos-relations.md).
+`covering/covers.py` (docs/decisions/miklos-relations.md).
 
 A filter is the conjunction of its constraints, an advertisement the
 disjunction of the same constraints. Null attributes are missing ones.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from maia.events import Event
 from maia.predicates.constraints import Constraint, Constraints, constraints_of
-from maia.predicates.covering import covers, provably_empty
+from maia.predicates.covering.covers import covers, provably_empty
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import AllOf, AnyOf, Predicate
 

@@ -15,7 +15,7 @@ from maia.roles.engine import (
     membership_certificate,
     stated_arguments,
 )
-from maia.roles.granting import PossibleRight, possible_rights, rights
+from maia.roles.grants import PossibleRight, possible_rights, rights
 from maia.roles.known_world import KnownWorld, WithMemberships
 from maia.roles.matching import ActivationTooLarge
 from maia.roles.memberships import (
@@ -23,7 +23,7 @@ from maia.roles.memberships import (
     FallReason,
     GrantedRight,
     Ground,
-    Membership,
+    RoleMembership,
     Support,
     SupportKind,
     World,
@@ -55,7 +55,7 @@ __all__ = [
     "GrantedRight",
     "Ground",
     "KnownWorld",
-    "Membership",
+    "RoleMembership",
     "Parameter",
     "Policy",
     "PolicyChanges",

@@ -18,7 +18,7 @@ from maia.roles.memberships import (
     FallReason,
     GrantedRight,
     Ground,
-    Membership,
+    RoleMembership,
     Support,
     membership_support,
 )
@@ -30,7 +30,7 @@ _NOTHING: Final[frozenset[Support]] = frozenset()
 
 
 def fallen(
-    memberships: Iterable[Membership],
+    memberships: Iterable[RoleMembership],
     *,
     lost: Set[Support] = _NOTHING,
     policy: Policy | None = None,
@@ -43,7 +43,7 @@ def fallen(
     `now`, those whose time is over.
     """
     standing = {member.id: member for member in memberships}
-    resting: dict[Support, list[Membership]] = {}
+    resting: dict[Support, list[RoleMembership]] = {}
     for member in standing.values():
         for support in member.watched:
             resting.setdefault(support, []).append(member)
@@ -67,7 +67,7 @@ def fallen_rights(
 
 
 def _with_what_rests_on_them(
-    first: list[Fallen], resting: dict[Support, list[Membership]]
+    first: list[Fallen], resting: dict[Support, list[RoleMembership]]
 ) -> tuple[Fallen, ...]:
     """Return the fallen in an order in which nothing stands before what it rested on."""
     reasons = {found.membership.id: found for found in first}
@@ -104,7 +104,7 @@ def _place(found: Fallen, reasons: dict[bytes, Fallen], ordered: dict[bytes, Fal
 
 
 def _ended(
-    member: Membership, *, lost: Set[Support], policy: Policy | None, now: Instant | None
+    member: RoleMembership, *, lost: Set[Support], policy: Policy | None, now: Instant | None
 ) -> Fallen | None:
     gone = next((ground.support for ground in member.rests_on if _is_lost(ground, lost)), None)
     if gone is not None:

@@ -30,7 +30,7 @@ from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, Instant
 from maia.roles.known_world import WithMemberships
 from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
-from maia.roles.memberships import Ground, Membership, World
+from maia.roles.memberships import Ground, RoleMembership, World
 from maia.roles.policy import (
     AppointmentDeclaration,
     Declaration,
@@ -103,7 +103,7 @@ def activate(
     arguments: Sequence[Given | None] | None,
     now: Instant,
     limits: ActivationLimits = DEFAULT_LIMITS,
-) -> tuple[Membership, ...]:
+) -> tuple[RoleMembership, ...]:
     """Return every membership of `role` that some rule gives `principal` now; none if no rule applies.
 
     An argument that is None, or all of them, may be anything that the premises
@@ -123,19 +123,19 @@ def activate_all(
     principal: Principal,
     now: Instant,
     limits: ActivationLimits = DEFAULT_LIMITS,
-) -> tuple[Membership, ...]:
+) -> tuple[RoleMembership, ...]:
     """Return the memberships of every role that `principal` can have now, each after those it rests on.
 
     Rules that ask their user for a value are left out: nobody is there to state it.
     """
-    gained: list[Membership] = []
+    gained: list[RoleMembership] = []
     for role in policy.roles_in_order:
         seen = WithMemberships(world, tuple(gained))
         gained += activate(policy, seen, principal, role, None, now, limits)
     return tuple(gained)
 
 
-def membership_certificate(policy: Policy, membership: Membership) -> Appointment:
+def membership_certificate(policy: Policy, membership: RoleMembership) -> Appointment:
     """Return what the domain signs so that other domains know of the membership."""
     return Appointment(
         policy.domain,
@@ -233,7 +233,7 @@ def end_of(way: Way, ends: Ends, now: Instant) -> Instant | None:
 
 def _by_rule(
     search: Search, rule: Rule, wanted: Sequence[Argument | None], limits: ActivationLimits
-) -> list[Membership]:
+) -> list[RoleMembership]:
     start = _start(search, rule, wanted)
     if start is None:
         return []
@@ -291,8 +291,8 @@ def _candidate(search: Search, rule: Rule, way: Way) -> _Candidate | None:
     return _Candidate(arguments, way.grounds, until)
 
 
-def _membership(search: Search, rule: Rule, candidate: _Candidate) -> Membership:
-    return Membership(
+def _membership(search: Search, rule: Rule, candidate: _Candidate) -> RoleMembership:
+    return RoleMembership(
         _identity(search, rule, candidate),
         search.holder,
         rule.role,

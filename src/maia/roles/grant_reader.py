@@ -43,13 +43,13 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.credentials.authority_algebra import FITTING_ACTIONS
-from maia.credentials.online_tests import TestKind
+from maia.credentials.validity.online_tests import TestKind
 from maia.events import Kind, Vocabulary
 from maia.events.zones import UnknownZone
 from maia.policy.clock_facts import check_clock_facts
+from maia.predicates.language.literals import read_literal
 from maia.predicates.syntax import Predicate, attributes_of
-from maia.predicates.text_literals import read_literal
-from maia.roles.declaring import take_key
+from maia.roles.declarations import take_key
 from maia.roles.identity import grant_id
 from maia.roles.policy import Grant, Privilege, Resource, ResourceKind, RoleDeclaration, Term
 from maia.roles.premises import TermReader, take_window

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from maia.credentials import Principal
 from maia.credentials.appointments import AppointmentKind, VerifiedAppointment
 from maia.credentials.arguments import Argument, argument_key
-from maia.roles.memberships import Membership, World
+from maia.roles.memberships import RoleMembership, World
 
 __all__ = ["KnownWorld", "WithMemberships"]
 
@@ -23,7 +23,7 @@ class KnownWorld:
 
     facts: Mapping[str, Iterable[tuple[Argument, ...]]] = field(default_factory=dict)
     certificates: Iterable[VerifiedAppointment] = ()
-    active: Iterable[Membership] = ()
+    active: Iterable[RoleMembership] = ()
 
     def matching(self, fact: str, arguments: Sequence[Argument | None]) -> Iterator[tuple[Argument, ...]]:
         """Yield the rows of a fact that agree with `arguments`; None agrees with everything."""
@@ -40,7 +40,7 @@ class KnownWorld:
             if said.name == called and said.kind is kind and holder in (None, said.holder):
                 yield shown
 
-    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[Membership]:
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
         """Yield active memberships of a role, of one holder or (None) of anybody."""
         for member in self.active:
             if member.role == role and holder in (None, member.principal):
@@ -52,7 +52,7 @@ class WithMemberships:
     """A world in which some more memberships are active."""
 
     world: World
-    more: tuple[Membership, ...]
+    more: tuple[RoleMembership, ...]
 
     def matching(self, fact: str, arguments: Sequence[Argument | None]) -> Iterable[tuple[Argument, ...]]:
         """Ask the world."""
@@ -64,7 +64,7 @@ class WithMemberships:
         """Ask the world."""
         return self.world.appointments(called, kind=kind, holder=holder)
 
-    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[Membership]:
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
         """Yield the world's memberships, then the others."""
         yield from self.world.memberships(role, holder=holder)
         yield from KnownWorld(active=self.more).memberships(role, holder=holder)

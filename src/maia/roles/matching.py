@@ -17,11 +17,11 @@ from maia.credentials.appointments import AppointmentKind
 from maia.credentials.arguments import Argument, argument_key, argument_kind
 from maia.errors import Unavailable
 from maia.events import Instant, PresentValue
+from maia.predicates.language.parser import parse_predicate
 from maia.predicates.meaning import admits
-from maia.predicates.text import parse_predicate
 from maia.roles.memberships import (
     Ground,
-    Membership,
+    RoleMembership,
     World,
     certificate_support,
     fact_support,
@@ -190,7 +190,7 @@ class Search:
             )
 
 
-def is_active(member: Membership, now: Instant) -> bool:
+def is_active(member: RoleMembership, now: Instant) -> bool:
     """Say whether `now` lies inside the membership's own time."""
     return member.since <= now and (member.until is None or now <= member.until)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from maia.credentials import Authority, Principal, Validity
 from maia.credentials.appointments import AppointmentKind, VerifiedAppointment
 from maia.credentials.arguments import Argument, arguments_digest
-from maia.credentials.online_tests import TestKind
+from maia.credentials.validity.online_tests import TestKind
 from maia.events import Instant
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Fallen",
     "GrantedRight",
     "Ground",
-    "Membership",
+    "RoleMembership",
     "Support",
     "SupportKind",
     "World",
@@ -67,7 +67,7 @@ def certificate_support(certificate: VerifiedAppointment) -> Support:
     return Support(SupportKind.CERTIFICATE, certificate.id, _called(said.name, said.parameters))
 
 
-def membership_support(membership: Membership) -> Support:
+def membership_support(membership: RoleMembership) -> Support:
     """Return the support that a membership of this domain gives."""
     return Support(SupportKind.MEMBERSHIP, membership.id, _called(membership.role, membership.arguments))
 
@@ -95,7 +95,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class RoleMembership:
     """`principal` is in `role(arguments)` from `since` to `until`, by one rule and on some grounds.
 
     `until` is a whole second, included. None means that nothing it rests on
@@ -130,7 +130,7 @@ class FallReason(Enum):
 class Fallen:
     """A membership that has ended, why, and the support that was lost if one was."""
 
-    membership: Membership
+    membership: RoleMembership
     reason: FallReason
     lost: Support | None = None
 
@@ -173,5 +173,5 @@ class World(Protocol):
     ) -> Iterable[VerifiedAppointment]:
         """Yield certificates with this name inside, of one holder or (None) of anybody."""
 
-    def memberships(self, role: str, *, holder: Principal | None) -> Iterable[Membership]:
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterable[RoleMembership]:
         """Yield active memberships of a role, of one holder or (None) of anybody."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import Principal
-from maia.predicates.scanner import Scanner
+from maia.predicates.language.scanner import Scanner
 from maia.roles.policy import (
     AppointmentDeclaration,
     Declaration,

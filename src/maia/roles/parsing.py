@@ -20,12 +20,12 @@ from typing import Final, TypeVar
 
 from maia.credentials import Principal
 from maia.events import Kind
-from maia.predicates.scanner import BadPredicateText
-from maia.predicates.text_literals import read_literal
-from maia.roles.declaring import DECLARING, must_end, read_declaration
+from maia.predicates.language.literals import read_literal
+from maia.predicates.language.scanner import BadPredicateText
+from maia.roles.activation_order import CircularRoles, roles_in_order
+from maia.roles.declarations import DECLARING, must_end, read_declaration
 from maia.roles.grant_reader import read_grant
 from maia.roles.names import Names, import_policy, take_name
-from maia.roles.ordering import CircularRoles, roles_in_order
 from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, Rule
 from maia.roles.problems import BadPolicy, Complaint, PolicyProblem, Problems, TooManyProblems, did_you_mean
 from maia.roles.rule_reader import Reading, read_head, read_rule

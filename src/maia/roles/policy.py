@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from maia.credentials import Action, AttributeSet, NamePattern, Owner, Principal, QuorumId
 from maia.credentials.arguments import Argument, ParameterKind
-from maia.credentials.online_tests import TestKind
+from maia.credentials.validity.online_tests import TestKind
 from maia.events import Vocabulary
 from maia.roles.time_windows import TimeWindow
 

@@ -19,8 +19,8 @@ from typing import Final
 from maia.credentials import BadKey, principal_from_text
 from maia.credentials.arguments import BadArgument, ParameterKind, checked_argument
 from maia.events.zones import MINUTES_IN_A_DAY, zone_names
-from maia.predicates.scanner import Scanner
-from maia.predicates.text_literals import read_literal
+from maia.predicates.language.literals import read_literal
+from maia.predicates.language.scanner import Scanner
 from maia.roles.names import RESERVED, Names, take_name
 from maia.roles.policy import (
     ANYTHING,

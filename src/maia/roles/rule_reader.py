@@ -20,10 +20,10 @@ from typing import Final, TypeAlias
 
 from maia.credentials.arguments import ParameterKind
 from maia.events import Vocabulary
-from maia.predicates.scanner import BadPredicateText
+from maia.predicates.language.parser import parse_predicate
+from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import BadPredicate, Predicate, attributes_of
-from maia.predicates.text import parse_predicate
-from maia.roles.declaring import must_end
+from maia.roles.declarations import must_end
 from maia.roles.identity import rule_id
 from maia.roles.names import Names, take_name
 from maia.roles.policy import (

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from maia.predicates.scanner import BadPredicateText, Scanner
+from maia.predicates.language.scanner import BadPredicateText, Scanner
 from maia.roles.problems import Complaint, Consequence, PolicyProblem, Problems
 
 __all__ = ["CLAUSE_WORDS", "POLICY_BYTES_MAX", "Fragment", "Statement", "split_statements"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from maia.sealing.ciphers import EpochKeys
-from maia.sealing.content import BadContent
-from maia.sealing.cutting import NothingWanted, cut_frame
-from maia.sealing.frame_proof import BATCH_MAX, BadFrameProof, SignatureChecks
-from maia.sealing.opening import (
+from maia.sealing.frames.ciphers import EpochKeys
+from maia.sealing.frames.content import BadContent
+from maia.sealing.frames.cut import NothingWanted, cut_frame
+from maia.sealing.frames.opened_frame import (
     BadSealedFrame,
     BrokenSeal,
     OpenedFrame,
@@ -15,9 +14,18 @@ from maia.sealing.opening import (
     open_frame,
     verify_frame,
 )
-from maia.sealing.plaintext_cache import contents, open_with_cache
-from maia.sealing.sealer import BadBatch, BadDivision, Draft, KeyMissing, Publication, Sealer, SealerWornOut
-from maia.sealing.secrets import SECRET_BYTES, BadSecret, Secret, SecretForgotten
+from maia.sealing.frames.plaintext_cache import contents, open_with_cache
+from maia.sealing.frames.proof import BATCH_MAX, BadFrameProof, SignatureChecks
+from maia.sealing.frames.sealer import (
+    BadBatch,
+    BadDivision,
+    Draft,
+    KeyMissing,
+    Publication,
+    Sealer,
+    SealerWornOut,
+)
+from maia.sealing.keys.secrets import SECRET_BYTES, BadSecret, Secret, SecretForgotten
 
 __all__ = [
     "BATCH_MAX",

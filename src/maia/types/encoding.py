@@ -30,22 +30,22 @@ from maia.canonical import (
     write_advanced,
     write_canonical,
 )
-from maia.credentials.broken_certificates import BadCertificate
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.encoding import (
+from maia.credentials.encoding.certificates import (
     CERTIFICATE_LIMITS,
     certificate_from_expression,
     certificate_to_expression,
 )
-from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
-from maia.credentials.names import TypeName, Version
-from maia.credentials.subject_encoding import (
+from maia.credentials.encoding.errors import BadCertificate
+from maia.credentials.encoding.subjects import (
     owner_from_expression,
     owner_to_expression,
     principal_from_expression,
     principal_to_expression,
     text_from_atom,
 )
+from maia.credentials.keys import SIGNATURE_BYTES, SignedKind, SigningKey
+from maia.credentials.names import TypeName, Version
 from maia.errors import BrokenCredential
 from maia.events import ATTRIBUTES_MAX, Attribute, Kind, attribute_uid
 from maia.types.definition import CREDENTIALS_MAX, BadDefinition, SignedDefinition, TypeDefinition

@@ -16,15 +16,15 @@ from typing import Final, TypeAlias
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.authority_algebra import MANAGE_ACTIONS, covers_request
-from maia.credentials.broken_chains import NoChain
-from maia.credentials.budget import Budget
-from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
-from maia.credentials.chain import VerifiedChain
-from maia.credentials.discovery import find_chains
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.discovery import find_chains
+from maia.credentials.chains.errors import NoChain
+from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.names import FIRST_VERSION, NetworkName, ResourceName, TypeName
 from maia.credentials.principals import Principal
-from maia.credentials.quorum import VerifiedConstitution
 from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS

@@ -15,13 +15,13 @@ from functools import reduce
 from hashlib import sha256
 from typing import Final
 
-from maia.credentials.budget import Budget
-from maia.credentials.cache import VerificationCache
 from maia.credentials.certificate import SignedCertificate
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import SignedKind, verify_signature
 from maia.credentials.names import NetworkName, TypeName
-from maia.credentials.quorum import VerifiedConstitution
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.types.changes import Change, diff

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Final, NoReturn, final
 
-from maia.credentials.cache import VerificationCache
-from maia.credentials.chain import VerifiedChain
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.chains.chain import VerifiedChain
+from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.names import NetworkName, TypeName
 from maia.credentials.principals import Principal
-from maia.credentials.quorum import VerifiedConstitution
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.types.changes import Change
 from maia.types.definition import SignedDefinition, TypeDefinition, type_id

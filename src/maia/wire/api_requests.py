@@ -24,8 +24,8 @@ from typing import Final, NoReturn, final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
+from maia.credentials.encoding.subjects import principal_from_expression
 from maia.credentials.keys import SIGNATURE_BYTES
-from maia.credentials.subject_encoding import principal_from_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory

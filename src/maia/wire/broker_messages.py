@@ -86,7 +86,7 @@ class SealedColumn(AnyMessage, frozen=True):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
     `commitment` is what the signer said about its content, and `path` leads to
-    it from the blocks that are left of a frame that was cut (`sealing/block_tree.py`).
+    it from the blocks that are left of a frame that was cut (`frames/block_tree.py`).
     """
 
     uid: Uid
@@ -223,7 +223,7 @@ class Replica(AnyMessage, tag=54, frozen=True):
 class SealedPart(AnyMessage, frozen=True):
     """What a filter says about some attributes, for those who read all of them; without uids, for the type's.
 
-    `mark` is equal for equal parts of one epoch (`sealing/filters.py`).
+    `mark` is equal for equal parts of one epoch (`filters/sealed_filters.py`).
     """
 
     uids: Annotated[list[Uid], Meta(max_length=64)]
@@ -235,7 +235,7 @@ class SealedProof(AnyMessage, frozen=True):
     """The request and certificates behind an interest or offer, for those who read the type and `uids`.
 
     `tag` shows the type's own group that one of its members made all of it
-    (`sealing/filter_proofs.py`).
+    (`filters/proofs.py`).
     """
 
     uids: Annotated[list[Uid], Meta(max_length=1024)]

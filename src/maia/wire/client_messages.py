@@ -164,7 +164,7 @@ class Ended(AnyMessage, tag=16, frozen=True):
 
 
 class RenewAll(AnyMessage, tag=17, frozen=True):
-    """All that stands on this link is still wanted: so many requests, with this digest (`standing.py`)."""
+    """All of this link is still wanted: so many requests, with this digest (`accepted_requests.py`)."""
 
     id: Number
     entries: Number

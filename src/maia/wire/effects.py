@@ -8,7 +8,8 @@ which of the two it runs in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NewType, TypeAlias
 
 import msgspec
@@ -28,6 +29,7 @@ __all__ = [
     "LinkId",
     "LinkOpened",
     "LogRead",
+    "LogAtStart",
     "Logged",
     "Note",
     "ReadLater",
@@ -106,6 +108,16 @@ class Logged(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Return its place alone: the bytes belong in no log."""
         return f"Logged(position={self.position})"
+
+
+@dataclass(frozen=True, slots=True)
+class LogAtStart:
+    """What a broker is told of its event log when it starts."""
+
+    next_position: int = 1
+    """Where the next frame goes."""
+    recent: Iterable[Logged] = field(default=(), repr=False)
+    """Frames that were recorded since the memory of publications was last kept, oldest first."""
 
 
 class LogRead(msgspec.Struct, frozen=True):

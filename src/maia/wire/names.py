@@ -12,7 +12,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import NetworkName, NetworkPattern, TypeName, TypePattern, exact_name
-from maia.credentials.authority_encoding import resource_from_expression, resource_to_expression
+from maia.credentials.encoding.authority import resource_from_expression, resource_to_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 
 __all__ = [

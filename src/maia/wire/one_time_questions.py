@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from maia.credentials import SignedCertificate
-from maia.credentials.one_time import OneTimeQuestion, question_from_bytes
-from maia.credentials.vouched_once import one_time_tests
+from maia.credentials.validity.one_time import OneTimeQuestion, question_from_bytes
+from maia.credentials.validity.one_time_answers import one_time_tests
 from maia.errors import BrokenCredential, Refusal
 from maia.wire.messages import Challenge
 

@@ -33,8 +33,8 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
+from maia.credentials.encoding.subjects import principal_from_expression
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
-from maia.credentials.subject_encoding import principal_from_expression
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.predicates import (

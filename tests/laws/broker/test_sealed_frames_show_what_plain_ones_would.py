@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, attributes_of
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import SealingLevel
 from support.broker import NOW
 from support.sealed_publications import camera_and_reader, the_three

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.audience import Audience, class_key, routed_filter
-from maia.broker.shaping import shaper_of
-from maia.broker.transit import Transit, from_carried
+from maia.broker.publication.publisher_view import shaper_of
+from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key, routed_filter
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, PresentValue, frame_of
 from maia.policy import PublicationRefused, View, Window, see, shape
@@ -46,7 +46,7 @@ class EdgeExecutor:
     """One audience for all views of a batch, each with its own link."""
 
     def answers(self, batch: Batch) -> list[Answer]:
-        audience = Audience()
+        audience = LocalSubscribers()
         for number, view in enumerate(batch.views):
             audience.join(class_key(view, EVENT_TYPE), view, EVENT_TYPE, (LinkId(number), number))
         found: list[Answer] = [{} for _ in batch.views]

@@ -11,8 +11,8 @@ from maia.credentials import (
     CertificateRevoked,
     FactList,
     RevocationList,
-    Standing,
     TestKind,
+    ValidityState,
     period_from,
     sign_statement,
 )
@@ -65,23 +65,23 @@ def hear(standing, signed, now):
 
 @given(deliveries())
 def test_a_verifier_knows_what_follows_from_everything_it_was_shown(steps):
-    standing, model, now = Standing(), StandingModel(), moment(0)
+    standing, model, now = ValidityState(), StandingModel(), moment(0)
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         hear(standing, signed, now)
         model.show(signed.statement, now)
-        standing = Standing.reloaded(standing.exported()) if restarts else standing
+        standing = ValidityState.reloaded(standing.exported()) if restarts else standing
         for one in CERTIFICATES:
             assert (standing.problem_with(one, now) is None) is model.accepts(one, now)
 
 
 @given(deliveries())
 def test_a_restart_changes_nothing(steps):
-    once, again, now = Standing(), Standing(), moment(0)
+    once, again, now = ValidityState(), ValidityState(), moment(0)
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         assert hear(once, signed, now) == hear(again, signed, now)
-        again = Standing.reloaded(again.exported()) if restarts else again
+        again = ValidityState.reloaded(again.exported()) if restarts else again
         assert once.exported() == again.exported()
 
 
@@ -92,7 +92,7 @@ def test_who_has_heard_more_lists_is_never_the_more_permissive_one(series, data)
     few = series[: data.draw(st.integers(1, len(series)))]
     periods = [(signed, signed.statement.period) for signed in series]
     more = few + [signed for signed, period in periods if period and period.not_before > moment(second)]
-    one, other = Standing(), Standing()
+    one, other = ValidityState(), ValidityState()
     for standing, said in ((one, few), (other, data.draw(st.permutations(more)))):
         for signed in said:
             hear(standing, signed, moment(0))
@@ -103,11 +103,11 @@ def test_who_has_heard_more_lists_is_never_the_more_permissive_one(series, data)
 
 @given(deliveries())
 def test_numbers_never_go_back(steps):
-    standing, now, highest = Standing(), moment(0), {}
+    standing, now, highest = ValidityState(), moment(0), {}
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         hear(standing, signed, now)
-        standing = Standing.reloaded(standing.exported()) if restarts else standing
+        standing = ValidityState.reloaded(standing.exported()) if restarts else standing
         said = signed.statement
         if isinstance(said, RevocationList):
             highest[said.by] = max(highest.get(said.by, 0), said.sequence)
@@ -116,7 +116,7 @@ def test_numbers_never_go_back(steps):
 
 @given(deliveries())
 def test_what_is_reported_as_revoked_is_what_is_refused_from_then_on(steps):
-    standing, now = Standing(), moment(0)
+    standing, now = ValidityState(), moment(0)
     for signed, waits, _ in steps:
         now = Instant(now + round(waits * SECOND))
         before = standing.revoked_by(signed.statement.by)
@@ -147,7 +147,7 @@ def test_withheld_statements_never_extend_a_right_beyond_what_was_said_before(se
         crl(number + 1, TIMED, since=start, lasting=4),
         crl(number + 2, TIMED, since=start + 4, lasting=4),
     ]
-    standing, told = Standing(), False
+    standing, told = ValidityState(), False
     for index, second in steps:
         signed = [*before, *after][index % (len(before) + len(after))]
         hear(standing, signed, moment(second))
@@ -163,7 +163,7 @@ def test_withheld_statements_never_extend_a_right_beyond_what_was_said_before(se
 )
 def test_a_period_that_was_seen_to_be_over_never_counts_again(series, steps):
     """The clock may step back, and old statements may be shown again: what is over stays over."""
-    standing, known, over = Standing(), set(), set()
+    standing, known, over = ValidityState(), set(), set()
     for index, second in steps:
         at, signed = moment(second), series[index % len(series)]
         over |= {one for one in known if _ends(one) < at}
@@ -197,7 +197,7 @@ def dishonest_series(draw):
 @given(dishonest_series(), st.lists(st.integers(0, 2), min_size=10, max_size=10))
 def test_an_issuer_that_breaks_the_rules_only_takes_away(series, waits):
     """Conflicts and overlaps: what is accepted is accepted by every reading of what was shown."""
-    standing, now, shown = Standing(), moment(0), []
+    standing, now, shown = ValidityState(), moment(0), []
     for signed, waited in zip(series, waits, strict=False):
         now = Instant(now + waited * SECOND)
         hear(standing, signed, now)
@@ -220,7 +220,7 @@ def test_statements_that_are_there_in_time_may_come_in_any_order(order, second):
         crl(3, CERTIFICATES[0], since=6, lasting=6),
         crl(4, CERTIFICATES[0], CERTIFICATES[1]),
     ]
-    standing = Standing()
+    standing = ValidityState()
     for index in order:
         hear(standing, said[index], moment(0))
     assert standing.problem_with(TIMED, moment(second)) is None
@@ -232,7 +232,7 @@ def test_statements_that_are_there_in_time_may_come_in_any_order(order, second):
 def test_a_revalidation_is_believed_only_where_the_newest_agrees(steps):
     """Also an issuer of revalidations that breaks the rules cannot vouch by two tongues."""
     one = certificate(TestKind.REVALIDATION)
-    standing, now, shown = Standing(), moment(0), []
+    standing, now, shown = ValidityState(), moment(0), []
     for number, vouches, since in steps:
         signed = revalidation(number, *([one] if vouches else []), since=since, lasting=3)
         hear(standing, signed, now)
@@ -246,7 +246,7 @@ def test_a_revalidation_is_believed_only_where_the_newest_agrees(steps):
 
 @given(honest_series(CERTIFICATES, TESTER), st.integers(0, 30))
 def test_a_newcomer_who_is_told_what_is_held_knows_what_follows(series, second):
-    old, new = Standing(), Standing()
+    old, new = ValidityState(), ValidityState()
     for signed in series:
         hear(old, signed, moment(0))
     told = old.statements(TESTER.principal, moment(second))
@@ -264,7 +264,7 @@ def test_a_newcomer_who_is_told_what_is_held_knows_what_follows(series, second):
 )
 def test_facts_are_those_of_the_newest_list_that_has_begun_where_the_newest_of_all_agrees(lists, deliveries):
     """Lists of an issuer begin one after the other, and a new one may begin before the old one ends."""
-    standing, now, heard, start = Standing(), moment(0), [], 0
+    standing, now, heard, start = ValidityState(), moment(0), [], 0
     for number, ((later, lasting, value), (arrives, waits)) in enumerate(
         zip(lists, deliveries, strict=False), start=1
     ):

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maia.credentials import Action, Standing, Validity
-from maia.credentials.broken_statements import CertificateRevoked
-from maia.domain.access_answers import EntryKind
-from maia.domain.access_settings import AccessSettings
-from maia.domain.access_tables import ALL_TABLES
+from maia.credentials import Action, Validity, ValidityState
+from maia.credentials.validity.errors import CertificateRevoked
+from maia.domain.access.results import EntryKind
+from maia.domain.access.settings import AccessSettings
+from maia.domain.storage.sql_store import postgres_store
+from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Permit
-from maia.runtime.domain_store import postgres_store
 from reference.access_control_model import Model, Order
 from support.access_control import (
     DAY,
@@ -70,7 +70,7 @@ class Play:
         self.model = Model(NOON)
         self.model.facts = {("detective", one.principal) for one in PEOPLE}
         self.model.facts.add(("case_assignment", SMITH.principal, "42"))
-        self.broker = Standing()
+        self.broker = ValidityState()
         self.certificates = {}
         self.tick()
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.log import LogRecord, SegmentName, message_of, row_of, type_id_of
-from maia.log.names import day_of
-from maia.log.segments import digest_of, joined, parquet_bytes, records_in, table_of
+from maia.log.format.names import day_of
+from maia.log.format.segments import digest_of, joined, parquet_bytes, records_in, table_of
 from maia.wire import encode
 from maia.wire.messages import Carried, Column, Sealed
 from support.event_log import NOON, PowerDisk, Recorder, draws, opened

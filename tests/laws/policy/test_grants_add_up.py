@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority
 from maia.credentials.certificate import AuthorisationCertificate, NameCertificate
-from maia.credentials.encoding import issue
+from maia.credentials.encoding.certificates import issue
 from maia.credentials.principals import LocalName
-from maia.credentials.validity import UNBOUNDED, Validity
+from maia.credentials.validity.period import UNBOUNDED, Validity
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import (
     Bound,

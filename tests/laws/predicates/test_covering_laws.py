@@ -24,7 +24,7 @@ from maia.predicates import (
     union,
     verdict,
 )
-from maia.predicates.normal_form import clauses_of, is_true_formula, satisfies
+from maia.predicates.covering.normal_form import clauses_of, is_true_formula, satisfies
 from maia.predicates.steps import Steps
 from support.predicates import KINDS, conjunctions, events, predicates
 

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Value
-from maia.predicates.covering import covers
+from maia.predicates.covering.covers import covers
 from maia.predicates.meaning import admits
-from maia.predicates.measure import Choices, Domains, Span
-from maia.predicates.merging import Merged, merge
+from maia.predicates.merging.measure import Choices, Domains, Span
+from maia.predicates.merging.merge import Merged, merge
 from maia.predicates.syntax import AllOf, Comparison, Exists, Membership, Not, Operator, Predicate
 from support.constraint_filters import UIDS, constraint_lists, filter_of
 from support.random_cases import count_cases

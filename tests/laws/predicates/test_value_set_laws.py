@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from maia.events import Kind, kind_of
 from maia.predicates import AllOf, Not, ValueSet, admits, union_contains_all
-from maia.predicates.edges import successor
-from maia.predicates.value_sets import ANYTHING
+from maia.predicates.covering.ordered_sets import successor
+from maia.predicates.covering.value_sets import ANYTHING
 from reference.covering_by_enumeration import texts_up_to
 from support.predicates import POOLS, atoms_about, wild_values
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import Predicate
-from maia.predicates.boxes import RecentBoxes, proved_to_cover
-from maia.routing.crowd import breaks_tie
-from maia.routing.interests import Group
+from maia.predicates.covering.boxes import RecentBoxes, proved_to_cover
+from maia.routing.table.covering_order import breaks_tie
+from maia.routing.table.interests import Group
 from support.predicates import conjunctions, events, predicates
 from support.routing import SimulatedNetwork
 from support.routing_steps import Step, perform, run, steps

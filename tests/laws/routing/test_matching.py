@@ -21,10 +21,10 @@ from maia.predicates import (
     TextTest,
     admits,
 )
-from maia.predicates.alternatives import alternatives_of
-from maia.predicates.normal_form import satisfies
-from maia.routing import matching
-from maia.routing.matching import MatchIndex
+from maia.predicates.covering.alternatives import alternatives_of
+from maia.predicates.covering.normal_form import satisfies
+from maia.routing.matching import index as matching
+from maia.routing.matching.index import MatchIndex
 from support.predicates import KINDS, POOLS, UIDS, conjunctions, events, predicates, wild_values
 
 pytestmark = pytest.mark.laws

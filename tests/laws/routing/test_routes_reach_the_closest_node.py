@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.routing.ids import RING, NodeId, closeness, is_closer
-from maia.routing.overlay import Overlay
+from maia.routing.overlay.ids import RING, NodeId, closeness, is_closer
+from maia.routing.overlay.table import Overlay
 
 pytestmark = pytest.mark.laws
 

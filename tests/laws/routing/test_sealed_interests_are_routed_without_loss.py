@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from maia.events import AttributeUid, Event, Kind
 from maia.predicates import ALWAYS, Predicate, admits
-from maia.routing.hops import Entry, SealedEntry, Tell, TellInterest
-from maia.routing.rendezvous import RoutingBook
-from maia.sealing.filters import SealedFilter, open_filter
+from maia.routing.table.hops import RouteEntry, SealedEntry, Tell, TellInterest
+from maia.routing.table.routing_table import RoutingTable
+from maia.sealing.filters.sealed_filters import SealedFilter, open_filter
 from support.predicates import conjunctions, events, predicates
 from support.routing import TYPES, SimulatedNetwork, entry_id
 from support.routing_steps import run, steps
@@ -64,7 +64,7 @@ class SealedNetwork(SimulatedNetwork):
                     anew = [self.understood(broker, entry) for entry in book.entries(hop, type_id)]
                     self._send(broker, book.understood_anew(hop, type_id, anew, ()))
 
-    def understood(self, broker: int, entry: Entry) -> SealedEntry:
+    def understood(self, broker: int, entry: RouteEntry) -> SealedEntry:
         """Return an entry as far as a broker's keys go."""
         filter_ = entry.baggage
         assert isinstance(filter_, SealedFilter)
@@ -73,7 +73,7 @@ class SealedNetwork(SimulatedNetwork):
         opened = open_filter(filter_, self.rings[broker])
         return SealedEntry(entry.id, opened.opened, filter_, opened.unopened, filter_.digest)
 
-    def _hear(self, book: RoutingBook, sender: int, tell: Tell) -> list[Tell]:
+    def _hear(self, book: RoutingTable, sender: int, tell: Tell) -> list[Tell]:
         if not isinstance(tell, TellInterest):
             return super()._hear(book, sender, tell)
         (receiver,) = [broker for broker, one in self.books.items() if one is book]

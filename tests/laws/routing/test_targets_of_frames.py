@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from maia.events import Event, Instant, frame_of
 from maia.predicates import Predicate
-from maia.routing.hops import LOCAL, Entry
-from maia.routing.matchers import Matcher, ScanMatcher
-from maia.routing.matching import MatchIndex
-from maia.routing.rendezvous import RoutingBook
+from maia.routing.matching.index import MatchIndex
+from maia.routing.matching.matchers import Matcher, ScanMatcher
+from maia.routing.table.hops import LOCAL, RouteEntry
+from maia.routing.table.routing_table import RoutingTable
 from support.predicates import KINDS, events, predicates
 from support.routing import entry_id
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.laws
 TYPE, NOW, HOPS = b"T" * 32, Instant(0), ("a", "b", "c")
 
 
-def book_with(interests: list[tuple[str, Predicate]], matcher: Callable[[], Matcher]) -> RoutingBook:
-    book = RoutingBook(matcher=matcher)
+def book_with(interests: list[tuple[str, Predicate]], matcher: Callable[[], Matcher]) -> RoutingTable:
+    book = RoutingTable(matcher=matcher)
     for hop in HOPS:
         book.hop_up(hop, NOW)
     for number, (hop, predicate) in enumerate(interests):
-        book.heard_interest(hop, TYPE, [Entry(entry_id(number), predicate)], [], NOW)
+        book.heard_interest(hop, TYPE, [RouteEntry(entry_id(number), predicate)], [], NOW)
         book.local_subscribe(TYPE, entry_id(number), predicate)
     return book
 

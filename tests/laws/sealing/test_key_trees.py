@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.sealing.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_path, read_rekey
+from maia.sealing.tree.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_path, read_rekey
 from reference.coalitions import WatchedGroup, breaches, left_in_the_dark, read_alone
 from reference.deferral import DeferringGroup
 from reference.tree_store import BadTreeState, member_from_bytes, tree_from_bytes, tree_to_bytes

@@ -13,10 +13,10 @@ from maia.events import AttributeUid, Instant, Kind, frame_of
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.policy.view import shows
 from maia.sealing import EpochKeys, open_frame
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing, content_key
-from maia.sealing.sealer import Publication, Sealer
-from maia.sealing.secrets import Secret
+from maia.sealing.frames.sealer import Publication, Sealer
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing, content_key
+from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Message, Rekey, Sealed

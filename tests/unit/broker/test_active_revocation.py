@@ -8,9 +8,9 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Principal, SignedCertificate, SigningKey, TestKind, statement_to_bytes
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.types import validity_type_id
 from maia.types.validity_stream import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode

@@ -16,11 +16,11 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.statements import period_from
+from maia.credentials.validity.statements import period_from
+from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.policy.clock_facts import during
 from maia.predicates import Predicate, parse_predicate
-from maia.scenarios.numberplate import NUMBERPLATE
 from maia.wire.messages import Published, Show
 from support.broker import NOW, SECOND, Client, Net, sighting
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.state_cache import FRAMES_MAX, Remembered, StateCache
-from maia.broker.transit import Transit
+from maia.broker.publication.retained_cache import FRAMES_MAX, Remembered, StateCache
+from maia.broker.publication.transit import Transit
 from maia.credentials import SigningKey
+from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Frame, Instant
 from maia.predicates import Comparison, Operator
-from maia.routing.hops import LOCAL
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
+from maia.routing.table.hops import LOCAL
 from maia.wire.messages import AskState, Deliver, StateQuery, StateTold
 from support.broker import NOW, Net, sighting
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from maia.broker import BrokerLimits
+from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import Logged

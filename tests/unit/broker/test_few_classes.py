@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker import audience
+from maia.broker.subscriptions import local_subscribers as audience
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, Comparison, Not, Operator, Predicate
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.broker import NOW, Net
 
 PLATES = ("AE05 XYZ", "LB02 KRT", "KX51 AAD")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS, Comparison, Operator
-from maia.scenarios.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.sealing import BATCH_MAX
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.key_desk import KeyDesk
+from maia.broker.sealed.key_requests import KeyRequests
 from maia.credentials import Validity
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from maia.sealing.secrets import Secret
+from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.effects import DialFailed
 from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
@@ -369,6 +369,8 @@ def test_looking_for_keys_again_costs_a_look_into_a_dictionary(later, monkeypatc
     net = DomainNet()
     net.key_server()
     ccs, _ = net.two()
-    desk: KeyDesk = state_of(ccs).keys
-    monkeypatch.setattr("maia.broker.key_desk.standing", lambda *_: pytest.fail("worked out again"))
+    desk: KeyRequests = state_of(ccs).keys
+    monkeypatch.setattr(
+        "maia.broker.sealed.key_requests.standing", lambda *_: pytest.fail("worked out again")
+    )
     assert desk.look_for(net.type_id, Instant(net.now + later)) == []

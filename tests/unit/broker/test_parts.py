@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BadSettings, BrokerSettings
-from maia.broker.deadlines import Deadlines
-from maia.broker.keeping import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
-from maia.broker.known_types import KEPT_TYPE
-from maia.broker.order import StreamOrder
-from maia.broker.quotas import RequestQuota
+from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
+from maia.broker.publication.stream_order import StreamOrder
 from maia.broker.refusals import TooManyRequests
+from maia.broker.sessions.quotas import RequestQuota
+from maia.broker.timers import Deadlines
 from maia.events import Instant
 from maia.wire.effects import Tick, WakeAt
 from maia.wire.messages import Accepted

@@ -14,9 +14,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Kind, attribute_uid
 from maia.predicates import AnyOf, Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
 from maia.wire.messages import Deliver, Ended, Publish, Published
 from support.broker import NOW, Net, sighting
 

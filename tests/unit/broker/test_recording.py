@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.recording import KEPT_POSITION
+from maia.broker.durable.log_writer import KEPT_POSITION
 from maia.broker.settings import RecordingSettings
+from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Deliver, Published
 from support.broker import Net, sighting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.reliance import Reliance
+from maia.broker.revocation.dependencies import DependencyIndex
 from maia.wire.effects import LinkId
 
 LINKS = st.integers(min_value=-3, max_value=5).map(LinkId)
@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(LINKS, st.none() | WATCHED), max_size=40)
 
 @given(STEPS, WATCHED)
 def test_it_agrees_with_a_plain_list_of_pairs(steps, asked):
-    reliance, pairs = Reliance(), set()
+    reliance, pairs = DependencyIndex(), set()
     for link, watched in steps:
         if watched is None:
             reliance.forget(link)
@@ -31,7 +31,7 @@ def test_it_agrees_with_a_plain_list_of_pairs(steps, asked):
 
 
 def test_ten_thousand_links_are_not_looked_at_for_one():
-    reliance = Reliance()
+    reliance = DependencyIndex()
     for number in range(10_000):
         reliance.note(LinkId(number), frozenset({b"all", b"%d" % number}))
     assert reliance.links_on([b"77"]) == (77,)

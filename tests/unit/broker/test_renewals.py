@@ -6,8 +6,8 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action
+from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import NUMBERPLATE
 from support.broker import Client, Net, sighting
 
 LEASE_S = 60

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.resealing import TASKS_PER_STEP, keys_changed
+from maia.broker.sealed.rekeyed import TASKS_PER_STEP, keys_changed
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import encode
 from maia.wire.messages import Interest, Offer, Resync, SealedInterest, SealedOffer, SealedReplica
@@ -201,7 +201,9 @@ def test_an_interest_under_keys_that_are_still_known_lasts_for_the_drift_and_no_
 def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monkeypatch):
     net, ccs, third, _ = the_three()
     with monkeypatch.context() as patched:
-        patched.setattr("maia.broker.resealing.understood", lambda *_: pytest.fail("it is known already"))
+        patched.setattr(
+            "maia.broker.sealed.rekeyed.understood", lambda *_: pytest.fail("it is known already")
+        )
         keys_changed(state_of(ccs), net.type_id, net.now)
     net.hold(ccs, None, LOCATION)
     assert net.known(ccs, of=third) == [AT_VICTORIA]
@@ -270,7 +272,7 @@ def test_a_rendezvous_that_is_gone_is_followed_by_one_that_knows_what_it_knew():
 
 def test_many_interests_are_replicated_as_everything():
     net, *_ = the_three()
-    from maia.routing import replicas
+    from maia.routing.table import replicas
 
     before, replicas.ENTRIES_PER_REPLICA_MAX = replicas.ENTRIES_PER_REPLICA_MAX, 0
     try:

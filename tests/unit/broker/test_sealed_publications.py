@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from maia.broker import BrokerLimits
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Not, Operator
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from maia.sealing.groups import GroupId
-from maia.sealing.key_ring import KeyRing
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
 from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version, sign_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

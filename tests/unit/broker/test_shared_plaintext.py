@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from maia.credentials import Validity
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Exists
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from maia.sealing.opening import open_further
+from maia.sealing.frames.opened_frame import open_further
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Received
@@ -43,7 +43,7 @@ def shared(message):
 def test_a_neighbour_with_the_same_right_is_spared_the_opening(level, monkeypatch):
     net, _, met = the_two(level)
     camera, office = camera_and_reader(net)
-    monkeypatch.setattr("maia.sealing.plaintext_cache.open_further", _never)
+    monkeypatch.setattr("maia.sealing.frames.plaintext_cache.open_further", _never)
     camera.publish(1, sighting("LC04 ABC"))
     (frame,) = net.frames(to=met)
     assert shared(frame) == NAMED[level]
@@ -179,7 +179,7 @@ def test_a_hop_opens_what_it_is_asked_about_and_passes_the_rest_on(asked, opened
         found.append(open_further(frame, keys, **limits))
         return found[-1]
 
-    monkeypatch.setattr("maia.broker.sealed_publication.open_further", watched)
+    monkeypatch.setattr("maia.broker.sealed.publication.open_further", watched)
     camera.publish(1, sighting())
     (at_the_hop,) = found
     assert len(at_the_hop.parts) == opened

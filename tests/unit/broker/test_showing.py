@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits, current_state
-from maia.broker.showing import price_of_showing
+from maia.broker.sessions.credentials import price_of_showing
 from maia.credentials import Action, SignedCertificate, SigningKey, statement_to_bytes
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
 from maia.wire.messages import AskState, Show, StateQuery, StateTold
 from support.broker import Net, shown, sighting

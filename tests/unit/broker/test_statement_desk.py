@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker import statement_desk
-from maia.broker.statement_desk import StatementDesk, Voucher
+from maia.broker.revocation import validity as statement_desk
+from maia.broker.revocation.validity import StatementIssuer, ValidityTracker
 from maia.credentials import (
     CertificateStale,
     FactList,
@@ -27,13 +27,13 @@ SEVERAL = [SigningKey.from_seed(bytes([number]) * 32) for number in range(100, 1
 ON_DUTY = Comparison(AttributeUid("on-duty"), Operator.EQ, True)
 
 
-def desk_that_met(*certificates: SignedCertificate, vouchers_max: int = 16) -> StatementDesk:
-    desk = StatementDesk({}, vouchers_max=vouchers_max)
+def desk_that_met(*certificates: SignedCertificate, vouchers_max: int = 16) -> ValidityTracker:
+    desk = ValidityTracker({}, vouchers_max=vouchers_max)
     desk.met(certificates, frozenset(one.id for one in certificates))
     return desk
 
 
-def refreshed(desk: StatementDesk, at: float) -> Voucher:
+def refreshed(desk: ValidityTracker, at: float) -> StatementIssuer:
     (voucher,) = desk.vouchers.values()
     desk.refresh(voucher, moment(at))
     return voucher
@@ -70,7 +70,7 @@ def test_whoever_was_heard_makes_room_for_nobody():
 def test_whoever_was_heard_is_listened_to_however_many_strangers_are_named(monkeypatch):
     """A74: room for streams is made of those to whom there was never a reason to listen."""
     monkeypatch.setattr(statement_desk, "_STREAMS_MAX", 4)
-    desk = StatementDesk({}, vouchers_max=16)
+    desk = ValidityTracker({}, vouchers_max=16)
     heard = desk.listen(TESTER.principal)
     desk.hear(crl(1), moment(0))
     for stranger in SEVERAL:

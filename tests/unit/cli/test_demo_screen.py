@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from maia.cli.demo_tables import show_summary
-from maia.cli.demo_words import BEFORE, after, typed_command
-from maia.scenarios.live_processes import BROKER_FILE, NodeNotStarted, start, stop_all
+from maia.demo.live_processes import BROKER_FILE, NodeNotStarted, start, stop_all
+from maia.demo.screens.introduction import BEFORE, after, typed_command
+from maia.demo.screens.tables import show_summary
 
 RECORD: dict[str, object] = {
     "first_event_s": 1.5,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from maia.api.requests import TypedArgument
 from maia.cli.domain_calls import BadArgumentWord, arguments_from_words, shown_call
+from maia.clock import system_now
 from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant
-from maia.runtime.clock import system_now
-from maia.runtime.domain_api.bodies import TypedArgument
-from maia.runtime.key_files import create_key_file
+from maia.keystore.key_files import create_key_file
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import Answer, maia
 

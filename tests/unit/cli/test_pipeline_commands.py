@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from maia.cli import main
-from maia.runtime import pipeline_runs, spark_session
+from maia.spark.applications import runs as pipeline_runs
+from maia.spark.session import session as spark_session
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli.pipeline_source import Asked, StatementsMissing
+from maia.clock import system_now
 from maia.credentials import (
     AuthorisationCertificate,
     OnlineTest,
@@ -20,10 +21,9 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.pipeline.applications import APPLICATIONS
+from maia.keystore.key_files import create_key_file
 from maia.policy import GrantRevoked
-from maia.runtime.clock import system_now
-from maia.runtime.key_files import create_key_file
+from maia.spark.applications import APPLICATIONS
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 

@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from maia.cli.demo_words import BEFORE
 from maia.cli.main import COMMANDS
+from maia.demo.screens.introduction import BEFORE
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")
 HEAVIER_THAN_HELP = (*HEAVY, "numpy", "httpx", "cryptography", "prometheus_client", "asyncio", "rich")
@@ -56,10 +56,10 @@ def test_only_the_command_that_is_named_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("module", "of_ours"),
     [
-        ("maia.runtime.client_api", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
-        ("maia.runtime.blocking_api", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
-        ("maia.runtime.domain_process", ("maia.broker", "maia.routing", "numpy")),
-        ("maia.runtime.broker_process", ("maia.domain", "maia.client", "maia.pipeline")),
+        ("maia.client.api.client", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
+        ("maia.client.api.blocking", ("maia.broker", "maia.routing", "maia.domain", "numpy")),
+        ("maia.domain.server.process", ("maia.broker", "maia.routing", "numpy")),
+        ("maia.broker.server.process", ("maia.domain", "maia.client", "maia.spark")),
     ],
 )
 def test_a_process_does_not_load_what_others_do(module: str, of_ours: tuple[str, ...]) -> None:

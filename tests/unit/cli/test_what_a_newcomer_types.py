@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import maia as package
-from maia.runtime import spark_session
+from maia.spark.session import session as spark_session
 from support.processes import Answer, maia
 
 PYTHON = re.compile(
@@ -171,8 +171,8 @@ def test_the_reference_covers_what_an_application_imports() -> None:
     covered = set(line.split()[2:])
     homes = {getattr(package, name).__module__ for name in package.__all__ if name != "__version__"}
     # The client that `connect` hands out is shown where it is imported from.
-    assert homes - {"maia.runtime.connected_client"} <= covered
-    assert {"maia.client", "maia.domain", "maia.runtime.domain_client", "maia.pipeline.governed"} <= covered
+    assert homes - {"maia.client.api.connected_client"} <= covered
+    assert {"maia.client", "maia.domain", "maia.api.client", "maia.spark.governed.table"} <= covered
 
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ import pytest
 
 from maia.client import Delivered, Missed
 from maia.client.entries import Subscribed
-from maia.client.problems import BadDurableName
+from maia.client.errors import BadDurableName
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS
 from maia.wire import Accepted

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.client import ROWS_PER_FRAME, FrameFiller, UnknownToClient, histories, known_version
-from maia.client.filling import FRAME_BYTES
-from maia.scenarios.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
+from maia.client.batch import FRAME_BYTES
+from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.wire import columns_to_frame
 from support.client_session import NOW, STORY
 

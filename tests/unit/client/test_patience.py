@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client.patience import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
+from maia.client.backoff import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
 from maia.client.settings import ClientSettings
 from support.client_session import STORY
 

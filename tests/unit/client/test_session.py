@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.client import (
+    Acknowledged,
     BrokerUnavailable,
     Connected,
     Delivered,
@@ -12,11 +13,10 @@ from maia.client import (
     Gone,
     RefusedByBroker,
     Stands,
-    Taken,
     TypeTold,
     Withdrawn,
 )
-from maia.client.book import Book
+from maia.client.registry import Book
 from maia.client.wallet import Wallet
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -46,7 +46,7 @@ from maia.wire import (
     WakeAt,
     request_from_bytes,
 )
-from maia.wire.standing import digest_of_request, digest_of_standing
+from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from support.client_session import LEASE_S, NOW, STORY, Played
 
 
@@ -179,7 +179,7 @@ def test_frames_without_an_answer_go_out_again_under_their_numbers(played):
     played.broker_says(Published(entry.ref, 3, 2))
     assert entry.under_way == {}
     assert played.session._book.bytes_under_way == 0
-    assert Taken(entry.ref, 3, 2) in played.notices()
+    assert Acknowledged(entry.ref, 3, 2) in played.notices()
 
 
 def test_only_so_much_is_under_way(played):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.client import Changed, Disconnected, Gone, Shown, Stands
+from maia.client import Changed, CredentialsAdded, Disconnected, Gone, Stands
 from maia.client.wallet import Wallet
 from maia.credentials import Action, SigningKey, certificate_to_bytes, statement_to_bytes
 from maia.events import Instant
@@ -106,9 +106,9 @@ def test_what_is_shown_goes_to_the_broker_and_into_the_wallet(played):
     (shown,) = played.said(Show)
     assert (shown.id, shown.certificates) == (number, [certificate_to_bytes(more)])
     assert len(shown.statements) == 1
-    assert played.notices()[-1:] != [Shown(number)]
+    assert played.notices()[-1:] != [CredentialsAdded(number)]
     played.broker_says(Accepted(number, None))
-    assert played.notices() == [Shown(number)]
+    assert played.notices() == [CredentialsAdded(number)]
 
 
 def test_a_showing_that_fails_says_why(played):
@@ -126,7 +126,7 @@ def test_what_is_shown_without_a_broker_is_shown_with_the_next_hello(played):
     number, effects = played.session.show([], [says.list_for(NOW, 60)])
     played.effects += effects
     assert played.said(Show) == []
-    assert Shown(number) in played.notices()
+    assert CredentialsAdded(number) in played.notices()
     played.is_welcomed()
     before_hello, after_welcome = played.said(Show)
     assert before_hello.certificates == after_welcome.certificates == []
@@ -169,4 +169,6 @@ def test_what_was_on_its_way_when_the_link_ended_counts_as_shown_once(played):
         played.link_closes()
         played.time_passes(5)
         played.is_welcomed()
-    assert [notice for notice in played.notices() if isinstance(notice, Shown)] == [Shown(number)]
+    assert [notice for notice in played.notices() if isinstance(notice, CredentialsAdded)] == [
+        CredentialsAdded(number)
+    ]

@@ -9,10 +9,10 @@ import pytest
 from maia.client import Challenged, ClientSession, Disconnected, Gone, NotConnected, RefusedByBroker, Stands
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
-from maia.credentials.one_time import OneTimeQuestion, answer_question, question_to_bytes
+from maia.credentials.validity.one_time import OneTimeQuestion, answer_question, question_to_bytes
+from maia.demo.numberplate import NUMBERPLATE
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
-from maia.scenarios.numberplate import NUMBERPLATE
 from maia.wire.messages import (
     PROTOCOL_VERSION,
     Accepted,

@@ -19,7 +19,7 @@ from maia.credentials import (
     reduce_chain,
     verify_chain,
 )
-from maia.credentials.cache import Links
+from maia.credentials.chains.cache import Links
 from maia.events import Instant
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
 

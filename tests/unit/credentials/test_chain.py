@@ -25,8 +25,8 @@ from maia.credentials import (
     verify_chain,
     verify_constitution,
 )
+from maia.credentials.chains.reduction import includes
 from maia.credentials.principals import QuorumId
-from maia.credentials.reduction import includes
 from maia.events import Instant
 from support.chains import (
     ALICE,

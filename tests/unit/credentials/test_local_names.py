@@ -7,10 +7,10 @@ from itertools import combinations
 import pytest
 
 from maia.credentials import BadThreshold, SearchTooLarge
-from maia.credentials.budget import Budget
-from maia.credentials.local_names import name_book, rewritten
-from maia.credentials.subject_encoding import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
-from maia.credentials.thresholds import Tries, checked_threshold, disjoint_choices, leaves, satisfied
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.local_names import name_book, rewritten
+from maia.credentials.chains.thresholds import Tries, checked_threshold, disjoint_choices, leaves, satisfied
+from maia.credentials.encoding.subjects import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 

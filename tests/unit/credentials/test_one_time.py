@@ -14,7 +14,7 @@ from maia.credentials import (
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.one_time import PATIENCE
+from maia.credentials.validity.one_time import PATIENCE
 from support.statements import ISSUER, SECOND, TESTER, certificate, crl, moment
 
 QUESTION = OneTimeQuestion(TESTER.principal, b"c" * 32, b"r" * 32, b"n" * 32)

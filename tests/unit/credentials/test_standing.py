@@ -22,7 +22,6 @@ from maia.credentials import (
     Heard,
     NetworkName,
     OneTimeAnswer,
-    Standing,
     StandingFull,
     StatementConflict,
     StatementOld,
@@ -30,6 +29,7 @@ from maia.credentials import (
     StatementTooEarly,
     TestKind,
     TypeName,
+    ValidityState,
     issue,
     period_from,
     root_handover_certificate,
@@ -38,7 +38,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.statement_series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
+from maia.credentials.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,
     ISSUER,
@@ -68,7 +68,7 @@ def code_of(standing, signed, seconds, **named):
 
 
 def test_who_has_heard_nothing_refuses_whatever_demands_a_test():
-    standing = Standing()
+    standing = ValidityState()
     assert code_of(standing, UNTESTED, 0) is None
     assert code_of(standing, LISTED, 0) is CertificateStale
     assert code_of(standing, TIMED, 0) is CertificateStale
@@ -81,7 +81,7 @@ def test_who_only_chooses_certificates_assumes_the_best():
 
 
 def test_the_problem_names_the_certificate():
-    problem = Standing().problem_with(TIMED, moment(0))
+    problem = ValidityState().problem_with(TIMED, moment(0))
     assert problem.as_record()["certificate"] == TIMED.id.hex()
     assert problem.field == "validity.online"
     assert str(BY) in problem.message
@@ -91,14 +91,14 @@ def test_the_problem_names_the_certificate():
 
 
 def test_an_issuer_revokes_also_what_demands_no_test():
-    standing = Standing()
+    standing = ValidityState()
     heard = standing.hear(crl(1, UNTESTED, by=ISSUER), moment(0))
     assert heard == Heard(ISSUER.principal, True, revoked=frozenset((UNTESTED.id,)))
     assert code_of(standing, UNTESTED, 0) is CertificateRevoked
 
 
 def test_nobody_else_revokes():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, UNTESTED, TIMED, by=STRANGER), moment(0))
     standing.hear(crl(1, since=0), moment(0))
     assert code_of(standing, UNTESTED, 0) is None
@@ -106,7 +106,7 @@ def test_nobody_else_revokes():
 
 
 def test_a_certificate_that_two_have_listed_stays_revoked_when_one_restores_it():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, TIMED, since=0), moment(0))
     standing.hear(crl(1, TIMED, by=ISSUER), moment(0))
     assert standing.hear(crl(2, by=ISSUER), moment(1)).restored == {TIMED.id}
@@ -116,14 +116,14 @@ def test_a_certificate_that_two_have_listed_stays_revoked_when_one_restores_it()
 
 
 def test_a_plain_list_is_enough_for_who_demands_one_and_not_for_who_demands_a_timed_one():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1), moment(0))
     assert code_of(standing, LISTED, 1_000_000) is None
     assert code_of(standing, TIMED, 0) is CertificateStale
 
 
 def test_a_timed_list_holds_from_its_first_microsecond_to_its_last():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=10), moment(0))
     assert code_of(standing, TIMED, 9.999_999) is CertificateStale
     assert code_of(standing, TIMED, 10) is None
@@ -132,7 +132,7 @@ def test_a_timed_list_holds_from_its_first_microsecond_to_its_last():
 
 
 def test_the_next_list_may_come_before_it_begins():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     assert standing.fresh_until(BY, moment(0)) == moment(30) - 1
     standing.hear(crl(2, since=30), moment(20))
@@ -141,7 +141,7 @@ def test_the_next_list_may_come_before_it_begins():
 
 
 def test_a_gap_between_two_lists_is_a_gap():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     standing.hear(crl(2, since=30.000_001), moment(20))
     assert standing.fresh_until(BY, moment(20)) == moment(30) - 1
@@ -150,7 +150,7 @@ def test_a_gap_between_two_lists_is_a_gap():
 
 
 def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     assert code_of(standing, TIMED, 4) is None
     assert standing.hear(crl(2, TIMED), moment(5)).revoked == {TIMED.id}
@@ -161,7 +161,7 @@ def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
 def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_once():
     """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was heard besides."""
     other = certificate(TestKind.TIMED_CRL, comment="another")
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, TIMED, since=0), moment(0))
     heard = standing.hear(crl(2, other, since=30), moment(20))
     assert (heard.revoked, heard.restored) == ({other.id}, frozenset())
@@ -172,28 +172,28 @@ def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_on
 
 
 def test_an_immediate_revocation_stands_until_the_period_of_a_newer_list_begins():
-    standing = Standing()
+    standing = ValidityState()
     for signed in (crl(1, since=0), crl(3, since=30), crl(2, TIMED)):
         standing.hear(signed, moment(5))
     assert code_of(standing, TIMED, 6) is CertificateRevoked
-    assert code_of(Standing.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
+    assert code_of(ValidityState.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
     assert code_of(standing, TIMED, 30) is None
     with pytest.raises(StatementOld):
         standing.hear(crl(2, TIMED), moment(31))
 
 
 def test_the_list_of_the_moment_is_kept_however_many_are_to_come():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, TIMED, since=0), moment(0))
     for number in range(SAID_MAX + 5):
         standing.hear(crl(2 + number, since=30 * (number + 1)), moment(0))
     assert code_of(standing, TIMED, 29) is CertificateRevoked
     assert len(standing.statements(BY, moment(29))) <= SAID_MAX + HOLDS_MAX
-    assert code_of(Standing.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
+    assert code_of(ValidityState.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
 
 
 def test_what_is_known_is_no_news():
-    standing = Standing()
+    standing = ValidityState()
     signed = crl(1, TIMED, since=0)
     assert standing.hear(signed, moment(0)).is_news
     again = statement_from_bytes(statement_to_bytes(signed))
@@ -201,7 +201,7 @@ def test_what_is_known_is_no_news():
 
 
 def test_a_newcomer_learns_everything_from_what_another_verifier_holds():
-    old, new = Standing(), Standing()
+    old, new = ValidityState(), ValidityState()
     for signed in (
         crl(1, since=0),
         crl(2, UNTESTED),
@@ -219,7 +219,7 @@ def test_a_newcomer_learns_everything_from_what_another_verifier_holds():
 
 def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
     """Who was offline must not miss a revocation because its list has run out meanwhile."""
-    standing = Standing()
+    standing = ValidityState()
     heard = standing.hear(crl(9, UNTESTED, by=ISSUER, since=0), moment(31))
     assert heard.revoked == {UNTESTED.id}
     assert standing.fresh_until(ISSUER.principal, moment(31)) is None
@@ -229,7 +229,7 @@ def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
 
 
 def test_a_revalidation_vouches_for_what_it_names_while_it_holds():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
     other = certificate(TestKind.REVALIDATION, comment="another")
     assert code_of(standing, VOUCHED, 29) is None
@@ -239,7 +239,7 @@ def test_a_revalidation_vouches_for_what_it_names_while_it_holds():
 
 
 def test_the_newest_revalidation_takes_away_before_it_begins_and_gives_only_from_then_on():
-    standing = Standing()
+    standing = ValidityState()
     other = certificate(TestKind.REVALIDATION, comment="another")
     standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
     heard = standing.hear(revalidation(2, other, since=30), moment(20))
@@ -250,7 +250,7 @@ def test_the_newest_revalidation_takes_away_before_it_begins_and_gives_only_from
 
 
 def test_who_must_revalidate_can_revoke_at_once():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
     standing.hear(crl(1, VOUCHED), moment(5))
     assert code_of(standing, VOUCHED, 5) is CertificateRevoked
@@ -266,7 +266,7 @@ def facts(number, since, lasting=30, by=TESTER, **values):
 
 
 def test_facts_are_told_by_who_says_them_while_they_hold():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True), moment(0))
     standing.hear(facts(1, 0, by=STRANGER, on_duty=False), moment(0))
     assert standing.facts_about(HOLDER.principal, moment(29)) == {
@@ -278,7 +278,7 @@ def test_facts_are_told_by_who_says_them_while_they_hold():
 
 
 def test_newer_facts_replace_older_ones_at_once():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True, grade=1), moment(0))
     heard = standing.hear(facts(2, 10, grade=2), moment(5))
     assert heard.about == {HOLDER.principal}
@@ -290,7 +290,7 @@ def test_newer_facts_replace_older_ones_at_once():
 
 def test_what_newer_facts_do_not_say_is_over_before_they_begin():
     """A verifier whose clock is behind must not keep somebody on duty for so long."""
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
     heard = standing.hear(facts(2, 10, grade=True, shift="early"), moment(5))
     assert heard.about == {HOLDER.principal}
@@ -299,14 +299,14 @@ def test_what_newer_facts_do_not_say_is_over_before_they_begin():
 
 
 def test_who_is_left_out_of_a_newer_list_is_among_those_whose_facts_changed():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True), moment(0))
     assert standing.hear(facts(2, 10), moment(10)).about == {HOLDER.principal}
     assert standing.facts_about(HOLDER.principal, moment(10)) == {}
 
 
 def test_facts_last_until_something_else_is_said_of_the_same_person():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, lasting=10, grade=1), moment(0))
     standing.hear(facts(2, 10, lasting=10, grade=1), moment(0))
     assert standing.facts_until(HOLDER.principal, moment(0)) == moment(20) - 1
@@ -316,7 +316,7 @@ def test_facts_last_until_something_else_is_said_of_the_same_person():
 
 
 def test_newer_facts_that_come_when_the_older_ones_are_over_count_for_what_is_left_of_their_time():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True), moment(0))
     assert standing.facts_about(HOLDER.principal, moment(30)) == {}
     assert standing.hear(facts(2, 20, on_duty=False), moment(31)).problem is None
@@ -325,7 +325,7 @@ def test_newer_facts_that_come_when_the_older_ones_are_over_count_for_what_is_le
 
 
 def test_of_two_fact_lists_with_one_number_what_both_say_holds():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True, grade=1), moment(0))
     heard = standing.hear(facts(1, 0, on_duty=True, grade=True), moment(0))
     assert isinstance(heard.problem, StatementConflict)
@@ -333,7 +333,7 @@ def test_of_two_fact_lists_with_one_number_what_both_say_holds():
 
 
 def test_facts_that_stay_the_same_concern_nobody():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(facts(1, 0, on_duty=True), moment(0))
     assert standing.hear(facts(2, 30, on_duty=True), moment(20)).about == frozenset()
 
@@ -342,7 +342,7 @@ def test_facts_that_stay_the_same_concern_nobody():
 
 
 def test_a_forged_statement_changes_nothing():
-    standing = Standing()
+    standing = ValidityState()
     signed = crl(1, UNTESTED, by=ISSUER)
     data = statement_to_bytes(signed)
     with pytest.raises(BadSignature):
@@ -352,7 +352,7 @@ def test_a_forged_statement_changes_nothing():
 
 
 def test_overlapping_periods_are_reported_and_the_later_one_makes_nothing_fresh():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     heard = standing.hear(crl(2, UNTESTED, since=29.999_999), moment(1))
     assert isinstance(heard.problem, StatementOverlap)
@@ -364,7 +364,7 @@ def test_overlapping_periods_are_reported_and_the_later_one_makes_nothing_fresh(
 
 
 def test_a_period_far_ahead_is_reported_and_not_kept():
-    standing = Standing()
+    standing = ValidityState()
     ahead = EARLY_MAX / SECOND
     heard = standing.hear(crl(1, UNTESTED, since=ahead + 1), moment(0))
     assert isinstance(heard.problem, StatementTooEarly)
@@ -374,7 +374,7 @@ def test_a_period_far_ahead_is_reported_and_not_kept():
 
 
 def test_of_two_lists_with_one_number_both_count():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, LISTED, since=0, lasting=30), moment(0))
     heard = standing.hear(crl(1, TIMED, since=0, lasting=20), moment(0))
     assert isinstance(heard.problem, StatementConflict)
@@ -387,7 +387,7 @@ def test_of_two_lists_with_one_number_both_count():
 
 
 def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
-    standing = Standing()
+    standing = ValidityState()
     first, second = crl(1, since=0, lasting=30), crl(1)
     for signed in (first, second, crl(2)):
         standing.hear(signed, moment(0))
@@ -399,14 +399,14 @@ def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
 def test_a_one_time_answer_is_for_who_asked():
     answer = sign_statement(OneTimeAnswer(BY, ONCE.id, b"r" * 32, b"n" * 32), TESTER)
     with pytest.raises(AnswerNotAsked):
-        Standing().hear(answer, moment(0))
+        ValidityState().hear(answer, moment(0))
 
 
 # ---------------------------------------------------------------- limits
 
 
 def test_only_so_many_periods_are_kept_and_revocations_are_heard_nevertheless():
-    standing = Standing()
+    standing = ValidityState()
     for number in range(1, HOLDS_MAX + 1):
         standing.hear(crl(number, since=number * 30), moment(0))
     heard = standing.hear(crl(HOLDS_MAX + 1, UNTESTED, since=(HOLDS_MAX + 1) * 30), moment(0))
@@ -417,7 +417,7 @@ def test_only_so_many_periods_are_kept_and_revocations_are_heard_nevertheless():
 def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, UNTESTED, TIMED), moment(0))
     with pytest.raises(StandingFull):
         standing.hear(crl(1, by=ISSUER), moment(0))
@@ -430,7 +430,7 @@ def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
 
 def test_periods_that_are_over_take_no_room(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
-    standing = Standing()
+    standing = ValidityState()
     for number in range(1, 9):
         standing.hear(crl(number, UNTESTED, since=number * 30), moment(number * 30 - 5))
         # A question in the new period makes the verifier forget the one before.
@@ -441,7 +441,7 @@ def test_periods_that_are_over_take_no_room(monkeypatch):
 def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 16)
-    standing = Standing()
+    standing = ValidityState()
     with pytest.raises(StandingFull):
         standing.hear(crl(1, UNTESTED, TIMED), moment(0))
     assert standing.hear(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
@@ -452,12 +452,12 @@ def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
 
 def test_testers_are_named_by_certificates():
     both = certificate(TestKind.TIMED_CRL, by=ISSUER)
-    assert Standing.testers([UNTESTED, TIMED, both]) == {BY, ISSUER.principal}
-    assert Standing.testers([UNTESTED]) == frozenset()
+    assert ValidityState.testers([UNTESTED, TIMED, both]) == {BY, ISSUER.principal}
+    assert ValidityState.testers([UNTESTED]) == frozenset()
 
 
 def test_certificates_are_stale_after_the_first_of_their_statements_ends():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     standing.hear(revalidation(1, VOUCHED, since=0, lasting=10), moment(0))
     assert standing.stale_after([TIMED, VOUCHED, UNTESTED], moment(0)) == moment(10) - 1
@@ -467,7 +467,7 @@ def test_certificates_are_stale_after_the_first_of_their_statements_ends():
 
 
 def test_asking_ahead_forgets_nothing():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     assert standing.fresh_until(BY, moment(100)) is None
     assert standing.statements(BY, moment(100))
@@ -478,11 +478,11 @@ def test_asking_ahead_forgets_nothing():
 
 
 def test_a_record_that_was_damaged_is_an_error_and_not_a_fresh_start():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(2, TIMED, since=0), moment(0))
     standing.hear(crl(3, TIMED, since=30), moment(0))
     (record,) = standing.exported()
-    assert list(Standing.reloaded([record])) == [BY]
+    assert list(ValidityState.reloaded([record])) == [BY]
     damaged = [
         b"",
         record[:-1],
@@ -495,11 +495,11 @@ def test_a_record_that_was_damaged_is_an_error_and_not_a_fresh_start():
     ]
     for data in damaged:
         with pytest.raises((BadStatement, BadSignature)):
-            Standing.reloaded([data])
+            ValidityState.reloaded([data])
 
 
 def test_records_of_one_issuer_can_be_written_alone():
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, since=0), moment(0))
     standing.hear(crl(1, by=ISSUER), moment(0))
     standing.hear(facts(1, 0, on_duty=True), moment(0))
@@ -523,7 +523,7 @@ def test_what_was_handed_over_for_good_stands_whatever_its_issuer_says(resource)
         ISSUER.principal, HOLDER.principal, True, Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED
     )
     taken_back = issue(blanket, ISSUER)
-    standing = Standing()
+    standing = ValidityState()
     standing.hear(crl(1, handover, taken_back, by=ISSUER), moment(0))
     assert code_of(standing, handover, 0) is None
     assert code_of(standing, taken_back, 0) is CertificateRevoked

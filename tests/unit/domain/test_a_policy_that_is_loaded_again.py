@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access_answers import Revoked
-from maia.domain.access_tables import POLICIES
+from maia.domain.access.results import Revoked
+from maia.domain.storage.tables import POLICIES
 from support.access_control import MET, NUMBERPLATE, POLICY, SMITH, Station, court, later, met, order
 from support.policy import PITO, defined
 

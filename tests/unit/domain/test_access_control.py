@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials import Action, BadSignature, Standing, TypePattern, exact_name
-from maia.credentials.broken_statements import CertificateRevoked
-from maia.credentials.online_tests import OnlineTest, TestKind
-from maia.domain.access_answers import AdminAct, Revoked
-from maia.domain.access_refusals import (
+from maia.credentials import Action, BadSignature, TypePattern, ValidityState, exact_name
+from maia.credentials.validity.errors import CertificateRevoked
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.domain.access.refusals import (
     ActivationRefused,
     AnswerBelongsToAnotherRequest,
     BadPage,
@@ -23,8 +22,9 @@ from maia.domain.access_refusals import (
     UnknownCertificate,
     UnknownMembership,
 )
-from maia.domain.access_settings import AccessLimits, AccessSettings
-from maia.domain.access_tables import ALL_TABLES
+from maia.domain.access.results import AdminAct, Revoked
+from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.storage.tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
 from maia.policy.refusals import PolicyRefusal
 from maia.roles import BadPolicy, UnknownFact, UnknownRole
@@ -91,7 +91,7 @@ def test_a_detective_with_an_order_gets_roles_and_rights_that_a_broker_believes(
 def test_the_wallet_brings_the_statements_that_its_first_verifier_needs(station, courts):
     station.beat()
     wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    standing = Standing()
+    standing = ValidityState()
     for statement in wallet.statements:
         standing.hear(statement, station.now)
     assert isinstance(verdict(SMITH.principal, wallet.chains, standing, station.now), Permit)
@@ -102,7 +102,7 @@ def test_each_right_says_that_this_domain_must_vouch_for_it(station, courts):
     for right in wallet.issued:
         tests = right.certificate.certificate.validity.tests
         assert OnlineTest(TestKind.TIMED_CRL, MET.principal) in tests
-    assert isinstance(verdict(SMITH.principal, wallet.chains, Standing(), station.now), Denial)
+    assert isinstance(verdict(SMITH.principal, wallet.chains, ValidityState(), station.now), Denial)
 
 
 def test_forty_cases_are_forty_rights_and_a_broker_adds_them_up(station, courts):

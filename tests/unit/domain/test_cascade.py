@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.domain import cascade
-from maia.domain.access_store import FOR_EVER
-from maia.domain.access_tables import REVOKED, RIGHTS, SUPPORTS, RightRow
-from maia.domain.cascade import RIGHT, lose, rest_on, revoke_rights
-from maia.domain.turn import Turn
+from maia.domain.access import cascade
+from maia.domain.access.cascade import RIGHT, lose, rest_on, revoke_rights
+from maia.domain.access.unit_of_work import UnitOfWork
+from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import FOR_EVER
+from maia.domain.storage.tables import REVOKED, RIGHTS, SUPPORTS, RightRow
 from maia.roles import Ground, fact_support
-from maia.runtime.domain_store import memory_store
 from support.access_control import MET, PITO, SMITH, granted, later
 
 ON_CASE, ON_DUTY = (fact_support(name, [SMITH.principal]) for name in ("on_case", "on_duty"))
@@ -21,12 +21,12 @@ SIGNED = certificate_to_bytes(granted(PITO, MET, "subscribe"))
 
 
 @pytest.fixture
-def turn() -> Iterator[Turn]:
+def turn() -> Iterator[UnitOfWork]:
     with memory_store().transaction() as tables:
-        yield Turn(tables, MET.principal, later(0))
+        yield UnitOfWork(tables, MET.principal, later(0))
 
 
-def right(turn: Turn, number: int, *grounds: Ground) -> bytes:
+def right(turn: UnitOfWork, number: int, *grounds: Ground) -> bytes:
     """Put a right on record, and what it rests on."""
     identifier = bytes([number]) * 32
     row = RightRow(
@@ -38,7 +38,7 @@ def right(turn: Turn, number: int, *grounds: Ground) -> bytes:
     return identifier
 
 
-def ids_of_supports(turn: Turn) -> set[bytes]:
+def ids_of_supports(turn: UnitOfWork) -> set[bytes]:
     return {row.dependent for row in turn.tables.find(SUPPORTS, {}, limit=100)}
 
 

@@ -6,14 +6,14 @@ from collections import deque
 
 import pytest
 
-from maia.credentials.one_time import answer_question
-from maia.pipeline.keys import PastKeys
-from maia.sealing.delivery import BadDelivery
-from maia.sealing.history import BadPast, unpack_past
-from maia.sealing.history_asker import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
-from maia.sealing.key_ring import content_key
-from maia.sealing.member_settings import MemberSettings
-from maia.sealing.past_writers import CERTIFICATES_MAX, PastWriters
+from maia.credentials.validity.one_time import answer_question
+from maia.sealing.keys.delivery import BadDelivery
+from maia.sealing.keys.history import BadPast, unpack_past
+from maia.sealing.keys.history_client import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
+from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, PastWriters
+from maia.sealing.member.settings import MemberSettings
+from maia.spark.keys.content_keys import PastKeys
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Dial, LinkClosed, LinkId, LinkOpened, Received, Send
@@ -135,7 +135,7 @@ def test_the_right_must_cover_the_whole_epoch_and_the_attribute(net):
 def test_a_period_can_be_asked_for_and_long_histories_come_in_pages(net, monkeypatch):
     net.run_to(at(5500))
     assert set(got(ask(net, "reader", grant(key_of("reader")), since=at(1500), until=at(3000)))) == {2, 3, 4}
-    monkeypatch.setattr("maia.sealing.group_past.PAGE_EPOCHS", 2)
+    monkeypatch.setattr("maia.sealing.groups.past.PAGE_EPOCHS", 2)
     assert set(got(ask(net, "reader", grant(key_of("reader"))))) == {1, 2, 3, 4, 5}
 
 
@@ -285,7 +285,7 @@ def test_keys_of_the_past_are_vouched_for_when_they_are_asked_for(net):
 
 
 def test_every_page_of_the_past_rests_on_one_answer(net, monkeypatch):
-    monkeypatch.setattr("maia.sealing.group_past.PAGE_EPOCHS", 1)
+    monkeypatch.setattr("maia.sealing.groups.past.PAGE_EPOCHS", 1)
     net.run_to(at(3500))
     asked = net.server.status(net.now)["counters"].get("maia_challenges_total", 0)
     asker = ask(net, "reader", asked_each_time(grant(key_of("reader"), [PLATE])))

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from maia.credentials import Action
-from maia.domain.access_tables import RIGHTS
+from maia.domain.storage.tables import RIGHTS
 from support.access_control import (
     JONES,
     NUMBERPLATE,

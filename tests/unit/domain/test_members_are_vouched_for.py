@@ -11,17 +11,17 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
-    Standing,
     TestKind,
+    ValidityState,
     issue,
     period_from,
     sign_statement,
     statement_to_bytes,
 )
-from maia.domain.refusals import BadStatementRecord
-from maia.sealing.member import KeyMember
-from maia.sealing.member_settings import MemberSettings
-from maia.sealing.membership import Claim
+from maia.domain.keys.refusals import BadStatementRecord
+from maia.sealing.groups.membership import Claim
+from maia.sealing.member.member import KeyMember
+from maia.sealing.member.settings import MemberSettings
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close
 from maia.wire.messages import Bye, Show
@@ -65,12 +65,12 @@ class VouchedNet(KeyNet):
     """A net whose members have heard statements, each its own."""
 
     def __init__(self, **settings) -> None:
-        self.heard: dict[str, Standing] = {}
+        self.heard: dict[str, ValidityState] = {}
         self.connect: dict[str, SignedCertificate] = {}
         super().__init__(**settings)
 
-    def tell(self, name: str, *statements: SignedStatement) -> Standing:
-        standing = self.heard.setdefault(name, Standing())
+    def tell(self, name: str, *statements: SignedStatement) -> ValidityState:
+        standing = self.heard.setdefault(name, ValidityState())
         for one in statements:
             standing.hear(one, self.now)
         return standing

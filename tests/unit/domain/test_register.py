@@ -8,11 +8,11 @@ import pytest
 
 from maia.credentials import Action, BadSignature, TypeName
 from maia.credentials.arguments import BadArgument
-from maia.domain.access_answers import EntryKind
-from maia.domain.access_refusals import BadPage, BadRegistration, NoPolicy, UnknownType
-from maia.domain.access_settings import AccessLimits, AccessSettings
+from maia.domain.access.refusals import BadPage, BadRegistration, NoPolicy, UnknownType
+from maia.domain.access.results import EntryKind
+from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.policy import Permit
-from maia.predicates.text import parse_predicate
+from maia.predicates.language.parser import parse_predicate
 from maia.roles import UnknownRole
 from support.access_control import (
     BROWN,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access_refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
-from maia.domain.access_settings import AccessLimits, AccessSettings
-from maia.domain.access_store import Tables
-from maia.domain.remembering import answered_once, forget_old, use_nonce
+from maia.domain.access.idempotency import answered_once, forget_old, use_nonce
+from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
+from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import Tables
 from maia.events import Instant
-from maia.runtime.domain_store import memory_store
 from support.access_control import JONES, SMITH, later
 
 KEPT_S = 60

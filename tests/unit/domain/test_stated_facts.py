@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from maia.credentials import FactList, Principal, SignedStatement, Standing, StatementOld, Validity
-from maia.domain.access_settings import AccessSettings
+from maia.credentials import FactList, Principal, SignedStatement, StatementOld, Validity, ValidityState
+from maia.domain.access.settings import AccessSettings
 from maia.events import Instant
 from maia.policy import Facts, Permit, Request, decide, gather_evidence
 from support.access_control import JONES, POLICY, Station, later, met
@@ -48,7 +48,7 @@ def test_a_right_holds_at_a_verifier_while_its_holder_is_said_to_be_on_duty():
     station.assert_fact("on_duty", [SMITH.principal])
     (issued,) = station.login(SMITH.principal, []).issued
     pool = [granted(PITO, MET, "subscribe", may_delegate=True), issued.certificate]
-    verifier = Standing()
+    verifier = ValidityState()
 
     def decided():
         for one in station.beat():
@@ -83,8 +83,8 @@ def named(said: SignedStatement | None) -> set[Principal]:
     return {whom for whom, _ in said.statement.facts}
 
 
-def heard(*said: SignedStatement, at: Instant) -> Standing:
-    verifier = Standing()
+def heard(*said: SignedStatement, at: Instant) -> ValidityState:
+    verifier = ValidityState()
     for one in said:
         with suppress(StatementOld):
             verifier.hear(one, at)
@@ -180,7 +180,7 @@ def test_a_policy_that_asks_no_more_takes_back_what_was_stated():
 
 
 def test_of_more_than_a_list_can_name_nobody_is_said_to_be_on_duty(monkeypatch):
-    monkeypatch.setattr("maia.domain.stated_facts.FACTS_MAX", 1)
+    monkeypatch.setattr("maia.domain.facts.published.FACTS_MAX", 1)
     station = on_duty(SMITH)
     station.now = later(3)
     station.assert_fact("on_duty", [JONES.principal])

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.credentials import Standing
-from maia.credentials.broken_chains import BrokenChain
-from maia.credentials.statement_encoding import check_statement
-from maia.credentials.statements import OneTimeAnswer, Revalidation, RevocationList
-from maia.domain.access_refusals import NotOurs, UnknownCertificate
-from maia.domain.access_settings import AccessLimits, AccessSettings
-from maia.domain.refusals import BadDomainSettings
+from maia.credentials import ValidityState
+from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.encoding.statements import check_statement
+from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList
+from maia.domain.access.refusals import NotOurs, UnknownCertificate
+from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.keys.refusals import BadDomainSettings
 from maia.events import Instant
 from support.access_control import (
     DAY,
@@ -201,7 +201,7 @@ def test_newcomers_get_the_present_list_and_the_newest_word():
     station.beat()
     appointed = station.appoint(SMITH.principal, "medal", [], until(100))
     station.revoke_appointment(appointed.id, "stolen")
-    standing = Standing()
+    standing = ValidityState()
     for signed in station.access.current_statements(station.now):
         standing.hear(signed, station.now)
     assert standing.revoked_by(MET.principal) == {appointed.id}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.events import Instant
 from maia.log import message_of
-from maia.runtime.event_log import EventLog
+from maia.log.disk.event_log import EventLog
 from support.event_log import NOON, PLATES, carried, sealed
 
 

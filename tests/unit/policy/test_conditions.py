@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.events import AttributeUid, Instant
 from maia.events.zones import UnknownZone, local_time
 from maia.policy import Facts
@@ -16,7 +16,7 @@ from maia.policy.clock_facts import (
     steady_clock,
     weekday_uid,
 )
-from maia.predicates.text import format_predicate, parse_predicate
+from maia.predicates.language.parser import format_predicate, parse_predicate
 from support.policy import MALLORY, MET, PITO, SMITH, ask, chain, denial, granted, permit
 
 LONDON = "Europe/London"

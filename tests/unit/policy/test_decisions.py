@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials.authority import ALL_ATTRIBUTES, Action
 from maia.credentials.names import TopicName
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.events import AttributeUid
 from maia.policy import (
     NO_FACTS,
@@ -23,8 +23,8 @@ from maia.policy import (
     shape,
 )
 from maia.policy.evidence import CHAINS_MAX
+from maia.predicates.language.parser import parse_predicate
 from maia.predicates.syntax import ALWAYS, Comparison, Exists, Operator
-from maia.predicates.text import parse_predicate
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.policy import (
     CCS,

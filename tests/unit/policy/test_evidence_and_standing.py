@@ -10,13 +10,13 @@ from maia.credentials import (
     CertificateStale,
     OnlineTest,
     RevocationList,
-    Standing,
     TestKind,
     Validity,
+    ValidityState,
     period_from,
     sign_statement,
 )
-from maia.credentials.broken_chains import NoChain as NoChainFound
+from maia.credentials.chains.errors import NoChain as NoChainFound
 from maia.policy import (
     NO_FACTS,
     Audience,
@@ -57,7 +57,7 @@ def said(number, *revoked, timed=True, by=MET):
 
 
 def heard(*statements, at=NOON):
-    standing = Standing()
+    standing = ValidityState()
     for signed in statements:
         standing.hear(signed, at)
     return standing

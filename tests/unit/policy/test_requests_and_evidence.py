@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials.authority import Action
 from maia.credentials.names import FIRST_VERSION, TopicName, TypeName
-from maia.credentials.validity import Validity
+from maia.credentials.validity.period import Validity
 from maia.errors import BadInput
 from maia.events import AttributeUid
 from maia.policy import (

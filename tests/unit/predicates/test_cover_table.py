@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.events import AttributeUid
-from maia.predicates.cover_table import CoverTable, CoverTableFull, FilterIdTaken, UnknownFilterId
+from maia.predicates.covering.cover_table import CoverTable, CoverTableFull, FilterIdTaken, UnknownFilterId
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator, Predicate
 from reference.pairwise_poset import PairwisePoset
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maia.predicates import cover_table, parse_predicate
-from maia.predicates.boxes import Box, bounds_rule_out, box_of, proved_to_cover
-from maia.predicates.cover_table import CoverTable, Removed
+from maia.predicates import parse_predicate
+from maia.predicates.covering import cover_table
+from maia.predicates.covering.boxes import Box, bounds_rule_out, box_of, proved_to_cover
+from maia.predicates.covering.cover_table import CoverTable, Removed
 
 
 def table_of(**filters: str) -> CoverTable:

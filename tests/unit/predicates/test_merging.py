@@ -6,8 +6,8 @@ import pytest
 
 from maia.events import AttributeUid, Instant
 from maia.predicates.constraints import NotAConstraintFilter
-from maia.predicates.measure import BadDomain, Choices, Span
-from maia.predicates.merging import BadMerge, merge
+from maia.predicates.merging.measure import BadDomain, Choices, Span
+from maia.predicates.merging.merge import BadMerge, merge
 from maia.predicates.syntax import (
     ALWAYS,
     AllOf,

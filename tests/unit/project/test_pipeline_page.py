@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli import main
-from maia.runtime import spark_session
+from maia.spark.session import session as spark_session
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipeline-applications.md"
 COMMANDS = [
@@ -44,7 +44,7 @@ def test_every_command_of_the_page_works(spark, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M))
 def test_the_page_tells_what_an_application_never_reads(name):
-    from maia.pipeline.applications import APPLICATIONS
+    from maia.spark.applications import APPLICATIONS
 
     row = next(
         line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}`")

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import ALL_ATTRIBUTES, Action
 from maia.credentials.arguments import ParameterKind
-from maia.credentials.online_tests import TestKind
+from maia.credentials.validity.online_tests import TestKind
 from maia.errors import BadInput
 from maia.roles import BadPolicy, parse_policy
 from maia.roles.policy import (

@@ -25,8 +25,8 @@ from maia.predicates import (
     TextTest,
     admits,
 )
-from maia.routing import matching
-from maia.routing.matching import MatchIndex
+from maia.routing.matching import index as matching
+from maia.routing.matching.index import MatchIndex
 
 SPEED, LANE, PLATE = AttributeUid("speed"), AttributeUid("lane"), AttributeUid("plate")
 KINDS = {SPEED: Kind.INT, LANE: Kind.INT, PLATE: Kind.STRING}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from maia.events import Instant
 from maia.predicates import ALWAYS
-from maia.routing.hops import TellOffer
-from maia.routing.rendezvous import BookLimits, RoutingBook
+from maia.routing.table.hops import TellOffer
+from maia.routing.table.routing_table import BookLimits, RoutingTable
 
 TYPE = b"T" * 32
 NOW = Instant(1_000_000_000)
 PARENT, ONE, TWO = "parent", "one", "two"
 
 
-def book_with_offers(*offering: str) -> RoutingBook:
+def book_with_offers(*offering: str) -> RoutingTable:
     """Return a book with a parent, and neighbours that offer under their own names."""
-    book = RoutingBook(parent_of=lambda _: PARENT, limits=BookLimits(lease_us=60_000_000))
+    book = RoutingTable(parent_of=lambda _: PARENT, limits=BookLimits(lease_us=60_000_000))
     for hop in (PARENT, ONE, TWO):
         book.hop_up(hop, NOW)
     for hop in offering:

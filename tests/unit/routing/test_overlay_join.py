@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from maia.routing.overlay_candidates import CandidateLimits
-from maia.routing.overlay_join import Ask, Connect, Contact, Dropped, Membership, MembershipLimits, Spread
+from maia.routing.overlay.candidates import CandidateLimits
+from maia.routing.overlay.membership import (
+    Ask,
+    Connect,
+    Contact,
+    Dropped,
+    MembershipLimits,
+    OverlayMembership,
+    Spread,
+)
 from support.overlay import SECOND, Ring, contact, id_of
 
 OWN = contact(0)
 
 
-def newcomer(*seeds: int, **limits: int) -> Membership:
-    return Membership(
+def newcomer(*seeds: int, **limits: int) -> OverlayMembership:
+    return OverlayMembership(
         OWN,
         seeds=[contact(seed).address for seed in seeds],
         leaf_size=4,
@@ -20,7 +28,7 @@ def newcomer(*seeds: int, **limits: int) -> Membership:
     )
 
 
-def connected(*numbers: int) -> Membership:
+def connected(*numbers: int) -> OverlayMembership:
     """Return a node that has joined, with links to these and all questions answered."""
     node = newcomer()
     node.start(0)
@@ -29,7 +37,7 @@ def connected(*numbers: int) -> Membership:
     return node
 
 
-def answer_all(node: Membership, steps, *contacts) -> list:
+def answer_all(node: OverlayMembership, steps, *contacts) -> list:
     """Answer every question with the same brokers; return the steps that are no questions."""
     others = []
     for step in steps:
@@ -178,7 +186,7 @@ def test_a_lost_broker_that_comes_back_is_kept_again():
 
 def test_a_lost_broker_is_tried_again_and_given_up_in_the_end():
     limits = MembershipLimits(candidates=CandidateLimits(tries_max=3))
-    node = Membership(OWN, leaf_size=4, limits=limits)
+    node = OverlayMembership(OWN, leaf_size=4, limits=limits)
     node.confirmed(contact(1), 0)
     tried, now, steps = 0, 0, node.lost(id_of(1), 0)
     while Connect(contact(1).address) in steps:
@@ -234,7 +242,7 @@ def test_a_tick_reconnects_leaves_at_rest_and_a_refresh_asks_the_nearest():
 
 
 def test_a_split_network_is_found_again_through_a_seed():
-    node = Membership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every=2))
+    node = OverlayMembership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every=2))
     node.start(0)
     node.dial_failed(contact(9).address, 0)
     node.confirmed(contact(1), 0)
@@ -247,7 +255,7 @@ def test_a_linked_node_takes_the_place_of_one_that_is_lost_without_a_new_handsha
     linked = {id_of(number) for number in range(1, 30)}
     without = next(iter(node.overlay.leaf_set))
     node.lost(without, 0)
-    after = Membership(OWN, leaf_size=4)
+    after = OverlayMembership(OWN, leaf_size=4)
     for number in range(1, 30):
         if id_of(number) != without:
             after.confirmed(contact(number), 0)

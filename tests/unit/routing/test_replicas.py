@@ -6,9 +6,8 @@ import pytest
 
 from maia.events import Instant
 from maia.predicates import ALWAYS, parse_predicate
-from maia.routing.hops import Entry
-from maia.routing.rendezvous import BookLimits, RoutingBook
-from maia.routing.replicas import (
+from maia.routing.table.hops import RouteEntry
+from maia.routing.table.replicas import (
     ENTRIES_PER_REPLICA_MAX,
     Replica,
     ReplicaSender,
@@ -16,16 +15,17 @@ from maia.routing.replicas import (
     TellReplica,
     TooManyReplicas,
 )
+from maia.routing.table.routing_table import BookLimits, RoutingTable
 from support.routing import entry_id
 
 TYPE = b"T" * 32
 NOW = Instant(0)
 LEASE_US = 60_000_000
-FAST = Entry(entry_id(1), parse_predicate("speed > 50"))
+FAST = RouteEntry(entry_id(1), parse_predicate("speed > 50"))
 
 
-def rendezvous(parent: str | None = None) -> RoutingBook:
-    book = RoutingBook(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=LEASE_US))
+def rendezvous(parent: str | None = None) -> RoutingTable:
+    book = RoutingTable(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=LEASE_US))
     for hop in ("left", "right", "child"):
         book.hop_up(hop, NOW)
     book.heard_interest("child", TYPE, [FAST], [], NOW)
@@ -33,7 +33,7 @@ def rendezvous(parent: str | None = None) -> RoutingBook:
     return book
 
 
-def sender(book: RoutingBook) -> ReplicaSender:
+def sender(book: RoutingTable) -> ReplicaSender:
     return ReplicaSender(book, repeat_us=LEASE_US // 3)
 
 
@@ -72,7 +72,7 @@ def test_a_leaf_hears_nothing_about_itself():
 def test_a_neighbour_that_wants_very_much_is_said_to_want_everything():
     book = rendezvous()
     many = [
-        Entry(entry_id(n), parse_predicate(f"speed == {n}"))
+        RouteEntry(entry_id(n), parse_predicate(f"speed == {n}"))
         for n in range(100, 101 + ENTRIES_PER_REPLICA_MAX)
     ]
     book.heard_interest("child", TYPE, many, [FAST.id], NOW)
@@ -120,7 +120,7 @@ def test_nobody_sends_more_replicas_than_its_share_or_touches_anothers():
 
 
 def test_the_loss_of_the_rendezvous_loses_no_subscription():
-    former, successor = rendezvous(), RoutingBook()
+    former, successor = rendezvous(), RoutingTable()
     store = ReplicaStore(lease_us=LEASE_US)
     for tell in sender(former).due(["successor"], NOW):
         store.heard("root", tell.replica, NOW)

@@ -6,17 +6,17 @@ import pytest
 
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, Predicate, parse_predicate
-from maia.routing.hops import (
+from maia.routing.table.hops import (
     ENTRIES_PER_TELL_MAX,
     LOCAL,
-    Entry,
+    RouteEntry,
     Tell,
     TellInterest,
     TellOffer,
     TellRenew,
     TellResync,
 )
-from maia.routing.rendezvous import BookFull, BookLimits, RoutingBook, TooMuchTold, UnknownHop
+from maia.routing.table.routing_table import BookFull, BookLimits, RoutingTable, TooMuchTold, UnknownHop
 from support.routing import entry_id
 
 TYPE = b"T" * 32
@@ -29,12 +29,12 @@ def over(speed: int) -> Predicate:
     return parse_predicate(f"speed > {speed}")
 
 
-def entry(number: int, predicate: Predicate) -> Entry:
-    return Entry(entry_id(number), predicate)
+def entry(number: int, predicate: Predicate) -> RouteEntry:
+    return RouteEntry(entry_id(number), predicate)
 
 
-def book_with(*hops: str, parent: str | None = PARENT, limits: BookLimits | None = None) -> RoutingBook:
-    book = RoutingBook(parent_of=lambda type_id: parent, limits=limits or BookLimits(lease_us=LEASE_US))
+def book_with(*hops: str, parent: str | None = PARENT, limits: BookLimits | None = None) -> RoutingTable:
+    book = RoutingTable(parent_of=lambda type_id: parent, limits=limits or BookLimits(lease_us=LEASE_US))
     for hop in hops:
         book.hop_up(hop, NOW)
     return book

@@ -12,9 +12,9 @@ from maia.predicates import (
     parse_predicate,
     predicate_from_expression,
 )
-from maia.routing.comparing import compared_by, known_attributes
-from maia.routing.digests import Tally, mark_of_interest
-from maia.routing.hops import (
+from maia.routing.table.comparison import compared_by, known_attributes
+from maia.routing.table.digests import Tally, mark_of_interest
+from maia.routing.table.hops import (
     LOCAL,
     SealedEntry,
     TellInterest,
@@ -24,7 +24,7 @@ from maia.routing.hops import (
     is_of_sealed,
     type_of_book_key,
 )
-from maia.routing.rendezvous import BookLimits, RoutingBook
+from maia.routing.table.routing_table import BookLimits, RoutingTable
 from support.routing import entry_id
 
 TYPE = b"T" * 32
@@ -41,14 +41,14 @@ def over(speed: int) -> Predicate:
     return parse_predicate(f"speed > {speed}")
 
 
-def book_with(*hops: str, parent: str | None = "parent") -> RoutingBook:
-    book = RoutingBook(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=60_000_000))
+def book_with(*hops: str, parent: str | None = "parent") -> RoutingTable:
+    book = RoutingTable(parent_of=lambda type_id: parent, limits=BookLimits(lease_us=60_000_000))
     for hop in hops:
         book.hop_up(hop, NOW)
     return book
 
 
-def told(book: RoutingBook) -> set[int]:
+def told(book: RoutingTable) -> set[int]:
     return {int.from_bytes(entry.id, "big") for entry in book.told("parent", KEY)[0]}
 
 

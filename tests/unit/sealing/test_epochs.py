@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
-from maia.sealing.epochs import (
+from maia.sealing.groups.group_id import BadGroup, GroupId
+from maia.sealing.keys.epochs import (
     CHAIN_MAX,
     BadEpoch,
     EpochChain,
@@ -23,8 +24,7 @@ from maia.sealing.epochs import (
     sign_epoch,
     verify_epoch,
 )
-from maia.sealing.groups import BadGroup, GroupId
-from maia.sealing.secrets import Secret
+from maia.sealing.keys.secrets import Secret
 from support.key_groups import MANAGER, NOON, PLACE, PLATE, at, key_of, random_from
 
 TYPE = bytes(range(32))

@@ -12,8 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import BadSignature
-from maia.sealing.at_rest import AtRest, NotOurs
-from maia.sealing.delivery import (
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.welcome import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
+from maia.sealing.keys.at_rest import AtRest, NotOurs
+from maia.sealing.keys.delivery import (
     BadDelivery,
     BadEncryptionKey,
     EncryptionKey,
@@ -21,9 +23,7 @@ from maia.sealing.delivery import (
     check_encryption_key,
     seal_to,
 )
-from maia.sealing.groups import GroupId
-from maia.sealing.handover import BadParcel, Handed, HeldPath, Parcel, pack, parcel_info, unpack
-from maia.sealing.secrets import Secret
+from maia.sealing.keys.secrets import Secret
 from support.key_groups import MANAGER, PLATE, key_of, random_from
 
 LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -94,7 +94,7 @@ def test_a_parcel_is_read_as_it_was_packed():
         Handed(group, 1, 4, Secret.fresh(random_from(b"1"))),
         Handed(plates, 2, None, Secret.fresh(random_from(b"2"))),
     )
-    parcel = Parcel(frozenset({group, plates}), secrets, (HeldPath(plates, b"path"),))
+    parcel = GroupWelcome(frozenset({group, plates}), secrets, (HeldPath(plates, b"path"),))
     assert unpack(pack(parcel), TYPE) == parcel
 
 

@@ -7,11 +7,11 @@ import pickle
 
 import pytest
 
-from maia.sealing.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, BadMember, GroupFull
-from maia.sealing.lkh import LkhTree
-from maia.sealing.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_rekey
-from maia.sealing.tree_nodes import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
-from maia.sealing.tree_slots import Slots
+from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, BadMember, GroupFull
+from maia.sealing.tree.lkh import LkhTree
+from maia.sealing.tree.nodes import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
+from maia.sealing.tree.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_rekey
+from maia.sealing.tree.slots import Slots
 from reference.tree_store import (
     BadTreeState,
     member_from_bytes,
@@ -161,7 +161,7 @@ def test_a_change_that_makes_no_sense_changes_nothing(scheme, joins, leaves, sen
 
 
 def test_a_group_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr("maia.sealing.key_tree.MEMBERS_MAX", 4)
+    monkeypatch.setattr("maia.sealing.tree.key_tree.MEMBERS_MAX", 4)
     tree = tree_of(ANN, BOB, CEM, DEE)
     with pytest.raises(GroupFull, match="at most 4 members"):
         tree.join(b"Eva")

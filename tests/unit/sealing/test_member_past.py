@@ -8,10 +8,10 @@ import pytest
 
 from maia.errors import ProtocolViolation
 from maia.events import AttributeUid
-from maia.sealing.delivery import EncryptionKey
-from maia.sealing.history import EpochSpan, PastAnswer, PastEpoch
-from maia.sealing.member_past import MemberPast
-from maia.sealing.secrets import Secret
+from maia.sealing.keys.delivery import EncryptionKey
+from maia.sealing.keys.history import EpochSpan, PastAnswer, PastEpoch
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.member.past_keys import MemberPast
 from maia.wire.messages import HistoryKeysReply, KeyTermsRecord
 from support.key_groups import at, sealed_type
 

@@ -20,9 +20,9 @@ from maia.predicates import (
     Operator,
     predicate_to_expression,
 )
-from maia.sealing.filter_keys import joint_key, keyed_mark, seal_box
-from maia.sealing.filter_parts import PART_BYTES_MAX, parts_of
-from maia.sealing.filter_proofs import (
+from maia.sealing.filters.keys import joint_key, keyed_mark, seal_box
+from maia.sealing.filters.parts import PART_BYTES_MAX, parts_of
+from maia.sealing.filters.proofs import (
     NotMadeByAMember,
     OpenedProof,
     ProofDoesNotOpen,
@@ -33,7 +33,7 @@ from maia.sealing.filter_proofs import (
     open_proof,
     seal_proof,
 )
-from maia.sealing.filters import (
+from maia.sealing.filters.sealed_filters import (
     BadSealedFilter,
     FilterDoesNotOpen,
     SealedFilter,
@@ -42,8 +42,8 @@ from maia.sealing.filters import (
     open_filter,
     proved_to_cover,
 )
-from maia.sealing.groups import GroupId
-from maia.sealing.secrets import Secret
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.secrets import Secret
 from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")

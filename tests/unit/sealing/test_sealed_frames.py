@@ -21,9 +21,9 @@ from maia.sealing import (
     open_frame,
     verify_frame,
 )
-from maia.sealing.blocks import division, fine_block_rows, is_division, row_lengths
-from maia.sealing.ciphers import INSTANCES_MAX, BadEpochKeys
-from maia.sealing.frame_proof import SIGNATURES_REMEMBERED
+from maia.sealing.frames.blocks import division, fine_block_rows, is_division, row_lengths
+from maia.sealing.frames.ciphers import INSTANCES_MAX, BadEpochKeys
+from maia.sealing.frames.proof import SIGNATURES_REMEMBERED
 from maia.types import SealingLevel
 from maia.wire.columns import encode_column, frame_to_columns
 from support.sealing import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from maia.sealing.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
-from maia.sealing.groups import GroupId
-from maia.sealing.handover import Handed, HeldPath, Parcel
-from maia.sealing.key_group import group_name
-from maia.sealing.lkh import LkhTree
-from maia.sealing.secrets import Secret
-from maia.sealing.type_keys import KeysMissed, TypeKeys
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import group_name
+from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
+from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
+from maia.sealing.tree.lkh import LkhTree
 from maia.wire.messages import GroupKeys, KeyTermsRecord, Rekey, RekeyPart
 from support.key_groups import MANAGER, NOON, at, random_from
 
@@ -38,7 +38,7 @@ def delivery(*epochs):
 
 def parcel(secret, path=b""):
     paths = (HeldPath(GROUP, path),) if path else ()
-    return Parcel(frozenset({GROUP}), (Handed(GROUP, 1, None, secret),), paths)
+    return GroupWelcome(frozenset({GROUP}), (Handed(GROUP, 1, None, secret),), paths)
 
 
 def test_a_secret_that_was_handed_over_is_compared_with_the_signed_epoch(tree):

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from maia.credentials.authority import ALL_ATTRIBUTES
+from maia.demo.million import generate_sightings
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Membership, Operator
-from maia.scenarios.million import generate_sightings
 from maia.views import StoredMismatch, spark_schema
 from maia.views.to_spark import _balanced, to_spark
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from maia.log import message_of
-from maia.runtime.event_log import LogLimits
+from maia.log.disk.event_log import LogLimits
 from support.event_log import NOON, PowerDisk, opened
 
 KEPT = json.loads(Path(__file__).with_name("journal.json").read_text(encoding="ascii"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from maia.sealing.delivery import SessionKey, seal_to
-from maia.sealing.epochs import (
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
+from maia.sealing.keys.delivery import SessionKey, seal_to
+from maia.sealing.keys.epochs import (
     EpochStatement,
     commitment,
     epoch_from_bytes,
@@ -14,10 +16,8 @@ from maia.sealing.epochs import (
     sign_epoch,
     verify_epoch,
 )
-from maia.sealing.groups import GroupId
-from maia.sealing.handover import Handed, HeldPath, Parcel, pack, parcel_info, unpack
-from maia.sealing.key_ring import content_key
-from maia.sealing.secrets import Secret
+from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.secrets import Secret
 from support.key_groups import MANAGER, NOON, PLATE, key_of, random_from
 
 VECTORS = {
@@ -37,7 +37,7 @@ def epoch():
 
 def parcel():
     secrets = (Handed(GROUP, 5, 7, SECRET), Handed(PLATES, 7, None, SECRET))
-    return Parcel(frozenset({GROUP, PLATES}), secrets, (HeldPath(PLATES, b"path"),))
+    return GroupWelcome(frozenset({GROUP, PLATES}), secrets, (HeldPath(PLATES, b"path"),))
 
 
 def made() -> dict[str, bytes]:

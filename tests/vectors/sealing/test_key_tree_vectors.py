@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.sealing.rekey import Scheme
+from maia.sealing.tree.rekey import Scheme
 from reference.tree_store import member_from_bytes, new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import counted_bytes
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from maia.broker.sealed_tells import wanted_from_wire
+from maia.broker.sealed.messages import wanted_from_wire
 from maia.canonical import write_canonical
 from maia.events import AttributeUid
 from maia.predicates import predicate_to_expression
-from maia.sealing.filter_proofs import OpenedProof, check_made_by_a_member, open_proof
-from maia.sealing.filters import open_filter
+from maia.sealing.filters.proofs import OpenedProof, check_made_by_a_member, open_proof
+from maia.sealing.filters.sealed_filters import open_filter
 from maia.wire import decode
 from support.sealed_filters import ring
 

@@ -1,0 +1,355 @@
+"""How does a program talk to a domain's HTTP interface?
+
+    with DomainClient("127.0.0.1:7600", domain=met, key=key, credentials=certificates) as client:
+        client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
+
+The domain is known by its key: whoever answers with another one is not talked
+to. Every call is signed for this domain and its present run. What the domain
+refuses is raised with the domain's own code.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+import msgspec
+
+from maia.api.headers import (
+    CREDENTIALS_HEADER,
+    ONCE_HEADER,
+    PUBLISHED_HEADER,
+    SCHEME,
+    credentials_to_header,
+)
+from maia.api.problems import ApiProblem
+from maia.api.responses import DomainAnswer
+from maia.clock import system_now
+from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.events import Instant
+from maia.net.addresses import host_and_port
+from maia.net.tls import pinning_context
+from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
+from maia.wire.replays import NONCE_BYTES
+
+__all__ = [
+    "REFUSALS",
+    "Answered",
+    "DomainClient",
+    "DomainSaid",
+    "DomainUnavailable",
+    "NotThisDomain",
+    "StrangeAnswer",
+    "authorization",
+    "decoded_answer",
+    "is_about_the_key",
+    "new_once",
+    "problem_told",
+    "run_of",
+]
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+_DETAIL_MAX: Final = 8000
+_WHOLE: Final = 4.0
+"""How many times as long as one wait an answer may take as a whole."""
+_CODE: Final = re.compile(r"[A-Z][A-Z0-9-]{1,63}")
+_Answer = TypeVar("_Answer")
+
+
+class DomainUnavailable(Unavailable):
+    """A domain's server cannot be reached, or did not answer in time."""
+
+    code = "UNAVAILABLE-DOMAIN"
+
+
+class NotThisDomain(BrokenCredential):
+    """Whoever answers at the address does not hold the key of the domain that was meant."""
+
+    code = "CREDENTIAL-ANOTHER-DOMAIN"
+
+
+class StrangeAnswer(ProtocolViolation):
+    """A domain's server answered something that its interface does not have."""
+
+    code = "PROTOCOL-DOMAIN-ANSWER"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """Whether a statement has reached the network; None where there was none to carry."""
+
+    is_published: bool | None
+
+
+class DomainClient:
+    """A caller of one domain. Not for several threads."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        domain: Principal,
+        key: SigningKey,
+        credentials: Sequence[SignedCertificate] = (),
+        clock: Callable[[], Instant] = system_now,
+        timeout_s: float = 30.0,
+    ) -> None:
+        """Talk to the domain that holds the key of `domain`, as the holder of `key`."""
+        host_and_port(address)
+        self.address, self.domain = address, domain
+        self._key, self._clock, self._timeout_s = key, clock, timeout_s
+        self._shown = credentials_to_header(credentials)
+        self._instance: bytes | None = None
+        self._http = httpx.Client(
+            base_url=f"https://{address}",
+            verify=pinning_context(domain),
+            timeout=timeout_s,
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self.last = Answered(None)
+        """What the last answer said beside its body."""
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    # ------------------------------------------------------------ calls
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        answer: type[_Answer],
+        query: Mapping[str, object] | None = None,
+        once: str = "",
+    ) -> _Answer:
+        """Make a signed call and return its answer; raise what the domain refuses."""
+        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
+        target = path + ("?" + urlencode(said) if said else "")
+        content = b"" if body is None else msgspec.json.encode(body)
+        try:
+            return self._signed(method, target, content, answer, once)
+        except DomainSaid as problem:
+            if problem.code != "REQUEST-ANOTHER-RUN":
+                raise problem.as_ours() from None
+        self._instance = None  # the server was started anew: sign for its present run, once
+        try:
+            return self._signed(method, target, content, answer, once)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+
+    def public(
+        self, path: str, *, answer: type[_Answer], query: Mapping[str, object] | None = None
+    ) -> _Answer:
+        """Ask for a public page, without a signature."""
+        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
+        target = path + ("?" + urlencode(said) if said else "")
+        try:
+            return self._sent("GET", target, b"", {}, answer)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+
+    def about(self) -> DomainAnswer:
+        """Return which domain this is, and its present run."""
+        found = self.public("/v1/domain", answer=DomainAnswer)
+        if found.principal != str(self.domain):
+            raise NotThisDomain(f"`{self.address}` says that it is `{found.principal[:80]}`")
+        return found
+
+    # ------------------------------------------------------------ inside
+
+    def _signed(self, method: str, target: str, content: bytes, answer: type[_Answer], once: str) -> _Answer:
+        call = ApiCall.of(method, target, body=content, credentials=self._shown.encode("latin-1"), once=once)
+        request = ApiRequest(self.domain, self._run(), call, self._clock(), os.urandom(NONCE_BYTES))
+        headers = {"Authorization": authorization(request, self._key)}
+        if self._shown:
+            headers[CREDENTIALS_HEADER] = self._shown
+        if once:
+            headers[ONCE_HEADER] = once
+        return self._sent(method, target, content, headers, answer)
+
+    def _run(self) -> bytes:
+        if self._instance is None:
+            self._instance = run_of(self.about())
+        return self._instance
+
+    def _sent(
+        self, method: str, target: str, content: bytes, headers: Mapping[str, str], answer: type[_Answer]
+    ) -> _Answer:
+        ends = monotonic() + _WHOLE * self._timeout_s
+        try:
+            with self._http.stream(method, target, content=content, headers=dict(headers)) as response:
+                body = self._read(response, ends)
+        except httpx.ConnectError as problem:
+            if is_about_the_key(problem):
+                raise NotThisDomain(
+                    f"whoever answers at `{self.address}` is not `{self.domain}`"
+                ) from problem
+            raise DomainUnavailable(f"no domain's server answers at `{self.address}`") from problem
+        except httpx.HTTPError as problem:
+            raise DomainUnavailable(
+                f"the domain's server at `{self.address}` does not answer: {type(problem).__name__}"
+            ) from problem
+        published = response.headers.get(PUBLISHED_HEADER)
+        self.last = Answered(None if published is None else published == "yes")
+        if response.is_success:
+            return decoded_answer(body, answer)
+        raise problem_told(body)
+
+    def _read(self, response: httpx.Response, ends: float) -> bytes:
+        """Read an answer, in time and not beyond its limit: a byte now and then is no answer."""
+        parts, size = [], 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > ANSWER_BYTES_MAX:
+                raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+            if monotonic() > ends:
+                raise DomainUnavailable(f"the domain's server at `{self.address}` takes too long to answer")
+            parts.append(part)
+        return b"".join(parts)
+
+
+class DomainSaid(Exception):
+    """What a domain's server refused, on its way to whoever called."""
+
+    def __init__(self, told: ApiProblem) -> None:
+        super().__init__(told.detail)
+        self.code, self._told = told.code, told
+
+    def as_ours(self) -> MaiaError:
+        """Return it as an error of the family that its status belongs to, with the domain's code."""
+        for begins, family in _FAMILIES:
+            if self.code.startswith(begins):
+                return family(self._told)
+        return RefusedByDomain(self._told)
+
+
+class _ToldByDomain(Exception):
+    """What the errors below have in common: their code is the domain's own."""
+
+    def __init__(self, told: ApiProblem) -> None:
+        incident = f" (incident {ascii(told.incident[:64])[1:-1]})" if told.incident else ""
+        super().__init__(told.detail + incident)
+        # On the object, where it hides the code of the class.
+        self.__dict__["code"] = told.code
+        self._problems = told.problems
+
+    def as_record(self) -> dict[str, object]:
+        """Return the error as named fields, with each problem of a policy."""
+        record: dict[str, object] = {"code": self.__dict__["code"], "message": str(self)}
+        return record if self._problems is None else {**record, "problems": self._problems}
+
+
+class RefusedByDomain(_ToldByDomain, Refusal):
+    """A domain's server said no; `code` is the domain's own."""
+
+    code = "REFUSED-BY-DOMAIN"
+
+
+class DomainCannot(_ToldByDomain, Unavailable):
+    """A domain's server cannot do it now; `code` is the domain's own."""
+
+    code = "UNAVAILABLE-BY-DOMAIN"
+
+
+class DomainDoesNotBelieve(_ToldByDomain, BrokenCredential):
+    """A domain's server does not believe a credential; `code` is the domain's own."""
+
+    code = "CREDENTIAL-BY-DOMAIN"
+
+
+class DomainWantsOtherInput(_ToldByDomain, BadInput):
+    """A domain's server wants other input; `code` is the domain's own."""
+
+    code = "INPUT-BY-DOMAIN"
+
+
+class DomainDoesNotUnderstand(_ToldByDomain, ProtocolViolation):
+    """A domain's server does not understand; `code` is the domain's own."""
+
+    code = "PROTOCOL-BY-DOMAIN"
+
+
+REFUSALS: Final = (
+    RefusedByDomain,
+    DomainDoesNotBelieve,
+    DomainWantsOtherInput,
+    DomainDoesNotUnderstand,
+)
+"""What a domain's server has decided: asking again, or elsewhere, changes nothing."""
+
+_FAMILIES: Final[tuple[tuple[str, Callable[[ApiProblem], MaiaError]], ...]] = (
+    ("UNAVAILABLE", DomainCannot),
+    ("INTERNAL", DomainCannot),
+    ("CREDENTIAL", DomainDoesNotBelieve),
+    ("INPUT", DomainWantsOtherInput),
+    ("PROTOCOL", DomainDoesNotUnderstand),
+)
+
+
+def new_once() -> str:
+    """Return a new idempotency key."""
+    return os.urandom(16).hex()
+
+
+def authorization(request: ApiRequest, key: SigningKey) -> str:
+    """Return what the `Authorization` header of a call says."""
+    signed = api_request_to_bytes(sign_api_request(request, key))
+    return f"{SCHEME} {base64.b64encode(signed).decode()}"
+
+
+def run_of(about: DomainAnswer) -> bytes:
+    """Return the run for which calls to a domain's server are signed."""
+    try:
+        instance = bytes.fromhex(about.instance)
+    except ValueError:
+        instance = b""
+    if len(instance) != INSTANCE_BYTES:
+        raise StrangeAnswer("the domain's server does not name its run")
+    return instance
+
+
+def problem_told(body: bytes) -> DomainSaid:
+    """Return what a domain's server refused; what is no code of Maia's is not passed on as one."""
+    told = decoded_answer(body, ApiProblem)
+    if not _CODE.fullmatch(told.code):
+        raise StrangeAnswer("the domain's server refuses with a code that is none")
+    shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in told.detail[:_DETAIL_MAX])
+    return DomainSaid(msgspec.structs.replace(told, detail=shown))
+
+
+def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
+    """Read an answer; refuse one that the interface does not have."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
+
+
+def is_about_the_key(problem: BaseException) -> bool:
+    """Say whether a connection failed because whoever answers does not hold the key that was meant."""
+    found: BaseException | None = problem
+    while found is not None:
+        problem, found = found, found.__cause__ or found.__context__
+    return isinstance(problem, ssl.SSLError)

@@ -1,0 +1,289 @@
+"""What goes into the pages of a domain's HTTP interface? Strict structs; an unknown word is refused.
+
+An argument is a JSON value: text, a whole number, a fraction, true or false;
+moments and principals are written `{"timestamp": "…"}` and
+`{"principal": "ed25519:…"}`, so that no text is ever taken for one. What a
+person typed is written `{"word": "42"}`, and read by the kind that the policy
+declares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from maia.api.problems import BadCall
+from maia.credentials import Principal, Validity, principal_from_text
+from maia.credentials.arguments import Argument, Given, Word
+from maia.events import Instant
+
+__all__ = [
+    "Activation",
+    "ApiArgument",
+    "Appointing",
+    "AuditQuestion",
+    "CertificatesBody",
+    "DelegationBody",
+    "FactBody",
+    "FactRows",
+    "FactsQuestion",
+    "HolderQuestion",
+    "LoginBody",
+    "OneTimeQuestion",
+    "PageQuestion",
+    "Period",
+    "PolicyBody",
+    "Question",
+    "Reason",
+    "RegisterQuestion",
+    "Revocation",
+    "StatementBody",
+    "TypeBody",
+    "TypedArgument",
+    "WhoCanQuestion",
+    "WouldBody",
+    "argument",
+    "arguments",
+    "moment",
+    "validity",
+    "written",
+]
+
+LIMIT: Final = 100
+LIMIT_MAX: Final = 500
+ROWS_MAX: Final = 200_000
+POLICY_BYTES_MAX: Final = 1 << 20
+SHOWN_MAX: Final = 64
+
+_Limit: TypeAlias = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how many at most")]
+_After: TypeAlias = Annotated[str, Meta(max_length=2048, description="`next` of the page before")]
+_Key: TypeAlias = Annotated[str, Meta(max_length=80, description="ed25519: and 64 hexadecimal digits")]
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+_Id: TypeAlias = Annotated[
+    str,
+    # The page checks it, in words for people: a pattern that is not met would be shown as it is.
+    Meta(description="the id of a certificate", extra_json_schema={"pattern": "^[0-9a-f]{64}$"}),
+]
+_Moment: TypeAlias = Annotated[str, Meta(max_length=40, description="such as 2026-11-15T08:30:00Z")]
+_ReasonText: TypeAlias = Annotated[str, Meta(max_length=200)]
+
+
+class TypedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A moment, a principal, or a word that is read by the declared kind; exactly one of them."""
+
+    timestamp: str | None = None
+    principal: str | None = None
+    word: str | None = None
+
+
+ApiArgument: TypeAlias = str | bool | int | float | TypedArgument
+
+
+class Period(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """From when to when something holds; both bounds are stated, `unbounded` where there is none."""
+
+    not_before: _Moment
+    not_after: _Moment
+
+
+class PolicyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy, and the texts of the role sets that it imports, by the names it gives them."""
+
+    text: Annotated[str, Meta(max_length=POLICY_BYTES_MAX)]
+    parents: dict[str, str] = {}
+
+
+class Appointing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whom to appoint to what."""
+
+    holder: _Key
+    name: _Name
+    valid: Period
+    parameters: list[ApiArgument] = []
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why something is taken back."""
+
+    reason: _ReasonText = ""
+
+
+class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to take back: rights, appointments, memberships, by the ids of their certificates.
+
+    Or the certificates themselves, in base64: what the domain's own key signed need not be in its register.
+    """
+
+    ids: Annotated[list[_Id], Meta(max_length=1000)] = []
+    reason: _ReasonText = ""
+    certificates: Annotated[list[bytes], Meta(max_length=SHOWN_MAX)] = []
+
+
+class FactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fact that holds, or holds no more."""
+
+    name: _Name
+    arguments: list[ApiArgument] = []
+
+
+class FactRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All rows of a fact."""
+
+    rows: Annotated[list[list[ApiArgument]], Meta(max_length=ROWS_MAX)]
+
+
+class Activation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which role the caller wants; without arguments, with all that some rule allows."""
+
+    role: _Name
+    arguments: list[ApiArgument] | None = None
+    shown: Annotated[list[bytes], Meta(max_length=SHOWN_MAX)] = []
+    """Appointment and role membership certificates, in base64."""
+
+
+class LoginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the caller shows to get every role and every right that it can have."""
+
+    shown: Annotated[list[bytes], Meta(max_length=SHOWN_MAX)] = []
+
+
+class CertificatesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Certificates that lead from owners to this domain, in base64."""
+
+    certificates: Annotated[list[bytes], Meta(min_length=1, max_length=1000)]
+
+
+class DelegationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A certificate by which somebody passed a right on, in base64."""
+
+    certificate: bytes
+
+
+class StatementBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A statement of another issuer, in base64."""
+
+    statement: bytes
+
+
+class TypeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A signed type definition, in base64."""
+
+    definition: bytes
+
+
+class OneTimeQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Is this certificate valid for this request of this verifier, now? (Base64.)"""
+
+    certificate: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    request: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    nonce: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of which role it is asked what a member would be able to do."""
+
+    role: _Name
+    arguments: list[ApiArgument] = []
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of a page; sub-classes say which words it takes."""
+
+
+class PageQuestion(Question, frozen=True):
+    """Which part of a long answer."""
+
+    after: _After | None = None
+    limit: _Limit = LIMIT
+
+
+class FactsQuestion(PageQuestion, frozen=True, kw_only=True):
+    """The rows of which fact."""
+
+    name: _Name
+
+
+class HolderQuestion(PageQuestion, frozen=True, kw_only=True):
+    """Whose appointments; without a word, everybody's."""
+
+    holder: _Key | None = None
+
+
+class RegisterQuestion(PageQuestion, frozen=True, kw_only=True):
+    """Only what stands at a moment, if one is given; `now` is one."""
+
+    standing_at: _Moment | None = None
+
+
+class WhoCanQuestion(PageQuestion, frozen=True, kw_only=True):
+    """Who can do what with which type, reading which attribute, when."""
+
+    action: _Name
+    type: _Name
+    owner: str | None = None
+    version: str | None = None
+    attribute: _Name | None = None
+    at: _Moment | None = None
+
+
+class AuditQuestion(Question, frozen=True):
+    """Which audit records: those that follow a number."""
+
+    after: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    limit: _Limit = LIMIT
+
+
+# ------------------------------------------------------------ from JSON to values, and back
+
+
+def argument(value: ApiArgument) -> Given:
+    """Return what an argument means."""
+    match value:
+        case TypedArgument(timestamp=str(text), principal=None, word=None):
+            return moment(text)
+        case TypedArgument(timestamp=None, principal=str(text), word=None):
+            return principal_from_text(text)
+        case TypedArgument(timestamp=None, principal=None, word=str(text)):
+            return Word(text)
+        case TypedArgument():
+            raise BadCall("an argument is a `timestamp`, a `principal` or a `word`, one of them")
+        case float() if not math.isfinite(value):
+            raise BadCall("a number is neither infinite nor undefined")
+        case plain:
+            return plain
+
+
+def arguments(values: Sequence[ApiArgument]) -> tuple[Given, ...]:
+    """Return what arguments mean."""
+    return tuple(argument(value) for value in values)
+
+
+def written(value: Argument) -> ApiArgument:
+    """Return an argument as JSON has it."""
+    match value:
+        case Instant():
+            return TypedArgument(timestamp=str(value))
+        case Principal():
+            return TypedArgument(principal=str(value))
+        case plain:
+            return plain
+
+
+def moment(text: str) -> Instant:
+    """Read a moment."""
+    return Instant.parse(text)
+
+
+def validity(period: Period) -> Validity:
+    """Read a period; both bounds are stated, none is left to a default."""
+    start, end = (
+        None if bound == "unbounded" else moment(bound) for bound in (period.not_before, period.not_after)
+    )
+    found = Validity(start, end)
+    if found.is_empty:
+        raise BadCall("a period ends before it begins")
+    return found

@@ -1,0 +1,320 @@
+"""What comes out of the pages of a domain's HTTP interface? Structs; `http/responses.py` fills them.
+
+Certificates and statements are given as their bytes (base64 in JSON), beside
+what a person or a script wants to read of them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from maia.api.requests import ApiArgument, Period
+
+__all__ = [
+    "AbilitiesAnswer",
+    "AbilityAnswer",
+    "ActivationAnswer",
+    "AppointmentAnswer",
+    "AppointmentPage",
+    "AuditAnswer",
+    "AuditHeadAnswer",
+    "AuditPage",
+    "Count",
+    "DomainAnswer",
+    "EntryAnswer",
+    "EntryPage",
+    "FactPage",
+    "HolderAnswer",
+    "HolderPage",
+    "MembershipAnswer",
+    "MembershipPage",
+    "News",
+    "PolicyAnswer",
+    "PolicyChecked",
+    "RevokedAnswer",
+    "RightAnswer",
+    "RightsAnswer",
+    "StatementAnswer",
+    "StatementPage",
+    "TypeAnswer",
+    "TypePage",
+    "WalletAnswer",
+    "WithheldAnswer",
+]
+
+_Moment: TypeAlias = str | None
+
+
+class DomainAnswer(msgspec.Struct, frozen=True):
+    """Which domain this is; `instance` goes into every signed request."""
+
+    principal: str
+    instance: str
+    now: str
+    skew_s: int
+    version: str
+    has_policy: bool
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many were new."""
+
+    new: int
+
+
+class News(msgspec.Struct, frozen=True):
+    """Whether it was news."""
+
+    is_news: bool
+
+
+class StatementAnswer(msgspec.Struct, frozen=True):
+    """A signed statement."""
+
+    statement: bytes
+
+
+class StatementPage(msgspec.Struct, frozen=True):
+    """Some statements."""
+
+    items: list[StatementAnswer]
+    next: str | None
+
+
+class AppointmentAnswer(msgspec.Struct, frozen=True):
+    """An appointment or role membership certificate."""
+
+    id: str
+    kind: str
+    issuer: str
+    holder: str
+    name: str
+    parameters: list[ApiArgument]
+    valid: Period
+    certificate: bytes
+
+
+class AppointmentPage(msgspec.Struct, frozen=True):
+    """Some appointments."""
+
+    items: list[AppointmentAnswer]
+    next: str | None
+
+
+class MembershipAnswer(msgspec.Struct, frozen=True):
+    """A role that somebody has, or had."""
+
+    id: str
+    principal: str
+    role: str
+    arguments: list[ApiArgument]
+    rule: str
+    until: _Moment
+
+
+class ActivationAnswer(msgspec.Struct, frozen=True):
+    """A role that is active, and the certificate that says so."""
+
+    membership: MembershipAnswer
+    certificate: AppointmentAnswer
+
+
+class MembershipPage(msgspec.Struct, frozen=True):
+    """Some active roles."""
+
+    items: list[ActivationAnswer]
+    next: str | None
+
+
+class RightAnswer(msgspec.Struct, frozen=True):
+    """A right, and the chain that leads from the owner to it."""
+
+    id: str
+    certificate: bytes
+    chain: list[bytes]
+    membership: str | None
+    rule: str
+    until: _Moment
+
+
+class RightsAnswer(msgspec.Struct, frozen=True):
+    """The rights of one membership."""
+
+    items: list[RightAnswer]
+
+
+class WithheldAnswer(msgspec.Struct, frozen=True):
+    """A right that a rule grants and that the domain cannot pass on itself; the code says why."""
+
+    rule: str
+    code: str
+
+
+class WalletAnswer(msgspec.Struct, frozen=True):
+    """What a login gives."""
+
+    principal: str
+    memberships: list[ActivationAnswer]
+    rights: list[RightAnswer]
+    chains: list[bytes]
+    statements: list[bytes]
+    renew_before: _Moment
+    withheld: list[WithheldAnswer] = []
+
+
+class OpenAnswer(msgspec.Struct, frozen=True):
+    """A revoked certificate that a verifier without news accepts until then; without a moment, for ever."""
+
+    id: str
+    until: str | None
+
+
+class RevokedAnswer(msgspec.Struct, frozen=True):
+    """What was taken away, and the statement that tells everybody."""
+
+    ids: list[str]
+    memberships: list[MembershipAnswer]
+    statement: bytes | None
+    is_silent: bool
+    is_news: bool = True
+    """False: what was retracted did not hold."""
+    still_open: list[OpenAnswer] = []
+    """Certificates that demand no test, for verifiers that do not hear the statement."""
+    closes_at: str | None = None
+    """When the present lists end, and every other certificate is refused everywhere."""
+
+
+class PolicyAnswer(msgspec.Struct, frozen=True):
+    """The policy in force."""
+
+    version: int
+    digest: str
+    text: str
+    loaded_by: str
+    loaded_at: str
+    revoked: RevokedAnswer
+    is_unchanged: bool = False
+    """Whether it was loaded once more, and had been in force already."""
+
+
+class PolicyChecked(msgspec.Struct, frozen=True):
+    """A policy that could be put in force."""
+
+    is_good: bool
+    roles: list[str]
+
+
+class FactPage(msgspec.Struct, frozen=True):
+    """Some rows of a fact."""
+
+    items: list[list[ApiArgument]]
+    next: str | None
+
+
+class EntryAnswer(msgspec.Struct, frozen=True):
+    """A line of the register."""
+
+    kind: str
+    id: str
+    issuer: str
+    subject: str
+    may_delegate: bool
+    valid: Period
+    membership: str | None
+    rule: str
+    registered_at: str
+    revoked_at: _Moment
+    reason: str
+    certificate: bytes
+
+
+class EntryPage(msgspec.Struct, frozen=True):
+    """Some lines of the register."""
+
+    items: list[EntryAnswer]
+    next: str | None
+
+
+class HolderAnswer(msgspec.Struct, frozen=True):
+    """Who can, seeing what, until when, by which certificates."""
+
+    principal: str
+    until: _Moment
+    windows: list[str]
+    """Which events, in the filter language; several add up."""
+    attributes: list[str] | None
+    """None: all of them."""
+    chains: list[list[str]]
+    is_conditional: bool
+    """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
+
+
+class HolderPage(msgspec.Struct, frozen=True):
+    """Some of those who can."""
+
+    items: list[HolderAnswer]
+    next: str | None
+
+
+class AbilityAnswer(msgspec.Struct, frozen=True):
+    """Something that a member of a role would be able to do."""
+
+    rule: str
+    action: str
+    resource: str
+    attributes: list[str] | None
+    windows: list[str] | None
+    denial: str | None
+
+
+class AbilitiesAnswer(msgspec.Struct, frozen=True):
+    """Everything that a member of a role would be able to do."""
+
+    items: list[AbilityAnswer]
+
+
+class AuditAnswer(msgspec.Struct, frozen=True):
+    """One audit record; `body` and `previous` are what its digest is made of."""
+
+    number: int
+    at: str
+    actor: str
+    act: str
+    details: list[tuple[str, str]]
+    digest: str
+    previous: str
+    body: bytes
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """Some audit records."""
+
+    items: list[AuditAnswer]
+    next: int | None
+
+
+class AuditHeadAnswer(msgspec.Struct, frozen=True):
+    """How long the audit is, and what its last record makes of all of them."""
+
+    length: int
+    digest: str
+
+
+class TypeAnswer(msgspec.Struct, frozen=True):
+    """A version of an event type."""
+
+    id: str
+    owner: str
+    name: str
+    version: str
+    attributes: list[str]
+    definition: bytes
+
+
+class TypePage(msgspec.Struct, frozen=True):
+    """Some types."""
+
+    items: list[TypeAnswer]
+    next: str | None

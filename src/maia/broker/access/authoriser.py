@@ -1,0 +1,503 @@
+"""May this principal connect, publish or subscribe here, and does what it was told still hold?
+
+Everything at the edge is decided by the policy kernel, for the principal that
+proved its key on the link and for nobody else. A right is asked about again
+at each frame: usually that compares two moments, and when the period of the
+answer has passed, the kernel decides anew. Certificates of which somebody
+entitled says that they do not count any more, or of whom nobody says that
+they still do although they demand it, speak for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from maia.broker.access.authorisation import Asked, FoundBefore, FoundChains, evidence_of, memory_of, used_in
+from maia.broker.access.rates import RATE_FACTS, Rates
+from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.sessions.links import NOTHING_KNOWN, Known, Right
+from maia.broker.settings import BrokerSettings
+from maia.credentials import (
+    ASSUMED_GOOD,
+    Action,
+    Budget,
+    Owner,
+    Principal,
+    ResourceName,
+    SignedCertificate,
+    Tester,
+    Validity,
+    VerificationCache,
+    VerifiedConstitution,
+    certificate_from_bytes,
+    find_chains,
+    steady_period,
+)
+from maia.credentials.chains.budget import BYTES_PER_STEP
+from maia.credentials.chains.rooted import read_from_owner
+from maia.credentials.validity.one_time_answers import NO_ANSWERS, Answered, VouchedFor, one_time_tests
+from maia.credentials.validity.validity_state import Once
+from maia.errors import BrokenCredential, MaiaError
+from maia.events import Instant
+from maia.policy import (
+    NO_FACTS,
+    Evidence,
+    Facts,
+    GrantsLeftOut,
+    Permit,
+    PolicyRefusal,
+    Request,
+    TooMuchToSearch,
+    View,
+    decide,
+    gather_evidence,
+)
+from maia.predicates import attributes_of
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.messages import Changed
+
+__all__ = ["Authoriser", "forget_frames", "limit_effects", "refusal_effects"]
+
+_POOLS_MAX: Final = 8192
+_POOL_BYTES_MAX: Final = 64 << 20
+"""How much memory the pools may take that have led somewhere, and again those that evidence was found in."""
+_REFUSED_MAX: Final = 256
+_REFUSED_BYTES_MAX: Final = 8 << 20
+"""How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
+_MET_AGAIN_US: Final = 1_000_000
+_DOUBTED_MAX: Final = 256
+"""Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
+
+
+class Authoriser:
+    """The kernel's decisions for one broker, and the certificates it has seen."""
+
+    __slots__ = (
+        "_certificates",
+        "_found",
+        "_pool_bytes",
+        "_pools",
+        "_rates",
+        "_read_last",
+        "_refused",
+        "_settings",
+        "_statements",
+        "decisions",
+        "epoch",
+        "meter",
+    )
+
+    def __init__(
+        self, settings: BrokerSettings, certificates: VerificationCache, statements: ValidityTracker
+    ) -> None:
+        """Decide with the settings' bounds and constitutions, and by what statements say."""
+        self._settings = settings
+        self._certificates = certificates
+        self._statements = statements
+        self._rates = Rates()
+        self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
+        self._pool_bytes = 0
+        self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
+        self._found = FoundBefore(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
+        self._refused = FoundBefore(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
+        self.epoch = 0
+        """Grows when all evidence may have changed; a right of another epoch is decided anew."""
+        self.decisions = 0
+        """How often the kernel was asked."""
+        self.meter = Budget(0)
+        """Counts, in `used`, all work on certificates; who caused it is seen by looking before and after."""
+
+    def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
+        """Read certificates that were shown; those that have led somewhere cost no reading and no memory."""
+        given = tuple(data for some in shown for data in some)
+        known = self._pools.get(given)
+        if known is not None:
+            self._pools.move_to_end(given)
+            return known
+        # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
+        if self._read_last[0] != given:
+            self._read_last = given, self._read(given)
+        return self._read_last[1]
+
+    def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
+        """Keep certificates that were read just now, because they have led somewhere."""
+        given, last = self._read_last
+        if last is not pool or given in self._pools:
+            return
+        self._pools[given] = pool
+        self._pool_bytes += memory_of(pool)
+        while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
+            _, gone = self._pools.popitem(last=False)
+            self._pool_bytes -= memory_of(gone)
+
+    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
+        once = dict.fromkeys(given)
+        self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
+        return tuple(certificate_from_bytes(data) for data in once)
+
+    def pool_of_stranger(
+        self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
+    ) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that the signatures of an owner lead to, and no others; the network's owner
+        unless another one is named.
+        """
+        read = read_from_owner(
+            shown,
+            root=self._settings.network.owner if owner is None else owner,
+            cache=self._certificates,
+            budget=budget,
+            constitutions=self._settings.constitutions,
+        )
+        return tuple(read.values())
+
+    def budget_before_welcome(self) -> Budget:
+        """Return what one greeting or hello may cost."""
+        return Budget.of(self._settings.limits.work_before_welcome, self.meter)
+
+    def budget_of_answer(self) -> Budget:
+        """Return what one decision for a client may cost."""
+        return Budget.of(self._settings.limits.work_per_request, self.meter)
+
+    def budget_of_message(self) -> Budget:
+        """Return what one message of another broker may cost."""
+        return Budget.of(self._settings.limits.work_per_message, self.meter)
+
+    def decide(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
+        vouched: VouchedFor | None = None,
+        budget: Budget | None = None,
+    ) -> Right:
+        """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
+
+        `known` are facts about the requester's connection. `vouched` are the
+        one-time answers that were given for this very request; what rests on
+        them stands no longer than they may serve. `budget` is what the search
+        for chains may cost, if that is not what an answer may cost.
+        """
+        found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
+        if found.refusal is not None:
+            raise found.refusal.with_traceback(None)
+        self.decisions += 1
+        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
+        if not isinstance(decision, Permit):
+            refusal = decision.as_refusal()
+            # Without a chain the answer is the same whatever is asked for, and explaining it costs most.
+            found.refusal = None if found.evidence.chains else refusal
+            raise refusal
+        decision = self._while_facts_hold(decision, request, found, now)
+        if vouched is None or not found.rests_on(vouched):
+            return found.right(request, decision, self.epoch, known)
+        decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
+        return found.right(request, decision, self.epoch, known, vouched)
+
+    def demanded(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
+        *,
+        beyond: View | None = None,
+    ) -> frozenset[Once]:
+        """Return who has to vouch for what so that a request is permitted, or shows more than `beyond`.
+
+        Nobody, if that would not do: what leads to no permit is not asked about (A30). Of many chains,
+        so many are asked about as one request may.
+        """
+        every = self._evidence(request, pool, now).once
+        if not every:
+            return NO_ANSWERS
+        wanted = self._chosen(self._evidence(request, pool, now, every))
+        found = self._evidence(request, pool, now, wanted)
+        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
+        is_of_use = isinstance(decision, Permit) and decision.view != beyond
+        return wanted if is_of_use else NO_ANSWERS
+
+    def may_be_vouched_for(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> bool:
+        """Say whether one-time tests stand in the way of a certificate that would speak for a request."""
+        return bool(self._evidence(request, pool, now).once)
+
+    def may_ask(self, right: Right, pool: tuple[SignedCertificate, ...]) -> bool:
+        """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
+        asked = (right.principal, right.action, right.resource, id(pool), NO_ANSWERS)
+        known = self._found_before(asked)
+        return right.vouched is not None or known is None or bool(known.once)
+
+    def _chosen(self, found: FoundChains) -> frozenset[Once]:
+        """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
+        chosen = NO_ANSWERS
+        for chain in found.evidence.chains:
+            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
+            if len(chosen | tests) <= self._settings.limits.one_time_questions_per_request:
+                chosen |= tests
+        return chosen
+
+    def _facts(self, request: Request, found: FoundChains, now: Instant, known: Known) -> Facts:
+        """Return what conditions ask for; a publisher that is quiet is within every rate."""
+        if not found.asks:
+            return NO_FACTS
+        asserted = self._statements.standing.facts_about(request.principal, now)
+        return Facts({**known.facts, **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
+
+    def _while_facts_hold(
+        self, decision: Permit, request: Request, found: FoundChains, now: Instant
+    ) -> Permit:
+        """Return a permit that is asked about again when what was said of its holder holds no more."""
+        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
+        if until is None:
+            return decision
+        return replace(decision, stable=decision.stable.intersection(Validity(None, until)))
+
+    def is_within_its_rate(self, right: Right, events: int, now: Instant) -> bool:
+        """Say whether a publisher's conditions hold with so many events more, and count them if so."""
+        request, type_id = right.request, right.event_type.type_id
+        pool, once = evidence_of(right)
+        found = self._evidence(request, pool, now, once)
+        rates = self._rates.facts(right.principal, type_id, now, more=events)
+        asserted = self._statements.standing.facts_about(right.principal, now)
+        facts = Facts({**right.known.facts, **rates}, asserted=asserted)
+        if not isinstance(decide(request, found.evidence, facts, now), Permit):
+            return False
+        self._rates.count(right.principal, type_id, now, events)
+        return True
+
+    def decide_then(self, request: Request, pool: tuple[SignedCertificate, ...], then: Instant) -> Right:
+        """Return the right that certificates gave at an earlier moment.
+
+        A right that ended later does not take back what was said under it, and
+        what was recorded had been decided upon: nobody has to vouch for it again.
+        """
+        found = self._found_in(request, pool, then, ASSUMED_GOOD)
+        self.decisions += 1
+        decision = decide(request, found.evidence, NO_FACTS, then)
+        if not isinstance(decision, Permit):
+            raise decision.as_refusal()
+        return found.right(request, decision, self.epoch)
+
+    def _evidence(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        once: frozenset[Once] = NO_ANSWERS,
+        budget: Budget | None = None,
+    ) -> FoundChains:
+        """Return the chains for a request; they are looked for once until a certificate begins or ends."""
+        # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
+        asked = (request.principal, request.action, request.resource, id(pool), once)
+        known = self._found_before(asked)
+        if known is not None and known.steady.contains(now):
+            (self._found if known.evidence.chains else self._refused).use(asked)
+            if known.is_doubted and now - known.met_at > _MET_AGAIN_US:
+                # Somebody still has use for the word that is missing.
+                known.met_at = now
+                self._statements.met(pool, known.watched)
+            return known
+        heard = self._statements.standing
+        tester = Answered(heard, once) if once else heard
+        found = self._found_in(request, pool, now, tester, budget)
+        self._found.drop(asked)
+        self._refused.drop(asked)
+        if found.evidence.chains:
+            self.remember(pool)
+            self._found.add(asked, found)
+        else:
+            self._refused.add(asked, found)
+        return found
+
+    def _found_before(self, asked: Asked) -> FoundChains | None:
+        return self._found.get(asked) or self._refused.get(asked)
+
+    def _found_in(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        budget: Budget | None = None,
+    ) -> FoundChains:
+        budget = self.budget_of_answer() if budget is None else budget
+        evidence = self._gathered(request, pool, at, standing, budget)
+        for problem in evidence.broken:
+            forget_frames(problem)
+        used = used_in(evidence)
+        missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
+        watched = frozenset([one.id for one in (*used, *missed)])
+        self._statements.met(pool, watched)
+        steady = steady_period((signed.certificate.validity for signed in pool), at)
+        # A list that was stated ahead may give back what is refused now.
+        steady = steady.intersection(Validity(None, self._statements.unchanged_until(missed, at)))
+        conditions = (chain.authority.condition for chain in evidence.chains)
+        asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
+        once = frozenset([one for signed in missed for one in one_time_tests(signed)])
+        return FoundChains(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
+
+    def _missed(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        budget: Budget,
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that would speak for a request if they counted, and no others.
+
+        Anybody can show certificates that lead nowhere, by issuers and with testers of its own making.
+        """
+        doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
+        if not doubted:
+            return ()
+        try:
+            would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, budget, doubted))
+        except TooMuchToSearch:
+            return ()
+        return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
+
+    def _gathered(
+        self,
+        request: Request,
+        pool: tuple[SignedCertificate, ...],
+        at: Instant,
+        standing: Tester,
+        budget: Budget,
+        doubtful: Iterable[bytes] = (),
+    ) -> Evidence:
+        return gather_evidence(
+            request,
+            pool,
+            at=at,
+            bounds=self._settings.bounds,
+            cache=self._certificates,
+            constitutions=self._settings.constitutions,
+            standing=standing,
+            chains_max=self._settings.limits.chains_per_request,
+            doubtful=doubtful,
+            budget=budget,
+        )
+
+    def expect(
+        self,
+        principal: Principal,
+        action: Action,
+        resource: ResourceName,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        budget: Budget | None = None,
+    ) -> None:
+        """Listen to those whose word the certificates demand that would speak for somebody."""
+        with suppress(BrokenCredential):
+            chains = find_chains(
+                pool,
+                root=resource.owner,
+                subject=principal,
+                action=action,
+                resource=resource,
+                at=now,
+                cache=self._certificates,
+                constitutions=self._settings.constitutions,
+                budget=self.budget_of_answer() if budget is None else budget,
+            )
+            spoken = frozenset(signed.id for chain in chains for signed in chain.certificates)
+            self._statements.met(pool, spoken)
+
+    def decide_connect(
+        self,
+        principal: Principal,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        known: Known = NOTHING_KNOWN,
+        vouched: VouchedFor | None = None,
+        budget: Budget | None = None,
+    ) -> Right:
+        """Return the principal's right to be part of this network."""
+        request = Request(principal, Action.CONNECT, self._settings.network)
+        return self.decide(request, pool, now, known, vouched, budget)
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum."""
+        self._settings = replace(self._settings, constitutions=constitutions)
+
+    def evidence_changed(self) -> None:
+        """Begin a new epoch: every right is decided anew when it is next asked about."""
+        self.epoch += 1
+        self._found.clear()
+        self._refused.clear()
+
+    def forget(self, certificates: Collection[bytes]) -> None:
+        """Look for chains anew where they were found with one of these certificates, or without it."""
+        self._found.forget(certificates)
+        self._refused.forget(certificates)
+
+    def holds(self, right: Right, now: Instant) -> bool:
+        """Say whether a right was decided for this moment and from today's evidence."""
+        grounds = right.grounds
+        return grounds.epoch == self.epoch and grounds.stable.contains(now)
+
+    def still(self, right: Right, now: Instant) -> Right:
+        """Return the right as it stands now: the same, another one, or the kernel's refusal."""
+        return right if self.holds(right, now) else self.left_of(right, right.pool, now)
+
+    def decide_again(self, right: Right, now: Instant) -> Right:
+        """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
+        refusal = self.refusal_of_all(right, now)
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+        return self.left_of(right, right.pool, now)
+
+    def refusal_of_all(self, right: Right, now: Instant) -> PolicyRefusal | None:
+        """Return why every right on the same grounds is refused, if that is known without a decision."""
+        asked = (right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS)
+        found = self._found_before(asked)
+        is_known = found is not None and right.vouched is None and found.steady.contains(now)
+        return found.refusal if found is not None and is_known else None
+
+    def left_of(self, right: Right, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
+        """Return what certificates make of a right now, or raise the kernel's refusal.
+
+        One-time answers were given for one authorisation. What is left of it may stand on them while they
+        serve; whatever would be more has to be vouched for anew.
+        """
+        if right.vouched is not None and right.vouched.serves.contains(now):
+            with suppress(PolicyRefusal):
+                left = self.decide(right.request, right.used, now, right.known, right.vouched)
+                return replace(left, grounds=replace(left.grounds, pool=pool))
+        return self.decide(right.request, pool, now, right.known)
+
+
+def forget_frames(problem: BaseException | None) -> None:
+    """Cut an error off from the calls it came through, which hold what was said: it may be remembered."""
+    while problem is not None:
+        problem.__traceback__ = None
+        problem = problem.__cause__ or problem.__context__
+
+
+def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:
+    """Return the log line and the metric of a refusal: its code, never what it was compared with."""
+    return [
+        Note("refused", {"code": problem.code, "principal": str(principal), **named}),
+        Count("maia_refused_total", labels={"code": problem.code}),
+    ]
+
+
+def limit_effects(link: LinkId, ref: int, right: Right, before: Right | None) -> list[Effect]:
+    """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
+    limit = right.grounds.limit
+    if limit is None or (before is not None and before.grounds.limit == limit):
+        return []
+    problem, until = GrantsLeftOut((limit,)), right.view.until
+    changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)
+    fields = {"code": problem.code, "principal": str(right.principal), "why": problem.message}
+    return [
+        Send(link, encode(changed)),
+        Note("grants-left-out", fields),
+        Count("maia_grants_left_out_total"),
+    ]

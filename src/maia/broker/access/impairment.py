@@ -1,0 +1,247 @@
+"""Can this broker serve what stands here, and who hears it when it cannot?
+
+A broker without keys of a sealed type can neither seal nor open it, and one
+that no other broker answers serves nobody but its own clients. A publisher's
+frames are refused then, with the reason and the cure. A subscription stands
+all the same: its holder is warned, and told again when it changes. Only a
+holder whose request was permitted hears any of it (A38). The log says it once
+for each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, TypeAlias
+
+from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys
+from maia.broker.sessions.links import Entry, Link, Role, Subscription
+from maia.broker.state import ROUTE, BrokerState, seconds_after
+from maia.errors import Unavailable
+from maia.events import AttributeUid, Instant
+from maia.policy.view import shows
+from maia.predicates import AllOf, Predicate, attributes_of
+from maia.types import SealingLevel
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, Note, Send
+from maia.wire.messages import Warned
+
+__all__ = [
+    "KeyLack",
+    "dial_or_lack",
+    "key_lack",
+    "keys_overdue",
+    "late_keys",
+    "neighbour_found",
+    "next_look_at_impairments",
+    "seed_silent",
+    "tell_of_impairments",
+    "warn",
+]
+
+KeyLack: TypeAlias = NoKeys | KeyServerAway | KeysAwaited
+_CURE: Final = "issue one to `{broker}`, or connect to a broker that has one"
+
+
+def key_lack(state: BrokerState, type_id: bytes, now: Instant) -> NoKeys | KeyServerAway | None:
+    """Return why this broker can neither seal nor open a type; None if it can, or may at any moment."""
+    keys, broker = state.keys, state.principal
+    rights = keys.opens_any(type_id)
+    if state.types.sealing(type_id) is None or state.seals.has_begun(type_id, now) or rights is None:
+        return None
+    name = state.types.versions(type_id)[-1].name.name
+    if not rights:
+        if state.statements.awaits(state.settings.credentials, now):
+            return None  # the word of a tester may come at any moment, and the keys with it
+        lacks = f"this broker holds no key of `{name}`: it has no certificate for it"
+        return NoKeys(f"{lacks}; {_CURE.format(broker=broker)}")
+    if type_id in keys.refused:
+        refused = f"the key server of `{name}` gives this broker no key [{keys.refused[type_id]}]"
+        return NoKeys(f"{refused}: check the certificates of `{broker}`, or connect to another broker")
+    manager = keys.member.manager_of(type_id)
+    if manager is None:
+        return NoKeys(f"this broker holds no key of `{name}`: it holds keys of as many types as it may")
+    if not manager.addresses:
+        lacks = f"this broker knows no key server of `{name}`: the definition of the type names no address"
+        return NoKeys(f"{lacks}; name one as `keys` in the configuration of the broker")
+    if not manager.is_away:
+        return None
+    away = f"the key server of `{name}` at `{'`, `'.join(manager.addresses)}`"
+    cure = "correct its address (`keys` in the configuration of the broker)"
+    if manager.problem:
+        return KeyServerAway(f"{away} is of no use [{manager.problem}]: look at its log, or {cure}")
+    return KeyServerAway(f"{away} does not answer: start it, or {cure}")
+
+
+def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list[Effect], KeyLack | None]:
+    """Return why a new publisher of a type is to be refused, and what goes along with that.
+
+    A key server that was away is dialled again instead, unless it was a moment ago: frames wait for that.
+    """
+    lack = key_lack(state, type_id, now)
+    if isinstance(lack, KeyServerAway) and (dialled := state.keys.dial_again(type_id, now)):
+        return dialled, None
+    return ([] if lack is None else _noted(state, type_id, lack)), lack
+
+
+# ------------------------------------------------------------ warnings
+
+
+def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+    """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
+    problem, type_id = _problem_of(state, entry, now), entry.right.event_type.type_id
+    if problem is None and _are_keys_awaited(state, type_id, now):
+        state.impairments.last.pop(type_id, None)  # whatever comes of it is news
+        return []
+    if (None if problem is None else problem.message) == link.warned.get(entry.ref):
+        return []
+    if problem is None:
+        del link.warned[entry.ref]
+        return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
+    link.warned[entry.ref] = problem.message
+    told = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
+    is_noted = isinstance(problem, CutOff)  # once for all types
+    return [told, *([] if is_noted else _noted(state, type_id, problem))]
+
+
+def tell_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
+    """Warn the holders of all that a change concerns, and let the log know."""
+    stirred, state.impairments.stirred = state.impairments.stirred, set()
+    changed = {type_id for type_id in stirred if type_id == ROUTE or _is_changed(state, type_id, now)}
+    if not changed:
+        return []
+    effects: list[Effect] = []
+    for link in list(state.links.values()):
+        if link.role is Role.CLIENT and link.is_ready:
+            for entry in link.entries:
+                if ROUTE in changed or entry.right.event_type.type_id in changed:
+                    effects += warn(state, link, entry, now)
+    for type_id in changed & state.impairments.noted.keys() - {ROUTE}:
+        # Of a type that no client has asked for here, nothing is missed: brokers carry what they cannot read.
+        problem = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+        if problem is not None or not _are_keys_awaited(state, type_id, now):
+            effects += _noted(state, type_id, problem)
+    return [*effects, *(_noted(state, ROUTE, _cut_off(state)) if ROUTE in changed else [])]
+
+
+def late_keys(state: BrokerState, now: Instant) -> set[bytes]:
+    """Return the types whose keys have been awaited for so long that their readers should hear of it."""
+    return {type_id for type_id, until in state.impairments.awaited.items() if until <= now}
+
+
+def next_look_at_impairments(state: BrokerState, now: Instant) -> Instant | None:
+    """Return when the next keys will have been awaited for too long."""
+    return min((until for until in state.impairments.awaited.values() if until > now), default=None)
+
+
+def seed_silent(state: BrokerState, address: str) -> None:
+    """Take note that no broker answers where this broker was told to look for one."""
+    if address in state.settings.seeds and not state.routes.neighbours:
+        state.impairments.silent_seeds.add(address)
+        state.impairments.stirred.add(ROUTE)
+
+
+def neighbour_found(state: BrokerState) -> None:
+    """Take note that there is a link to the network."""
+    if state.impairments.silent_seeds:
+        state.impairments.silent_seeds.clear()
+        state.impairments.stirred.add(ROUTE)
+
+
+def _is_changed(state: BrokerState, type_id: bytes, now: Instant) -> bool:
+    """Say whether what can be served of a type is another than when this was last asked."""
+    lack = key_lack(state, type_id, now)
+    if lack is not None:
+        state.impairments.awaited.pop(type_id, None)
+    is_late = state.impairments.awaited.get(type_id, now + 1) <= now
+    summary = (None if lack is None else lack.message, is_late, state.keys.member.groups(type_id))
+    is_changed = state.impairments.last.get(type_id) != summary
+    state.impairments.last[type_id] = summary
+    return is_changed
+
+
+def _problem_of(state: BrokerState, entry: Entry, now: Instant) -> Unavailable | None:
+    type_id = entry.right.event_type.type_id
+    if state.types.sealing(type_id) is None:
+        return _cut_off(state)
+    lack: KeyLack | None = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+    if lack is None and isinstance(entry, Subscription):
+        lack = _unreadable(state, entry, now)
+    return lack or _cut_off(state)
+
+
+def _are_keys_awaited(state: BrokerState, type_id: bytes, now: Instant) -> bool:
+    return state.types.sealing(type_id) is not None and not state.seals.has_begun(type_id, now)
+
+
+def _overdue(state: BrokerState, type_id: bytes, now: Instant) -> KeysAwaited | None:
+    """Return that keys were asked for a while ago, and have not come."""
+    if state.seals.has_begun(type_id, now):
+        state.impairments.awaited.pop(type_id, None)
+        return None
+    wait_s = state.settings.limits.wait_for_keys_s
+    if state.impairments.awaited.setdefault(type_id, seconds_after(now, wait_s)) > now:
+        state.routes.is_stirred = True  # there is another moment to be woken at
+        return None
+    return keys_overdue(state, type_id)
+
+
+def keys_overdue(state: BrokerState, type_id: bytes) -> KeysAwaited:
+    """Return that keys were waited for in vain."""
+    name, wait_s = state.types.versions(type_id)[-1].name.name, state.settings.limits.wait_for_keys_s
+    return KeysAwaited(
+        f"the keys of `{name}` have not come within {wait_s} seconds: look at the log of its key server"
+    )
+
+
+def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys | None:
+    """Return that this broker has keys, and none of what a subscriber may see."""
+    event_type, windows = entry.right.event_type, entry.right.view.windows
+    type_id, sealing = event_type.type_id, state.types.sealing(event_type.type_id)
+    if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE:
+        return None
+    if not state.seals.has_begun(type_id, now):
+        return None  # the keys are on their way
+    held = {uid for uid in event_type.kinds if state.seals.holds(type_id, uid, now)}
+    seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}
+    if seen and not seen & held:
+        lacks = f"this broker holds no key of any attribute of `{event_type.name.name}` that you may see"
+    elif _asks_in_vain(entry.right.filter, held):
+        # Of the filter alone, which is its holder's own: a restriction may be none of its business (A38).
+        lacks = (
+            f"this broker holds no key of attributes of `{event_type.name.name}` that your filter asks about"
+        )
+    else:
+        return None
+    return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=state.principal)}")
+
+
+def _asks_in_vain(wanted: Predicate, held: Collection[AttributeUid]) -> bool:
+    """Say whether a part of a filter that has to hold asks about nothing but what cannot be read."""
+    parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)
+    return any(asked and not asked.intersection(held) for asked in map(attributes_of, parts))
+
+
+def _cut_off(state: BrokerState) -> CutOff | None:
+    """Return that no other broker can be reached, where there should be one."""
+    seeds = state.settings.seeds
+    if not seeds or state.routes.neighbours or not state.impairments.silent_seeds.issuperset(seeds):
+        return None
+    where = "`, `".join(seeds)
+    return CutOff(
+        f"this broker has no link to the network, since no broker answers at `{where}`: only its own "
+        "publishers and subscribers reach each other; start one of these brokers, or correct `join` in the "
+        "configuration of this one"
+    )
+
+
+def _noted(state: BrokerState, about: bytes, problem: Unavailable | None) -> list[Effect]:
+    """Return the line of the log about a change, if it is one."""
+    noted = state.impairments.noted
+    if noted.get(about) == (None if problem is None else problem.message):
+        return []
+    fields = {} if about == ROUTE else {"type": about.hex()}
+    if problem is None:
+        del noted[about]
+        return [Note("unimpaired", fields)]
+    noted[about] = problem.message
+    return [Note("impaired", {**fields, "code": problem.code, "message": problem.message})]

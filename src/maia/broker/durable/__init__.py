@@ -1,0 +1,1 @@
+"""Recording, and subscriptions that get what they missed."""

@@ -1,0 +1,144 @@
+"""How far has a durable subscription come, and how is that kept?
+
+A cursor belongs to a principal and a name that it chose. It says up to which
+position of the event log its owner has acknowledged everything. It outlives
+links, clients and this process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from maia.broker.publication.stream_order import StreamOrder
+from maia.errors import BadInput
+from maia.events import Instant
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
+from maia.wire.effects import Effect, Keep, LinkId
+from maia.wire.message_fields import DurableName
+
+__all__ = ["KEPT_CURSOR", "BadCursor", "Cursor", "cursor_from_bytes", "forgotten", "kept"]
+
+KEPT_CURSOR: Final = "cursor/"
+"""How the names under which cursors are kept begin."""
+
+_STREAMS: Final = 1024
+_ROWS: Final = MemoryLimits(streams_max=_STREAMS, numbers_per_stream_max=4)
+
+
+class BadCursor(BadInput):
+    """What was kept as a cursor is none."""
+
+    code = "INPUT-KEPT-CURSOR"
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One durable subscription, whether its owner is here or not."""
+
+    owner: bytes
+    name: str
+    type_id: bytes
+    seen: int
+    """Everything up to here is acknowledged, or was nothing for its owner to see."""
+    kept_seen: int = 0
+    """The position that is on disk."""
+    next: int = 0
+    """The position to look at next."""
+    under_way: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
+    """Position and size of what was delivered and is not acknowledged."""
+    bytes_under_way: int = 0
+    holder: tuple[LinkId, int] | None = None
+    """The link and reference of the owner, while it is here."""
+    reading: int | None = None
+    waits_since: Instant | None = None
+    """Since when the frame at `next` waits for somebody's certificates, if it does."""
+    is_stuck: bool = False
+    """Whether the log could not be read any further; its owner may try again."""
+    order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
+    rows: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_ROWS), repr=False)
+    """Which rows were looked at since the owner came: parts of a sealed frame may have some in common."""
+
+    @property
+    def is_attached(self) -> bool:
+        """Say whether the owner is here."""
+        return self.holder is not None
+
+    def attach(self, holder: tuple[LinkId, int], *, arrived: int | None) -> None:
+        """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
+        self.detach()
+        self.holder, self.next = holder, self.seen + 1
+        self.order, self.rows = StreamOrder(_STREAMS), DuplicateMemory(_ROWS)
+        if arrived is not None and arrived > self.seen:
+            # Arrived is not acknowledged: if the client fails now, the next one gets it again.
+            self.next = arrived + 1
+            self.delivered(arrived, 0)
+
+    def detach(self) -> None:
+        """Take note that the owner is gone: what was not acknowledged will be delivered again."""
+        self.holder, self.reading, self.waits_since, self.is_stuck = None, None, None, False
+        self.under_way.clear()
+        self.bytes_under_way = 0
+
+    def delivered(self, position: int, size: int) -> None:
+        """Take note of what is under way now."""
+        self.under_way.append((position, size))
+        self.bytes_under_way += size
+
+    def passed(self) -> None:
+        """Take note that all before `next` was looked at: with nothing under way, it is seen."""
+        if not self.under_way:
+            self.seen = max(self.seen, self.next - 1)
+
+    def acknowledge(self, position: int) -> bool:
+        """Take note of what the owner has had; say whether that is news. Nobody acknowledges the future."""
+        position = min(position, self.next - 1)
+        while self.under_way and self.under_way[0][0] <= position:
+            self.bytes_under_way -= self.under_way.popleft()[1]
+        is_news = position > self.seen
+        self.seen = max(self.seen, position)
+        self.passed()
+        return is_news
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A cursor on disk."""
+
+    owner: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    name: DurableName
+    type_id: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(_Kept)
+
+
+def kept(cursor: Cursor) -> Effect:
+    """Return what keeps a cursor as it is now."""
+    cursor.kept_seen = cursor.seen
+    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.seen)
+    return Keep(_name_of(cursor), msgspec.msgpack.encode(data))
+
+
+def forgotten(cursor: Cursor) -> Effect:
+    """Return what forgets a cursor."""
+    return Keep(_name_of(cursor), None)
+
+
+def cursor_from_bytes(data: bytes) -> Cursor:
+    """Return a cursor that was kept."""
+    try:
+        found = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadCursor("what was kept as a cursor cannot be read") from problem
+    return Cursor(found.owner, found.name, found.type_id, found.seen, kept_seen=found.seen)
+
+
+def _name_of(cursor: Cursor) -> str:
+    # A digest: names may be longer than a file's name, and differ in nothing but case.
+    return KEPT_CURSOR + sha256(cursor.owner + cursor.name.encode()).hexdigest()

@@ -1,0 +1,177 @@
+"""The publication path: from a publisher's frame to the frames that leave this broker.
+
+Read it from top to bottom: the right, the type, the View, the seal if the type
+has one, then everybody who may have a part of it. What comes from another
+broker joins half way, where only identifiers and interests are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maia.broker.durable.log_writer import once_recorded, record_plain
+from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.publisher_view import Shaped
+from maia.broker.publication.retained import remember_own, remember_passing
+from maia.broker.publication.transit import Transit, from_carried, written_as
+from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
+from maia.broker.revocation.streams import hear_frame
+from maia.broker.routing.interests import forward
+from maia.broker.routing.routes import unseen_part
+from maia.broker.sealed.publication import send_sealed, waits_to_be_sealed
+from maia.broker.sessions.links import Advertisement, Link
+from maia.broker.state import BrokerState, Rest
+from maia.broker.subscriptions.local_subscribers import LocalSubscribers
+from maia.broker.subscriptions.recheck import look_at_entry
+from maia.events import Frame, Instant
+from maia.types import TransitKindMismatch
+from maia.wire.codec import encode_known
+from maia.wire.columns import columns_to_frame
+from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.messages import Carried, Publish, Published
+
+__all__ = ["carry", "publish"]
+
+
+def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
+    """Take a publisher's frame on, as far as its right goes at this moment."""
+    advertisement = link.advertisement(message.ref)
+    if not state.authoriser.holds(advertisement.right, now):
+        return _publish_on_another_right(state, link, message, now)
+    type_id = advertisement.right.event_type.type_id
+    sealing = state.types.sealing(type_id)
+    if sealing is not None and waits_to_be_sealed(state, link, message, type_id, now):
+        return []
+    frame = _read(state, message, advertisement)
+    if _is_repeated(advertisement, message):
+        return _published(state, link, message, refused=0)
+    shaped = advertisement.shaper.shape(frame)
+    if not shaped.frame.rows:
+        return _published(state, link, message, refused=shaped.refused)
+    if advertisement.right.is_rated and not state.authoriser.is_within_its_rate(
+        advertisement.right, shaped.frame.rows, now
+    ):
+        fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
+        return [fast, *_published(state, link, message, refused=message.rows)]
+    transit = _as_transit(link, message, advertisement, shaped)
+
+    def taken_on() -> list[Effect]:
+        remember_own(state, transit, advertisement, now)
+        counted = Count("maia_rows_published_total", shaped.frame.rows)
+        return [*_published(state, link, message, refused=shaped.refused), counted]
+
+    if sealing is None:
+        return _sent(state, link, transit, now, then=taken_on)
+    try:
+        return [*send_sealed(state, transit, sealing, now), *taken_on()]
+    except PublishedTooLongAgo as problem:
+        late = Count("maia_frames_refused_total", labels={"code": problem.code})
+        return [late, *_published(state, link, message, refused=message.rows)]
+
+
+def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
+    """Take a frame from another broker to everybody else who may have a part of it."""
+    if state.types.sealing(message.type_id) is not None:
+        # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
+        return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
+    try:
+        transit = from_carried(message, state.types.kinds(message.type_id))
+    except TransitKindMismatch as problem:
+        # Whoever passed it on may not know the type, so the frame ends here and the link does not.
+        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    if not is_known_type(state, message.type_id):
+        return [Count("maia_frames_unwanted_total")]
+    if not is_expected_source(state, link, message.type_id, now):
+        # Before it is remembered: who is not believed must not use up another's numbers (A66).
+        return refuse_unasked(state, link, now)
+    remember_passing(state, transit, link.id, now)
+    return _sent(state, link, transit, now, source=link.id)
+
+
+def _sent(
+    state: BrokerState,
+    link: Link,
+    transit: Transit,
+    now: Instant,
+    *,
+    source: LinkId | None = None,
+    then: Callable[[], list[Effect]] = list,
+) -> list[Effect]:
+    """Give a frame to local subscribers and to other brokers; one that was seen before goes nowhere."""
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
+        return [Count("maia_duplicates_total"), *then()]
+    if unseen.type_id not in state.statements.streams:
+        return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+    # The others first, who have the same to do: what a statement takes away here is gone before
+    # anybody here gets it, and before its publisher is answered (A35).
+    state.rest.append(Rest(link.id, lambda: [*_heard_here(state, unseen, now), *then()]))
+    return forward(state, unseen, source=source)
+
+
+def _heard_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
+    heard = hear_frame(state, transit, now) if transit.type_id in state.statements.streams else []
+    return [*heard, *_given_here(state, transit, now)]
+
+
+def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
+    recorded = [] if state.recording is None else record_plain(state, transit, now)
+    audience = state.audiences.get(transit.type_id)
+    return recorded if audience is None else [*recorded, *_delivered(state, audience, transit)]
+
+
+def _delivered(state: BrokerState, audience: LocalSubscribers, transit: Transit) -> list[Effect]:
+    """Deliver a frame to local subscribers, unless a later one of its stream was: order comes first."""
+    if not state.routes.order.is_next(transit.publisher.key, transit.stream, transit.sequence):
+        return [Count("maia_late_frames_total")]
+    return list(audience.deliver(transit))
+
+
+def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
+    """Look at the publisher's right first; what is left of it, if anything, decides about the frame."""
+    looked = look_at_entry(state, link, link.advertisement(message.ref), now)
+    stands = message.ref in link.advertisements
+    return [*looked, *publish(state, link, message, now)] if stands else looked
+
+
+def _read(state: BrokerState, message: Publish, advertisement: Advertisement) -> Frame:
+    """Return the frame, every value checked against the publisher's version of the type."""
+    most = state.settings.limits.rows_per_frame
+    if message.rows > most:
+        raise FrameTooLarge(f"a frame of {message.rows} rows is larger than the {most} taken on here")
+    return columns_to_frame(message.columns, message.rows, advertisement.right.event_type.kinds)
+
+
+def _is_repeated(advertisement: Advertisement, message: Publish) -> bool:
+    """Say whether a frame was taken on before; its publisher did not hear the answer."""
+    last = advertisement.last_sequence
+    if last is not None and message.sequence <= last:
+        return True
+    advertisement.last_sequence = message.sequence
+    return False
+
+
+def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
+    # Columns that nobody touched travel in the bytes in which they came.
+    forced = advertisement.shaper.forced
+    untouched = [] if shaped.refused else message.columns
+    if forced:
+        untouched = [column for column in untouched if column.uid not in forced]
+    return Transit(
+        advertisement.right.event_type.type_id,
+        link.peer,
+        advertisement.stream,
+        message.sequence,
+        message.published_at,
+        shaped.frame,
+        list(shaped.rows) if shaped.refused else (),
+        written_as(untouched),
+    )
+
+
+def _published(state: BrokerState, link: Link, message: Publish, *, refused: int) -> list[Effect]:
+    """Answer for a frame and all before it, once they are safe if this broker promises that."""
+    answer = Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
+    if state.recording is None:
+        return [answer]
+    return once_recorded(state, link.advertisement(message.ref).right.event_type.type_id, answer)

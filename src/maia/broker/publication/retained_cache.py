@@ -1,0 +1,150 @@
+"""What did each publisher say last?
+
+A subscriber that has just come may ask for the present state of a type before
+it waits for news (dissertation 6.3.1). The broker of a publisher remembers the
+last frame that it took on from it; other brokers remember frames that pass,
+and use them for a lease after they have asked everybody (6.3.2). All of it is
+bounded: what passed longest ago is forgotten first, and asked for again when it
+is wanted. What passes takes no room from what publishers of this broker said.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from maia.broker.publication.transit import Transit
+from maia.broker.sessions.links import Right
+from maia.events import INSTANT_MIN, Instant
+from maia.routing.table.hops import Hop
+from maia.wire.messages import Sealed
+from maia.wire.stream_numbers import is_late
+
+__all__ = ["FRAMES_MAX", "Remembered", "StateCache"]
+
+FRAMES_MAX: Final = 4096
+_BYTES_MAX: Final = 32 << 20
+_LONG_AGO: Final = Instant(INSTANT_MIN)
+
+_Stream = tuple[bytes, bytes, bytes, bytes]
+"""A type, a publisher, one of its streams, and who signed it (empty for a plain frame).
+
+What one signer says stands beside what another says, and never in its place: whoever
+reads them judges the signers (A90).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The last frame of a stream: as it can be read here, or sealed as it passed."""
+
+    frame: Transit | Sealed = field(repr=False)
+    heard_at: Instant
+    came_from: Hop
+    right: Right | None = field(default=None, repr=False)
+    """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it holds."""
+        frame = self.frame
+        if isinstance(frame, Sealed):
+            return 512 + sum(len(column.sealed) for column in frame.columns)
+        written = frame.written.values()
+        return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
+
+
+class StateCache:
+    """The last frames of a bounded number of streams, and of which types they are all there is."""
+
+    __slots__ = ("_bytes", "_complete", "_frames", "_of_type", "_passed")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._frames: OrderedDict[_Stream, Remembered] = OrderedDict()
+        self._passed: dict[_Stream, None] = {}
+        """Those of the frames that came by, in the same order."""
+        self._of_type: dict[bytes, dict[_Stream, None]] = {}
+        self._complete: dict[bytes, Instant] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many frames are remembered."""
+        return len(self._frames)
+
+    def remember(self, last: Remembered) -> bool:
+        """Take note of a frame; say whether it is not older than the one that was known."""
+        frame = last.frame
+        if isinstance(frame, Sealed):
+            stream = (frame.type_id, frame.publisher, frame.stream, frame.signer)
+        else:
+            stream = (frame.type_id, frame.publisher.key, frame.stream, b"")
+        known = self._frames.get(stream)
+        if known is not None:
+            newest, is_signed = known.frame.sequence, bool(stream[3])
+            if frame.sequence < newest if is_signed else is_late(frame.sequence, newest=newest):
+                return False
+            self._bytes -= known.size
+        self._frames[stream] = last
+        self._frames.move_to_end(stream)
+        self._passed.pop(stream, None)
+        if last.right is None:
+            self._passed[stream] = None
+        self._of_type.setdefault(frame.type_id, {})[stream] = None
+        self._bytes += last.size
+        while len(self._frames) > FRAMES_MAX or self._bytes > _BYTES_MAX:
+            self._forget(next(iter(self._passed or self._frames)))
+        return True
+
+    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, Remembered]]:
+        """Yield publisher, stream and last frame of everybody who is known to have published a type."""
+        for stream in list(self._of_type.get(type_id, ())):
+            yield stream[1], stream[2], self._frames[stream]
+
+    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
+        """Yield type, publisher, stream and last frame of every publisher of this broker."""
+        for (type_id, publisher, stream, _), said in list(self._frames.items()):
+            if said.right is not None:
+                yield type_id, publisher, stream, said
+
+    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
+        """Take note of the right that a publisher of this broker has from now on."""
+        known = self._frames.get((type_id, publisher, stream, b""))
+        if known is not None and known.right is not None:
+            self._frames[type_id, publisher, stream, b""] = replace(known, right=right)
+
+    def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
+        """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""
+        gone = [
+            key
+            for key in self._of_type.get(type_id, ())
+            if key[1:3] == (publisher, stream) and came_from in (None, self._frames[key].came_from)
+        ]
+        for key in gone:
+            self._forget(key)
+        return bool(gone)
+
+    def _forget(self, stream: _Stream) -> None:
+        self._bytes -= self._frames.pop(stream).size
+        self._passed.pop(stream, None)
+        of_type = self._of_type[stream[0]]
+        del of_type[stream]
+        if not of_type:
+            del self._of_type[stream[0]]
+        self._complete.pop(stream[0], None)
+
+    # ------------------------------------------------------------ is that everything?
+
+    def is_complete(self, type_id: bytes, now: Instant) -> bool:
+        """Say whether everybody was asked not long ago, and everything came by since."""
+        return now < self._complete.get(type_id, _LONG_AGO)
+
+    def complete(self, type_id: bytes, until: Instant) -> None:
+        """Take note that everybody has answered, and that what is said up to then comes by."""
+        self._complete[type_id] = until
+
+    def incomplete(self, type_id: bytes) -> None:
+        """Take note that something may be said that does not come by."""
+        self._complete.pop(type_id, None)

@@ -1,0 +1,331 @@
+"""How is a subscriber told what was said before it came?
+
+It asks for the state once its subscription stands. What this broker knows is
+delivered through the subscriber's View; if that may not be everything, the
+question goes from broker to broker towards the publishers, and the answers
+come back the same way (dissertation 6.3.1, 6.3.2). The last publication of a
+publisher is told whole, with every event that travelled in it, to whoever may
+have it now: a publisher's right is asked about again before its word is passed
+on, and what it said is forgotten everywhere when that right is taken away
+(A37).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from maia.broker.durable.recorded_frames import Readable, read_logged
+from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
+from maia.broker.publication.open_state_queries import Client, Question
+from maia.broker.publication.retained import book_keys
+from maia.broker.publication.retained_cache import Remembered
+from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
+from maia.broker.sealed.publication import sealed_alone
+from maia.broker.sessions.links import Link, Subscription
+from maia.broker.state import BrokerState, Due, seconds_after
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.policy import PolicyRefusal
+from maia.predicates import ALWAYS
+from maia.routing.overlay.ids import NodeId
+from maia.routing.table.hops import Hop
+from maia.sealing import closed_frame, verify_frame
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.types import TransitKindMismatch
+from maia.wire.codec import decode, encode, encode_known
+from maia.wire.effects import Count, Effect, LinkId, Logged, Send
+from maia.wire.messages import (
+    AskState,
+    Carried,
+    Deliver,
+    Sealed,
+    StateDone,
+    StateFrame,
+    StateQuery,
+    StateTold,
+)
+
+__all__ = [
+    "ASKED_STATE",
+    "ask_for_own",
+    "ask_state",
+    "hear_state_done",
+    "hear_state_frame",
+    "hear_state_query",
+    "link_gone",
+    "overdue",
+]
+
+ASKED_STATE: Final = -3
+"""The reference that stands for all questions about the state."""
+_ANSWERED_WITHIN_S: Final = 3.0
+_QUESTIONS_MAX: Final = 4096
+_CLASSES_LOOKED_AT: Final = 256
+_QUESTION_BYTES: Final = 16
+
+
+class NotTheState(ProtocolViolation):
+    """A peer answered a question about the state with something else."""
+
+    code = "PROTOCOL-STATE"
+
+
+# ------------------------------------------------------------ questions
+
+
+def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -> list[Effect]:
+    """Tell a subscriber what is known of the state, and ask others if that may not be everything."""
+    entry = link.subscription(message.ref)
+    if entry.cursor is not None:
+        raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
+    asker = Client(link.id, message.ref, message.id)
+    if (before := _already_asked(state, asker)) is not None:
+        return before
+    type_id = entry.right.event_type.type_id
+    told = [
+        effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
+    ]
+    return [*told, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
+
+
+def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
+    """Let a question that a subscriber repeats wait for the same answer: it costs others nothing more."""
+    for question in state.questions.values():
+        waiting = question.asker
+        if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+            question.asker = asker
+            return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
+    return None
+
+
+def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Ask others what was said last, for this broker itself: `heard` answers pass as frames do."""
+    if any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
+        return []
+    return _asked(state, None, state.random(_QUESTION_BYTES), type_id, now)
+
+
+def hear_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
+    """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
+    if message.question in state.questions:
+        return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
+    node = state.routes.node_of[link.id]
+    told = [
+        Send(link.id, encode(StateFrame(message.question, data)))
+        for said in _usable(state, message.type_id, now)
+        if (data := _for_neighbour(state, node, said, now)) is not None
+    ]
+    return [*told, *_asked(state, link.id, message.question, message.type_id, now)]
+
+
+def _asked(
+    state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, now: Instant
+) -> list[Effect]:
+    """Ask everybody behind whom a publisher may be, unless the answer is known or there is nobody."""
+    question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
+    if state.last_said.is_complete(type_id, now):
+        return _answered(question)
+    if len(state.questions) >= _QUESTIONS_MAX:
+        question.is_whole = False
+        return _answered(question)
+    question.waits_for = set(_towards_publishers(state, type_id, besides=asker))
+    if not question.waits_for:
+        return _finished(state, question, now)
+    state.questions[number] = question
+    due = asker.link if isinstance(asker, Client) else asker
+    if due is not None:
+        state.deadlines.ask(question.until, Due(due, ASKED_STATE, question.until))
+    query = encode(StateQuery(number, type_id))
+    return [Send(link, query) for link in sorted(question.waits_for)]
+
+
+def _towards_publishers(
+    state: BrokerState, type_id: bytes, *, besides: Client | LinkId | None
+) -> Iterator[LinkId]:
+    book = state.routes.book
+    hops: dict[Hop, None] = {}
+    for key in book_keys(type_id):
+        parent = book.parent(key)
+        offering = [hop for hop in book.hops(key) if book.offers(hop, key)]
+        hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
+    for hop in hops:
+        link = state.routes.link_to(hop)
+        if link is not None and link != besides:
+            yield link
+
+
+# ------------------------------------------------------------ answers
+
+
+def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
+    """Take an answer to whoever asked, as far as it may have it; one that nobody asked for goes nowhere."""
+    question = state.questions.get(message.question)
+    if question is None or link.id not in question.waits_for:
+        return []
+    try:
+        frame = _frame_of(state, question, message)
+    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
+        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+    plain, sealed = book_keys(frame.type_id)
+    if not is_expected_source(state, link, sealed if isinstance(frame, Sealed) else plain, now):
+        # It was asked because it offers the type in the other form, for which it needed no proof here.
+        return refuse_unasked(state, link, now, said="StateFrame")
+    said = Remembered(frame, now, state.routes.node_of[link.id])
+    is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
+    is_newest = bool(is_cut) or state.last_said.remember(said)
+    if not is_newest:
+        return []
+    match question.asker:
+        case Client(link=number, ref=ref):
+            holder = state.links.get(number)
+            entry = None if holder is None else holder.subscriptions.get(ref)
+            return [] if entry is None else _shown(state, entry, frame, now)
+        case None:
+            return []
+        case neighbour:
+            data = _for_neighbour(state, state.routes.node_of[neighbour], said, now)
+            return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
+
+
+def hear_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
+    """Take note that a neighbour has said all it knows."""
+    question = state.questions.get(message.question)
+    if question is None or link.id not in question.waits_for:
+        return []
+    return _one_less(state, question, link.id, now, is_whole=message.is_whole)
+
+
+def overdue(state: BrokerState, now: Instant) -> list[Effect]:
+    """Give up on those who have not answered in time."""
+    late = [one for one in state.questions.values() if one.until <= now]
+    effects: list[Effect] = []
+    for question in late:
+        question.is_whole = False
+        effects += _finished(state, question, now)
+    return effects
+
+
+def link_gone(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
+    """Expect no answer from a link that is gone, and answer nothing to it."""
+    effects: list[Effect] = []
+    for question in list(state.questions.values()):
+        asker = question.asker
+        if (asker.link if isinstance(asker, Client) else asker) == link:
+            del state.questions[question.id]
+        elif link in question.waits_for:
+            effects += _one_less(state, question, link, now, is_whole=False)
+    return effects
+
+
+def _one_less(
+    state: BrokerState, question: Question, link: LinkId, now: Instant, *, is_whole: bool
+) -> list[Effect]:
+    question.waits_for.discard(link)
+    question.is_whole = question.is_whole and is_whole
+    return [] if question.waits_for else _finished(state, question, now)
+
+
+def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
+    state.questions.pop(question.id, None)
+    if question.is_whole and _all_comes_by(state, question.type_id):
+        state.last_said.complete(question.type_id, seconds_after(now, state.settings.lease_s))
+    return _answered(question)
+
+
+def _answered(question: Question) -> list[Effect]:
+    match question.asker:
+        case Client(link=link, request=request):
+            return [Send(link, encode(StateTold(request, question.is_whole)))]
+        case None:
+            return []
+        case neighbour:
+            return [_done(neighbour, question.id, is_whole=question.is_whole)]
+
+
+def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
+    return Send(link, encode(StateDone(question, is_whole)))
+
+
+# ------------------------------------------------------------ who may have what
+
+
+def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered]:
+    """Return what may be told: by publishers who may still publish, and by others while it is complete."""
+    usable: list[Remembered] = []
+    is_complete = state.last_said.is_complete(type_id, now)
+    for publisher, stream, said in state.last_said.of_type(type_id):
+        if said.right is None:
+            if is_complete:
+                usable.append(said)
+            continue
+        try:
+            state.authoriser.still(said.right, now)
+        except PolicyRefusal:
+            state.last_said.forget(type_id, publisher, stream)
+        else:
+            usable.append(said)
+    return usable
+
+
+def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> list[Effect]:
+    """Return the delivery of a frame to one subscriber, as far as its View goes now."""
+    found: object = Readable(frame) if isinstance(frame, Transit) else None
+    if isinstance(frame, Sealed):
+        # Whoever signed it must be entitled now: this is the present state, and no record of the past.
+        found = read_logged(state, Logged(0, now, encode_known(frame)))
+    if not isinstance(found, Readable):
+        code = found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
+        return [Count("maia_frames_refused_total", labels={"code": code})]
+    view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+    transit, seen = found.transit, view_class.seen_of(found.transit, found.missing)
+    if seen is None:
+        return []
+    whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
+    delivery = Deliver([entry.ref], *whom, seen.rows, seen.columns)
+    return [Send(entry.link, encode_known(delivery)), Count("maia_states_told_total")]
+
+
+def _for_neighbour(state: BrokerState, node: NodeId, said: Remembered, now: Instant) -> bytes | None:
+    """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
+    frame, book = said.frame, state.routes.book
+    plain, sealed = book_keys(frame.type_id)
+    if isinstance(frame, Sealed):
+        return encode_known(frame) if book.wanted(node, sealed) else None
+    key = plain if state.types.sealing(frame.type_id) is None else sealed
+    rows = book.targets_of_frame(key, said.came_from, frame.frame).get(node)
+    if not rows:
+        return None
+    sealing = state.types.sealing(frame.type_id)
+    if sealing is None:
+        return encode_known(frame.cut(rows).as_carried())
+    try:
+        return encode_known(sealed_alone(state, frame, sealing, now))
+    except MaiaError:
+        return None  # its keys are gone: what was sealed with them is not for today's readers
+
+
+def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Transit | Sealed:
+    frame = decode(message.frame)
+    if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
+        raise NotTheState("a question about the state was answered with something else")
+    sealing = state.types.sealing(frame.type_id)
+    if isinstance(frame, Sealed):
+        closed = closed_frame(frame)  # one that contradicts itself ends the link
+        if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+            raise SealedTooWeakly("a frame is sealed less than its type asks for")
+        verify_frame(closed, None, state.seals.checks)  # before it is remembered or passed on (A90)
+        return frame
+    if sealing is not None:
+        raise PlainOfSealed("the owner of this type wants it sealed")
+    return from_carried(frame, state.types.kinds(frame.type_id))
+
+
+def _all_comes_by(state: BrokerState, type_id: bytes) -> bool:
+    """Say whether somebody here wants everything of a type, so that nothing is said unheard."""
+    audience = state.audiences.get(type_id)
+    if audience is None:
+        return False
+    classes = list(audience.classes.values())[:_CLASSES_LOOKED_AT]
+    return any(one.routed == ALWAYS for one in classes)

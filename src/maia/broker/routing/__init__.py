@@ -1,0 +1,1 @@
+"""Other brokers: links to them, their interests and offers, the proofs behind these, replicas."""

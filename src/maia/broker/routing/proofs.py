@@ -1,0 +1,210 @@
+"""Is somebody entitled to what another broker says they want, or offer?
+
+The edge has decided it. Any broker on the way may decide it again, always, at
+times, or never (C9): the signed request is from the principal it names, and a
+chain of certificates leads from the owner of the type to that principal. No
+definition is needed for that, so a broker can verify types it has never met.
+Certificates that are known here not to count any more are no proof.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from maia.broker.refusals import NotProved, TooMuchAtOnce
+from maia.broker.routing.messages import Proof
+from maia.broker.routing.routes import Neighbour
+from maia.broker.state import BrokerState
+from maia.credentials import (
+    Action,
+    Budget,
+    Principal,
+    SearchTooLarge,
+    SignedCertificate,
+    TypeName,
+    VerifiedChain,
+    find_chains,
+)
+from maia.credentials.chains.flows import DEFAULT_LIMITS
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.predicates import AllOf, Predicate, covers, union
+from maia.types import type_id, validity_type_name
+from maia.wire.filters import filter_to_bytes
+from maia.wire.requests import request_from_bytes, verify_proof
+
+__all__ = [
+    "Proved",
+    "is_to_be_verified",
+    "prove_offer",
+    "proved_filter",
+    "remember_refusal",
+    "spend_on",
+]
+
+_CHAINS_SHARED: Final = 4096
+_PROOF_AGE_S: Final = 10 * 366 * 86_400
+"""A proof says that somebody asked. That they still do is what leases are for, so its age hardly counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """The part of an interest that a proof entitles to, and the certificates that this rests on."""
+
+    filter: Predicate = field(repr=False)
+    watched: frozenset[bytes] = field(repr=False)
+
+
+def is_to_be_verified(state: BrokerState) -> bool:
+    """Say, with the configured probability, whether the next proof is verified here."""
+    share = state.settings.verify_in_transit
+    return share > 0 and (share >= 1 or int.from_bytes(state.random(4), "big") < share * (1 << 32))
+
+
+def proved_filter(
+    state: BrokerState,
+    kind: bytes,
+    proof: Proof,
+    wanted: Predicate,
+    now: Instant,
+    budget: Budget | None = None,
+) -> Proved:
+    """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof.
+
+    `budget` is what is left of the work for the message that it came with.
+    """
+    budget = state.authoriser.budget_of_message() if budget is None else budget
+    name, signer = _asked(state, kind, proof, Action.SUBSCRIBE, now, budget)
+    if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
+        return Proved(wanted, frozenset())  # what issuers say on validity is for everybody
+    chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now, budget)
+    granted = union(chain.authority.restriction for chain in chains)
+    # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
+    if covers(wide=granted, narrow=wanted):
+        return Proved(wanted, _watched(chains))
+    narrowed = AllOf((wanted, granted))
+    filter_to_bytes(narrowed)  # refused if it could not be passed on
+    return Proved(narrowed, _watched(chains))
+
+
+def spend_on(budget: Budget, size: int) -> None:
+    """Pay for reading one more entry of a message; a message that takes too much work ends its link (A87)."""
+    try:
+        budget.spend(1)
+        budget.spend_reading(size)
+    except SearchTooLarge:
+        raise TooMuchAtOnce("this message takes more work than one message may: tell less at once") from None
+
+
+def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
+    """Return the certificates by which somebody may publish this type, or raise what is wrong."""
+    budget = state.authoriser.budget_of_message()
+    name, signer = _asked(state, kind, proof, Action.PUBLISH, now, budget)
+    return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
+
+
+def remember_refusal(
+    state: BrokerState, neighbour: Neighbour, kind: bytes, proof: Proof, action: Action, now: Instant
+) -> None:
+    """Take note of what would be a proof if it counted: when it does, the neighbour is to tell all again.
+
+    Whatever else was shown proves nothing at any time, and is forgotten: anybody can make it up (A89).
+    """
+    with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
+        if proof.request is None:
+            return
+        budget = state.authoriser.budget_of_message()
+        owner = request_from_bytes(proof.request).request.event_type.owner
+        pool = state.authoriser.pool_of_stranger(proof.credentials, budget, owner)
+        doubted = {signed.id: len(signed.body) for signed in pool if state.statements.is_refused(signed, now)}
+        if not doubted:
+            return
+        name, signer = _asked(state, kind, proof, action, now, budget)
+        chains = _search(state, pool, action, name, signer, now, budget)
+        used = {signed.id for chain in chains for signed in chain.certificates}
+        missed = {one: size for one, size in doubted.items() if one in used}
+        neighbour.remember_refusal(missed)
+        state.statements.met(pool, frozenset(missed))
+        state.statements.reliance.note(neighbour.link, frozenset(missed))
+
+
+def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:
+    return _kept_once(frozenset([signed.id for chain in chains for signed in chain.certificates]))
+
+
+@lru_cache(maxsize=_CHAINS_SHARED)
+def _kept_once(certificates: frozenset[bytes]) -> frozenset[bytes]:
+    """Return the same object for equal sets: a client wants many things by the same certificates."""
+    return certificates
+
+
+def _asked(
+    state: BrokerState, kind: bytes, proof: Proof, action: Action, now: Instant, budget: Budget
+) -> tuple[TypeName, Principal]:
+    """Return what was asked for, and by whom, if that is what the interest or offer is about."""
+    settings = state.settings
+    if proof.request is None:
+        raise NotProved("an interest or offer came without the request that caused it")
+    budget.spend_check()
+    verified = verify_proof(
+        request_from_bytes(proof.request),
+        at=now,
+        skew_s=settings.skew_s,
+        age_max_s=_PROOF_AGE_S,
+        network=settings.network,
+    )
+    name = verified.request.event_type
+    if verified.request.action is not action or type_id(name.owner, name.name) != kind:
+        raise NotProved("the request behind an interest or offer is about something else")
+    return name, verified.signer
+
+
+def _chains(
+    state: BrokerState,
+    proof: Proof,
+    action: Action,
+    name: TypeName,
+    signer: Principal,
+    now: Instant,
+    budget: Budget,
+) -> tuple[VerifiedChain, ...]:
+    pool = state.authoriser.pool_of_stranger(proof.credentials, budget, name.owner)
+    chains = _search(state, _counting(state, pool, now), action, name, signer, now, budget)
+    used = tuple([signed for chain in chains for signed in chain.certificates])
+    state.statements.met(used, frozenset([signed.id for signed in used]))
+    return chains
+
+
+def _search(
+    state: BrokerState,
+    pool: tuple[SignedCertificate, ...],
+    action: Action,
+    name: TypeName,
+    signer: Principal,
+    now: Instant,
+    budget: Budget,
+) -> tuple[VerifiedChain, ...]:
+    chains_max = state.settings.limits.chains_per_request
+    return find_chains(
+        pool,
+        root=name.owner,
+        subject=signer,
+        action=action,
+        resource=name,
+        at=now,
+        cache=state.certificates,
+        constitutions=state.settings.constitutions,
+        limits=replace(DEFAULT_LIMITS, chains_max=chains_max, flows_per_subject_max=chains_max),
+        budget=budget,
+    )
+
+
+def _counting(
+    state: BrokerState, pool: tuple[SignedCertificate, ...], now: Instant
+) -> tuple[SignedCertificate, ...]:
+    is_refused = state.statements.is_refused
+    refused = [signed.id for signed in pool if is_refused(signed, now)]
+    return tuple([one for one in pool if one.id not in refused]) if refused else pool

@@ -1,0 +1,236 @@
+"""What does a broker know of the way to other brokers and their interests?
+
+The overlay says who is next on the way to a type's rendezvous, the book who
+wants and offers what behind which neighbour, the memory what has been here.
+All three come from `maia.routing`, which knows nothing of links, messages or
+rights; this file holds them together and names a neighbour by its place on
+the ring.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.broker.publication.stream_order import StreamOrder
+from maia.broker.publication.transit import Transit
+from maia.broker.settings import BrokerLimits, BrokerSettings
+from maia.credentials import Principal
+from maia.events import Instant
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
+from maia.routing.matching.index import MatchIndex
+from maia.routing.overlay.ids import NodeId, node_id_of_type
+from maia.routing.overlay.membership import Contact, OverlayMembership
+from maia.routing.overlay.table import Overlay
+from maia.routing.row_sets import ALL_ROWS, row_set, rows_in
+from maia.routing.table.digests import Tally
+from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
+from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.wire.effects import LinkId
+from maia.wire.messages import Sealed
+
+__all__ = [
+    "REPLICAS",
+    "Neighbour",
+    "Routes",
+    "has_unseen_rows",
+    "memory_limits",
+    "new_routes",
+    "unseen_by",
+    "unseen_part",
+]
+
+REFUSED_ON_MAX: Final = 65_536
+REPLICAS: Final = 2
+"""To how many others a rendezvous gives its book: those that would follow it."""
+_REPLICATE_AFTER_US: Final = 500_000
+"""Replicas follow a change after this time, so that many changes are one replica."""
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """A broker at the other end of a ready link."""
+
+    node: NodeId
+    link: LinkId
+    changed: dict[tuple[bytes, bytes], tuple[int, int | None]] = field(default_factory=dict)
+    """What it told that was narrowed or refused here: by type and id, the marks before and after."""
+    difference: Tally = field(default_factory=Tally)
+    """By how much its count and digest of what it told exceed those of the book."""
+    doubtful: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+    """What it told whose proof does not hold any more, by type and id: it may have another one."""
+    doubt_ends: Instant | None = None
+    """Up to when it is given time to show that."""
+    refused_on: set[bytes] = field(default_factory=set)
+    """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
+    refused_bytes: int = 0
+    """How many bytes these certificates have."""
+    parting: dict[bytes, Instant] = field(default_factory=dict)
+    """Up to when frames are expected of types for which it is not asked any more (`expected_sources.py`)."""
+    unasked_noted_at: Instant | None = None
+
+    def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:
+        """Take note that an entry was narrowed here, or refused."""
+        self.changed[type_id, entry_id] = (before, after)
+        self.difference.add(before)
+        if after is not None:
+            self.difference.subtract(after)
+
+    def remember_refusal(self, certificates: Mapping[bytes, int]) -> None:
+        """Take note of certificates that were no proof, and of how many bytes each of them has."""
+        if len(self.refused_on) < REFUSED_ON_MAX:
+            self.refused_bytes += sum(
+                size for one, size in certificates.items() if one not in self.refused_on
+            )
+            self.refused_on.update(certificates)
+
+    def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
+        """Forget what became of an entry here: it is told anew, or taken back."""
+        change = self.changed.pop((type_id, entry_id), None)
+        if change is not None:
+            before, after = change
+            self.difference.subtract(before)
+            if after is not None:
+                self.difference.add(after)
+
+
+@dataclass(slots=True)
+class Routes:
+    """The overlay, the book and the memory of one broker."""
+
+    membership: OverlayMembership
+    book: RoutingTable
+    seen: DuplicateMemory
+    order: StreamOrder
+    replicas: ReplicaSender
+    store: ReplicaStore
+    to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
+    """Replicas that wait for a link to their holder."""
+    to_adopt_bytes: int = 0
+    contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
+    """Where the holders in replicas were said to listen; the oldest word goes first."""
+    neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
+    node_of: dict[LinkId, NodeId] = field(default_factory=dict)
+    replicate_at: Instant | None = None
+    sealed_at: Instant | None = None
+    """When something sealed is to be looked at again."""
+    look_at: Instant | None = None
+    is_stirred: bool = False
+    """Something changed since the next look was asked for."""
+
+    @property
+    def overlay(self) -> Overlay:
+        """Return who is next on the way to a point of the ring."""
+        return self.membership.overlay
+
+    def is_current(self, link: LinkId) -> bool:
+        """Say whether a link is the one through which its broker is a neighbour."""
+        return link in self.node_of
+
+    def wait_for(self, node: NodeId, replica: Replica, *, bytes_max: int) -> None:
+        """Keep a replica until there is a link to its holder; of too much, the oldest goes first (A89)."""
+        self.to_adopt.setdefault(node, []).append(replica)
+        self.to_adopt_bytes += replica.size
+        while self.to_adopt_bytes > bytes_max:
+            self.take_waiting(next(iter(self.to_adopt)))
+
+    def take_waiting(self, node: NodeId) -> list[Replica]:
+        """Return the replicas that waited for a link to a broker, which wait no more."""
+        found = self.to_adopt.pop(node, [])
+        self.to_adopt_bytes -= sum(replica.size for replica in found)
+        return found
+
+    def stir(self, now: Instant) -> None:
+        """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
+        self.is_stirred = True
+        soon = Instant(now + _REPLICATE_AFTER_US)
+        if self.replicate_at is None or self.replicate_at > soon:
+            self.replicate_at = soon
+
+    def look_at_sealed(self, at: Instant) -> None:
+        """Ask that what is sealed be looked at, at this moment or before."""
+        self.is_stirred = True
+        if self.sealed_at is None or self.sealed_at > at:
+            self.sealed_at = at
+
+    def next_look(self, now: Instant) -> Instant | None:
+        """Return when routing has something to do by itself."""
+        wake = self.membership.wake_at(now)
+        moments = (
+            self.book.next_due(),
+            self.store.next_due(),
+            None if wake is None else Instant(wake),
+            self.replicate_at,
+            self.sealed_at,
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def link_to(self, node: object) -> LinkId | None:
+        """Return the link to a neighbour, as the book names it."""
+        known = self.neighbours.get(node) if isinstance(node, int) else None  # type: ignore[call-overload]  # NodeId is an int
+        return None if known is None else known.link
+
+
+def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
+    """Return the routes of a broker that knows nobody."""
+    membership = OverlayMembership(Contact.of(principal.key, settings.address), seeds=settings.seeds)
+    limits, lease_us = settings.limits, settings.lease_s * 1_000_000
+    book = RoutingTable(
+        parent_of=lambda type_id: membership.overlay.next_hop(node_id_of_type(type_id)),
+        limits=BookLimits(
+            lease_us=lease_us,
+            told_by_neighbour_max=limits.interests_per_peer,
+            # Never the limit that is reached: what clients may have is counted at their links.
+            local_entries_max=limits.links * limits.subscriptions_per_client,
+        ),
+        matcher=MatchIndex,
+        with_local_targets=False,
+    )
+    seen = DuplicateMemory(memory_limits(limits))
+    return Routes(
+        membership=membership,
+        book=book,
+        seen=seen,
+        order=StreamOrder(limits.streams),
+        replicas=ReplicaSender(book, repeat_us=lease_us // 3),
+        store=ReplicaStore(lease_us=lease_us, per_sender_max=limits.interests_per_peer),
+    )
+
+
+def memory_limits(limits: BrokerLimits) -> MemoryLimits:
+    """Return how much of the publications that were here is remembered."""
+    return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
+
+
+def has_unseen_rows(routes: Routes, frame: Sealed, numbers: Sequence[int]) -> bool:
+    """Say whether a row of a sealed frame was not here before; no numbers mean all rows.
+
+    It was if its signer sent it before, or any signer that was entitled to. Nothing is remembered.
+    """
+    about, seen = (frame.publisher, frame.stream, frame.sequence), routes.seen
+    asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
+    return seen.unseen_rows(*about, asked, frame.signer) != 0
+
+
+def unseen_part(routes: Routes, transit: Transit, unjudged: bytes = b"") -> Transit | None:
+    """Remember a frame and return the part that was not here before; None if there is none.
+
+    `unjudged` is the signer of a sealed frame, unless this broker knows that it may publish:
+    such a frame uses up its signer's own numbers alone.
+    """
+    return unseen_by(routes.seen, transit, unjudged)
+
+
+def unseen_by(memory: DuplicateMemory, transit: Transit, unjudged: bytes = b"") -> Transit | None:
+    """Remember a frame and return the part that a memory did not know; None if it knew all of it."""
+    whole: Sequence[int] = transit.kept or range(transit.frame.rows)
+    asked = row_set(transit.kept) if transit.kept else ALL_ROWS
+    new = memory.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked, unjudged)
+    if new == asked:
+        return transit
+    # Of all rows without some, those that this frame has.
+    fresh = set(rows_in(new & (1 << whole[-1] + 1) - 1, among=whole))
+    rows = [at for at, row in enumerate(whole) if row in fresh]
+    return transit.cut(rows) if rows else None

@@ -1,0 +1,366 @@
+"""The sealed part of the publication path: seal what leaves, open what arrives as far as keys go.
+
+A publisher's frame is sealed and signed once there is somebody to send it to.
+A frame from a neighbour counts for nothing before its source is one that was
+asked for the type and its signature holds, for which no key is needed (A90).
+Then it is opened as far as this broker's keys go, its signer's right is judged
+if a subscriber here is to have it (A49), and it is matched on what was opened
+and passed on sealed as it came. A frame whose key or signer is not known yet
+waits, within limits. A broker without keys passes frames on by their type and
+reads none: there a frame uses up numbers of its own signer alone (A85).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.broker.access.impairment import key_lack
+from maia.broker.durable.log_writer import is_recorded, record_frame
+from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
+from maia.broker.publication.retained import remember_passing
+from maia.broker.publication.transit import Transit
+from maia.broker.refusals import (
+    FrameTooLarge,
+    KeysAwaited,
+    PublishedTooLongAgo,
+    SealedTooWeakly,
+    SealTooNew,
+    SignerNotEntitled,
+)
+from maia.broker.routing.routes import has_unseen_rows, unseen_part
+from maia.broker.sealed.batch_signing import record_once_signed
+from maia.broker.sealed.forwarding import forward_sealed
+from maia.broker.sealed.keys import Arrived
+from maia.broker.sealed.transit import SealedTransit, sealed_transit
+from maia.broker.sessions.links import Link
+from maia.broker.state import BrokerState
+from maia.credentials import Principal
+from maia.errors import BrokenCredential, MaiaError
+from maia.events import AttributeUid, Instant
+from maia.routing.overlay.ids import node_id_of_key
+from maia.routing.table.hops import book_key_of_sealed
+from maia.sealing import (
+    EpochKeys,
+    KeyMissing,
+    OpenedFrame,
+    Publication,
+    closed_frame,
+    open_with_cache,
+    verify_frame,
+)
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing.frames.opened_frame import drafted_frame, open_further, verify_further
+from maia.types import Sealing, SealingLevel
+from maia.wire.effects import Count, Effect
+from maia.wire.messages import OpenContent, Publish, Sealed, SealedWithPlaintext
+
+__all__ = [
+    "carry_sealed",
+    "carry_sealed_with_plaintext",
+    "learn_what_is_at_hand",
+    "pass_on_overdue",
+    "sealed_alone",
+    "send_sealed",
+    "take_on_again",
+    "waits_to_be_sealed",
+]
+
+_SEALED_BYTES_MAX: Final = 12 << 20
+"""A sealed frame is longer than what is in it, and has to fit into a message all the same."""
+_EPOCHS_AHEAD_MAX: Final = 16
+"""How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
+
+
+# ------------------------------------------------------------ this broker's publishers
+
+
+def waits_to_be_sealed(
+    state: BrokerState, link: Link, message: Publish, type_id: bytes, now: Instant
+) -> bool:
+    """Say whether a publisher's frame has to wait for a key to seal it with; if so, it does from now on."""
+    waiting, stream = state.seals.publishing, (link.id, message.ref)
+    if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
+        return False
+    lack = key_lack(state, type_id, now)
+    if lack is not None:
+        raise lack  # no key is on its way
+    size = 256 + sum(len(column.data) for column in message.columns)
+    if not waiting.put(type_id, stream, (link.id, message), size=size, until=waiting.until(now)):
+        raise KeysAwaited("the keys of this sealed type are not here yet, and too many frames wait for them")
+    state.routes.is_stirred = True
+    return True
+
+
+def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> list[Effect]:
+    """Give a publisher's frame to local subscribers as it is, and to other brokers sealed and signed."""
+    keys = _keys_to_seal_with(state, transit, sealing, now)
+    unseen = unseen_part(state.routes, transit)
+    if unseen is None:
+        return [Count("maia_duplicates_total")]
+    here = _delivered(state, unseen, frozenset(), signer=state.principal)
+    made: list[SealedTransit] = []
+
+    def sealed(block_rows: int) -> SealedTransit:
+        if not made:
+            made.append(_sealed(state, unseen, keys, sealing.level, block_rows))
+        return made[0]
+
+    there = forward_sealed(state, unseen, frozenset(), sealed, source=None, now=now)
+    if not is_recorded(state, unseen.type_id):
+        return [*here, *there]
+    return [*record_once_signed(state, sealed(0), now), *here, *there]
+
+
+def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
+    """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
+    keys = _keys_to_seal_with(state, transit, sealing, now)
+    draft = _sealed(state, transit, keys, sealing.level, 0).draft
+    assert draft is not None  # noqa: S101 - sealed here
+    (frame,) = state.seals.sealer.sign([draft])
+    return frame
+
+
+def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
+    """Return keys for all of a frame; refuse a frame that could not be sealed, or that nobody would open."""
+    keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
+    if keys is None:
+        raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
+    wanted = tuple(transit.frame.columns) if sealing.level is SealingLevel.ATTRIBUTE else ("",)
+    found = keys.ciphers(wanted, state.seals.sealer.instance)
+    if None in found:
+        raise KeyMissing(
+            f"this broker does not hold the key of attribute `{wanted[found.index(None)] or '*'}`"
+        )
+    if sum([len(column.data) for column in transit.columns()]) > _SEALED_BYTES_MAX:
+        raise FrameTooLarge(f"a frame of a sealed type has at most {_SEALED_BYTES_MAX} bytes")
+    return keys
+
+
+def _sealed(
+    state: BrokerState, transit: Transit, keys: EpochKeys, level: SealingLevel, block_rows: int
+) -> SealedTransit:
+    about = Publication(
+        transit.publisher,
+        transit.stream,
+        transit.sequence,
+        transit.published_at,
+        transit.frame.rows,
+        transit.kept,
+        block_rows,
+    )
+    sealer, values = state.seals.sealer, transit.frame.columns
+    draft = sealer.draft(transit.columns(), about, keys=keys, level=level, values=values)
+    return SealedTransit(drafted_frame(draft), transit, frozenset(), draft)
+
+
+# ------------------------------------------------------------ other brokers
+
+
+def carry_sealed(state: BrokerState, link: Link, message: Sealed, now: Instant) -> list[Effect]:
+    """Take a sealed frame from another broker to everybody else who may have a part of it."""
+    return _carried(state, link, message, [], now)
+
+
+def carry_sealed_with_plaintext(
+    state: BrokerState, link: Link, message: SealedWithPlaintext, now: Instant
+) -> list[Effect]:
+    """Take on a sealed frame whose sender spares this broker the opening."""
+    return _carried(state, link, message.frame, message.contents, now)
+
+
+def _carried(
+    state: BrokerState, link: Link, frame: Sealed, contents: list[OpenContent], now: Instant
+) -> list[Effect]:
+    closed = closed_frame(frame)  # a frame that contradicts itself ends the link
+    sealing = state.types.sealing(frame.type_id)
+    if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+        return _refused(SealedTooWeakly("a frame is sealed less than its type asks for"))
+    if not is_known_type(state, frame.type_id):
+        return [Count("maia_frames_unwanted_total")]
+    if not is_expected_source(state, link, book_key_of_sealed(frame.type_id), now):
+        return refuse_unasked(state, link, now, said="Sealed")
+    if not has_unseen_rows(state.routes, frame, closed.row_numbers):
+        return [Count("maia_duplicates_total")]
+    try:
+        # Before it is remembered, cached, recorded or passed on, and before it waits; no key is needed.
+        verified = verify_frame(closed, None, state.seals.checks)
+    except BrokenCredential as problem:
+        return _refused(problem)
+    arrived = Arrived(verified, contents, link.id)
+    if state.seals.carrying.holds(frame.type_id, arrived.stream):
+        return _waits(state, arrived, now)  # it must not overtake what its publisher sent before
+    return take_on_again(state, arrived, now)
+
+
+def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Open a frame, prove it if somebody here is to have it, and pass it on; or let it wait."""
+    frame = arrived.frame
+    ring = state.seals.ring_of(frame.type_id)
+    if ring is None:
+        return _passed_on_unread(state, arrived, now)
+    keys = state.seals.keys(frame.type_id, frame.epoch)
+    if keys is None:
+        return _of_unknown_epoch(state, arrived, ring.newest, now)
+    if not ring.opens(frame.epoch, Instant(frame.published_at), now):
+        return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
+    try:
+        return _read(state, arrived, keys, now)
+    except MaiaError as problem:
+        # Whoever passed it on may not be able to read it, so the frame ends here and the link does not.
+        return _refused(problem)
+
+
+def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -> list[Effect]:
+    opened, counted = _opened(state, arrived, keys)
+    if not opened.parts:
+        return _passed_on_unread(state, arrived, now)
+    if not _is_asked_about(state, arrived.frame.type_id):
+        opened = arrived.closed  # its seal holds, and nobody has to know what is in it
+    along = {one.uid: one.content for one in arrived.contents}
+    sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
+    unjudged = arrived.frame.signer
+    if arrived.frame.type_id in state.audiences:
+        if not _is_entitled(state, arrived, sealed, keys, now):
+            return [*counted, *_waits(state, arrived, now)]
+        unjudged = b""
+    unseen = unseen_part(state.routes, sealed.part, unjudged)
+    if unseen is None:
+        return [*counted, Count("maia_duplicates_total")]
+    remember_passing(state, arrived.frame, arrived.source, now)
+    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
+    there = forward_sealed(
+        state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
+    )
+    return [*counted, *recorded, *here, *there]
+
+
+def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
+    """Say whether anybody, here or behind a neighbour, asks about what is in frames of a type."""
+    return type_id in state.audiences or bool(state.routes.book.asked_about(book_key_of_sealed(type_id)))
+
+
+def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
+    """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
+    frame = arrived.frame
+    if frame.type_id not in state.audiences:
+        return open_further(arrived.closed, keys, only=_read_on_the_way(state, frame, keys)), []
+    if not arrived.contents:
+        return open_further(arrived.closed, keys), []
+    cached = {one.uid: one.content for one in arrived.contents}
+    opened, lies = open_with_cache(arrived.closed, cached, keys)
+    return opened, [Count("maia_plaintext_dropped_total", len(lies))] if lies else []
+
+
+def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> frozenset[AttributeUid]:
+    """Return what a broker reads of a frame that it delivers to nobody: what neighbours ask about.
+
+    It opens at least one column, with its key and not by what came along: the signature does not
+    cover ciphertexts, and a broken one must not use up the number of the frame it was taken from (A66).
+    """
+    asked = state.routes.book.asked_about(book_key_of_sealed(frame.type_id))
+    uids = tuple([column.uid for column in frame.columns])
+    ciphers = keys.ciphers(uids, frame.sealed_by.instance)
+    held = [column for column, cipher in zip(frame.columns, ciphers, strict=True) if cipher is not None]
+    wanted = asked.intersection([column.uid for column in held])
+    if not wanted and held:
+        return frozenset({AttributeUid(min(held, key=lambda column: len(column.sealed)).uid)})
+    return wanted
+
+
+def _is_entitled(
+    state: BrokerState, arrived: Arrived, sealed: SealedTransit, keys: EpochKeys, now: Instant
+) -> bool:
+    """Say whether the signer is known to be entitled to all of a frame; refuse one that is not."""
+    signer = verify_further(arrived.verified, sealed.opened, keys).signer
+    if not state.writers.knows(sealed.type_id, signer):
+        learn_what_is_at_hand(state, sealed.type_id, signer)
+    uids = sealed.missing.union(sealed.part.frame.columns)
+    answer = state.writers.may_write(signer, state.types.versions(sealed.type_id), uids, now)
+    if answer is False:
+        raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
+    return answer is not None
+
+
+def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal) -> None:
+    """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""
+    if signer == state.principal:
+        state.writers.learn(type_id, signer, state.settings.credentials)
+        return
+    neighbour = state.routes.neighbours.get(node_id_of_key(signer.key))
+    link = None if neighbour is None else state.links[neighbour.link]
+    if link is not None and link.peer == signer and type_id in link.rights:
+        state.writers.learn(type_id, signer, state.authoriser.pool(link.shown, link.rights[type_id]))
+
+
+def _delivered(
+    state: BrokerState, part: Transit, missing: frozenset[AttributeUid], *, signer: Principal
+) -> list[Effect]:
+    """Deliver to local subscribers what could be opened, unless a later frame of the stream was."""
+    audience = state.audiences.get(part.type_id)
+    if audience is None:
+        return []
+    if not state.routes.order.is_next(part.publisher.key, part.stream, part.sequence, signer.key):
+        return [Count("maia_late_frames_total")]
+    return list(audience.deliver(part, missing=missing))
+
+
+def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Pass a frame on by its type alone; nobody here gets any of it."""
+    try:
+        sealed = sealed_transit(arrived.closed, {})
+    except MaiaError as problem:
+        return _refused(problem)
+    if unseen_part(state.routes, sealed.part, arrived.frame.signer) is None:
+        return [Count("maia_duplicates_total")]
+    remember_passing(state, arrived.frame, arrived.source, now)
+    missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
+    sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
+    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    return [Count("maia_frames_unread_total"), *recorded, *sent]
+
+
+def _refused(problem: MaiaError) -> list[Effect]:
+    return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+
+
+# ------------------------------------------------------------ waiting
+
+
+def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, now: Instant) -> list[Effect]:
+    """Let a frame wait for an epoch that is to come; one before this broker's time is not for it to read."""
+    epoch = arrived.frame.epoch
+    if newest is not None and epoch < newest:
+        return _passed_on_unread(state, arrived, now)
+    if newest is not None and epoch > newest + _EPOCHS_AHEAD_MAX:
+        return _refused(SealTooNew("a frame is of an epoch too far ahead"))
+    return _waits(state, arrived, now)
+
+
+def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
+    """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
+    frame, waiting = arrived.frame, state.seals.carrying
+    until = arrived.until = arrived.until or waiting.until(now)
+    # Everybody can be a signer that nobody knows: such frames do not take all the room (A85).
+    is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
+    has_room = until > now and waiting.put(
+        frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
+    )
+    if not has_room:
+        return _passed_on_unread(state, arrived, now)
+    state.routes.is_stirred = True
+    return [Count("maia_frames_waiting_total"), *_asked_for(state, frame, now)]
+
+
+def _asked_for(state: BrokerState, frame: Sealed, now: Instant) -> list[Effect]:
+    """Ask the key manager for whatever a frame waits for, not more often than it can answer."""
+    signer = Principal(frame.signer)
+    if state.seals.keys(frame.type_id, frame.epoch) is None:
+        return state.keys.ask_for_epoch(frame.type_id, now)
+    return state.keys.ask_for_writer(frame.type_id, signer, now)
+
+
+def pass_on_overdue(state: BrokerState, now: Instant) -> list[Effect]:
+    """Pass on unread what has waited in vain: others may have the keys."""
+    overdue = state.seals.carrying.take_overdue(now)
+    return [effect for arrived in overdue for effect in _passed_on_unread(state, arrived, now)]

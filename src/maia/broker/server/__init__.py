@@ -1,0 +1,1 @@
+"""The broker as a process: configuration, sockets, files, log."""

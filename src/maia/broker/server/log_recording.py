@@ -1,0 +1,214 @@
+"""How does what a broker wants recorded get to the disk without anybody waiting for it in between?
+
+The broker asks and goes on. All that it asks for while the disk is busy is
+written together, with one synchronisation, in a thread of its own; then the
+broker is told how far everything is safe. Reading, rolling and removing have
+another thread, one at a time. When more waits than the limit allows, the
+links are not read until the disk has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from maia.broker.durable.log_state import LogAtStart
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.reading_positions import LogReadings
+from maia.log.format.errors import LogBroken, LogDiskFull
+from maia.log.format.planning import Retention
+from maia.log.format.records import LogRecord
+from maia.net.observer import Records
+from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
+
+__all__ = ["LogRecorder", "RecorderLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderLimits:
+    """How much may wait for the disk, and how often the log is looked after."""
+
+    waiting_bytes: int = 64 << 20
+    batch_bytes: int = 32 << 20
+    batch_frames: int = 16_384
+    try_again_s: float = 5.0
+    """How long to wait for room on a full disk."""
+    roll_s: float = 60.0
+    """How often journals become segments, and old segments are removed."""
+
+
+class LogRecorder:
+    """One event log, and the threads that work on it."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        clock: Callable[[], Instant],
+        records: Records,
+        retention: Retention | None = None,
+        limits: RecorderLimits | None = None,
+    ) -> None:
+        """Work on `log`, which stays open for as long as this does."""
+        self._log, self._clock, self._records = log, clock, records
+        self._readings = LogReadings(log)
+        self._retention = Retention() if retention is None else retention
+        self._limits = RecorderLimits() if limits is None else limits
+        self._waiting: deque[Record] = deque()
+        self._waiting_bytes = 0
+        self._reads: asyncio.Queue[ReadLog] = asyncio.Queue()
+        self._arrived, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        self._give: Callable[[Input], None] = lambda _input: None
+        self._fail: Callable[[MaiaError], None] = lambda _problem: None
+        self._after_writing: Callable[[], None] = lambda: None
+
+    def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
+        """Return what a broker is told of the log when it starts: at most so many of the newest frames."""
+        following = self._log.next_position
+        first = max(since, following - frames_max, 1)
+        found = (Logged(one.position, one.recorded_at, one.message) for one in self._log.read(first))
+        return LogAtStart(following, found if first < following else ())
+
+    # -------------------------------------------------------- what the runner asks for
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether nothing more should be read from links for now."""
+        return self._waiting_bytes >= self._limits.waiting_bytes
+
+    def status(self) -> Mapping[str, object]:
+        """Return how much is on disk, and how much waits for it."""
+        return {"bytes": self._log.size_bytes, "waiting_bytes": self._waiting_bytes}
+
+    def record(self, effect: Record) -> None:
+        """Have a frame written with the next batch."""
+        self._waiting.append(effect)
+        self._waiting_bytes += len(effect.data)
+        self._idle.clear()
+        self._arrived.set()
+
+    def read(self, effect: ReadLog) -> None:
+        """Have frames read, one reading after the other; a broker asks once for each subscription."""
+        self._reads.put_nowait(effect)
+
+    async def flush(self) -> None:
+        """Wait until everything is safe that was to be recorded so far."""
+        await self._idle.wait()
+
+    # -------------------------------------------------------- life
+
+    async def run(
+        self,
+        *,
+        give: Callable[[Input], None],
+        fail: Callable[[MaiaError], None],
+        after_writing: Callable[[], None],
+    ) -> None:
+        """Write, read and look after the log until cancelled; `fail` hears of a log that cannot go on."""
+        self._give, self._fail, self._after_writing = give, fail, after_writing
+        writing = ThreadPoolExecutor(1, thread_name_prefix="maia-log-write")
+        reading = ThreadPoolExecutor(1, thread_name_prefix="maia-log-read")
+        upkeep = ThreadPoolExecutor(1, thread_name_prefix="maia-log-roll")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write_on(writing))
+                group.create_task(self._read_on(reading))
+                group.create_task(self._look_after(upkeep))
+        finally:
+            # What is being written is waited for: the log is closed next.
+            for pool in (writing, reading, upkeep):
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _write_on(self, pool: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            batch = self._next_batch()
+            try:
+                upto = await self._written(loop, pool, batch)
+            except MaiaError as problem:
+                # Nobody was told that it is safe, and nobody will be: publishers send it again elsewhere.
+                self._records.note("log-failed", problem.as_record())
+                self._idle.set()
+                self._fail(problem)
+                return
+            self._waiting_bytes -= sum(len(one.data) for one in batch)
+            if not self._waiting:
+                self._arrived.clear()
+                self._idle.set()
+            self._give(Recorded(upto))
+            self._after_writing()
+
+    async def _written(
+        self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, batch: list[Record]
+    ) -> int:
+        """Write a batch; where there is no room, wait for it, and let publishers wait too."""
+        while True:
+            try:
+                return await loop.run_in_executor(pool, self._write, batch)
+            except LogDiskFull as problem:
+                self._records.note("log-full", problem.as_record())
+                await asyncio.sleep(self._limits.try_again_s)
+
+    def _next_batch(self) -> list[Record]:
+        batch: list[Record] = []
+        size = 0
+        while self._waiting and len(batch) < self._limits.batch_frames:
+            size += len(self._waiting[0].data)
+            if batch and size > self._limits.batch_bytes:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    def _write(self, batch: list[Record]) -> int:
+        if batch[0].position != self._log.next_position:
+            raise LogBroken(f"record {batch[0].position} was to follow {self._log.next_position - 1}")
+        return self._log.append([one.data for one in batch], recorded_at=self._clock())[-1]
+
+    async def _read_on(self, pool: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            asked = await self._reads.get()
+            self._give(await loop.run_in_executor(pool, self._found, asked))
+
+    def _found(self, asked: ReadLog) -> LogRead:
+        records: list[LogRecord] = []
+        upto, problem = asked.first - 1, None
+        try:
+            records, upto = self._readings.read(
+                asked.type_id,
+                asked.first,
+                upto=asked.upto,
+                frames_max=asked.frames_max,
+                bytes_max=asked.bytes_max,
+            )
+        except MaiaError as found:
+            self._records.note("log-unreadable", found.as_record())
+            problem = found.code
+        frames = tuple(Logged(one.position, one.recorded_at, one.message) for one in records)
+        return LogRead(asked.read, frames, upto, self._log.removed_upto(asked.type_id), problem)
+
+    async def _look_after(self, pool: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._limits.roll_s)
+            try:
+                made, gone = await loop.run_in_executor(pool, self._rolled)
+            except MaiaError as problem:
+                # What is in the journals stays there, and is tried again.
+                self._records.note("log-upkeep-failed", problem.as_record())
+                continue
+            if made or gone:
+                self._records.note("log-rolled", {"segments": made, "removed": gone})
+
+    def _rolled(self) -> tuple[int, int]:
+        now = self._clock()
+        made = len(self._log.roll(now))
+        self._log.compact(now)
+        return made, len(self._log.retain(self._retention, now))

@@ -1,0 +1,221 @@
+"""How does one broker live as a process of its own?
+
+`maia broker` prepares it and calls `serve` here: the data folder is taken so
+that no second broker uses it, the status endpoint opens beside the network's
+port, and both close in order when the process is told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from maia.broker.server.config import BrokerConfig
+from maia.broker.server.credential_reload import watching
+from maia.broker.server.preparation import PreparedBroker
+from maia.broker.server.server import RunningBroker, run_broker
+from maia.clock import system_now
+from maia.config.constitutions import constitutions_of, keep_quorums, read_quorums, remembered_in
+from maia.config.start_checks import right_to_connect
+from maia.credentials import SignedCertificate, SignedStatement
+from maia.net.data_folder import DataFolderInUse, one_of, own_folder
+from maia.net.garbage_collection import watched
+from maia.net.links import LinkLimits
+from maia.net.signals import until_told_to_stop
+from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
+from maia.net.stores import FolderStore, MemoryStore, Store
+from maia.net.telemetry import Telemetry
+from maia.validity.allowed_locations import fetching
+
+if TYPE_CHECKING:
+    from maia.broker.server.log_recording import LogRecorder
+
+__all__ = ["DataFolderInUse", "Listening", "serve"]
+
+_KEPT: Final = "kept"
+_GAUGES: Final = (
+    "clients",
+    "peers",
+    "links_waiting",
+    "types",
+    "certificates",
+    "subscriptions",
+    "advertisements",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a broker that is ready answers."""
+
+    address: str
+    principal: str
+    status: str | None
+
+
+async def serve(
+    prepared: PreparedBroker,
+    telemetry: Telemetry,
+    ready: Callable[[Listening], None],
+    *,
+    overhear: Callable[[bytes], None] | None = None,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link."""
+    config = prepared.config
+    links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
+    try:
+        with _own(config.data) as store, _event_log(prepared, telemetry) as recorder:
+            keep_quorums(config.data, prepared.quorums)
+            async with run_broker(
+                prepared.key,
+                prepared.settings(config.listen),
+                listen=config.listen,
+                store=_WithTypes(store, prepared.types_to_keep()),
+                limits=links,
+                records=telemetry,
+                overhear=overhear,
+                recorder=recorder,
+            ) as running:
+                connections = running.runner.connections
+                with watched(lambda: (len(connections), connections.ended)):
+                    async with _renewing(prepared, telemetry, running), _fetching(config, telemetry, running):
+                        await _answer_until_stopped(prepared, telemetry, running, ready)
+    except ExceptionGroup as group:
+        raise one_of(group) from group
+
+
+@asynccontextmanager
+async def _renewing(
+    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker
+) -> AsyncIterator[None]:
+    """Take over certificates that were renewed, while the body runs."""
+
+    def take(certificates: tuple[SignedCertificate, ...]) -> None:
+        now, config = running.clock(), prepared.config
+        # Constitutions first: a member that was replaced speaks for nobody, whatever becomes of the rest.
+        quorums = read_quorums((*config.credentials, *remembered_in(config.data)))
+        keep_quorums(config.data, quorums)
+        in_force = constitutions_of(quorums)
+        running.runner.perform(running.broker.adopt(in_force, now))
+        right_to_connect(config, prepared.key, prepared.network, certificates, now, in_force)
+        running.runner.perform(running.broker.hold(certificates, now))
+
+    task = asyncio.create_task(watching(prepared.config.credentials, take, telemetry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _fetching(
+    config: BrokerConfig, telemetry: Telemetry, running: RunningBroker
+) -> AbstractAsyncContextManager[None]:
+    """Fetch statements that are missed, where the configuration allows it, while the body runs."""
+
+    def hear(statements: tuple[SignedStatement, ...]) -> None:
+        running.runner.perform(running.broker.hear(statements, running.clock()))
+
+    return fetching(
+        frozenset(config.statements_fetch_from),
+        missed=running.broker.not_vouched_for,
+        hear=hear,
+        records=telemetry,
+        clock=running.clock,
+    )
+
+
+async def _answer_until_stopped(
+    prepared: PreparedBroker, telemetry: Telemetry, running: RunningBroker, ready: Callable[[Listening], None]
+) -> None:
+    config, token, address = prepared.config, new_token(), None
+    endpoint = StatusEndpoint(_told(running, telemetry), token=token)
+    if config.status is not None:
+        address = await endpoint.start(config.status)
+        if config.data is not None:
+            new_door(config.data, address, token)
+    try:
+        ready(Listening(running.address, str(prepared.key.principal), address))
+        await until_told_to_stop()
+        telemetry.note("stopping", {"address": running.address})
+    finally:
+        await endpoint.stop()
+        if config.data is not None:
+            with suppress(OSError):
+                (config.data / DOOR_FILE).unlink()
+
+
+def _told(running: RunningBroker, telemetry: Telemetry) -> Told:
+    def metrics() -> bytes:
+        status = running.status()
+        for name in _GAUGES:
+            value = status.get(name)
+            if isinstance(value, int):
+                telemetry.measure(f"maia_{name}", value)
+        log = status.get("log")
+        for name, value in log.items() if isinstance(log, dict) else ():
+            telemetry.measure(f"maia_log_{name}", value)
+        return telemetry.metrics()
+
+    def is_ready() -> bool:
+        """Say whether clients should be sent here: not while it leaves, nor before it found the others."""
+        status = running.status()
+        overlay = status.get("overlay")
+        has_joined = overlay.get("is_joined", True) if isinstance(overlay, dict) else True
+        return bool(has_joined) and not status.get("draining")
+
+    return Told(is_ready=is_ready, metrics=metrics, status=running.status)
+
+
+@contextmanager
+def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRecorder | None]:
+    """Open the event log, if this broker keeps one, for as long as the process runs."""
+    config = prepared.config
+    if config.log_folder is None:
+        yield None
+        return
+    # Arrow takes a while to load, and most brokers record nothing.
+    from maia.broker.server.log_recording import LogRecorder, RecorderLimits
+    from maia.log.disk.event_log import EventLog
+    from maia.log.format.planning import Keep, Retention
+
+    days, megabytes = config.log_keep_days, config.log_keep_mb
+    keep = Keep(None if days is None else days * 86_400.0, None if megabytes is None else megabytes << 20)
+    with EventLog.open(config.log_folder) as log:
+        for cut in log.cuts:
+            telemetry.note("log-cut", {"file": cut.file, "offset": cut.offset, "size": cut.size})
+        yield LogRecorder(
+            log,
+            clock=system_now,
+            records=telemetry,
+            retention=Retention(keep),
+            limits=RecorderLimits(roll_s=config.log_roll_s),
+        )
+
+
+class _WithTypes:
+    """A store that also hands the broker the definitions of a type folder, to be verified like its own."""
+
+    def __init__(self, store: Store, types: Mapping[str, bytes]) -> None:
+        self._store, self._types = store, types
+
+    def load(self) -> Mapping[str, bytes]:
+        return {**self._types, **self._store.load()}
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> None:
+        self._store.keep(changes)
+
+
+@contextmanager
+def _own(data: Path | None) -> Iterator[Store]:
+    """Take the data folder for this process alone, for as long as it runs."""
+    if data is None:
+        yield MemoryStore()
+        return
+    with own_folder(data):
+        yield FolderStore(data / _KEPT)

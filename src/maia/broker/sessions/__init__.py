@@ -1,0 +1,1 @@
+"""Peers on links: handshake, credentials, quotas, who may send which message."""

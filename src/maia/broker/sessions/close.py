@@ -1,0 +1,69 @@
+"""How does a link end, and what goes with it?
+
+Everything that hung on the link: advertisements, subscriptions, what a
+neighbouring broker had told. The rest of the network hears of it at once. A
+broker that stops tells nobody what went with each of its links: its
+neighbours forget all that it told when theirs ends.
+"""
+
+from __future__ import annotations
+
+from maia.broker.publication.state_query import link_gone
+from maia.broker.routing.peers import broker_gone, dial_failed
+from maia.broker.sessions.links import Link, Stage
+from maia.broker.state import BrokerState
+from maia.broker.subscriptions.registry import end_advertisement
+from maia.broker.subscriptions.removal import end_subscriptions, let_go
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.effects import Close, Effect, Note, Send
+from maia.wire.messages import Bye
+
+__all__ = ["close_link", "forget_link", "part_from"]
+
+
+def close_link(state: BrokerState, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
+    """End a link from this side, and say why."""
+    if link.stage is Stage.CLOSING:
+        return []
+    return [*_said_goodbye(link, problem), *forget_link(state, link, now)]
+
+
+def part_from(state: BrokerState, link: Link, problem: MaiaError) -> list[Effect]:
+    """End a link of a broker that stops: all links go, so what went with this one is told to nobody."""
+    if link.stage is Stage.CLOSING:
+        return []
+    link.stage = Stage.CLOSING
+    for subscription in link.subscriptions.values():
+        if subscription.cursor is not None:
+            let_go(state, subscription.cursor)
+    return _said_goodbye(link, problem)
+
+
+def _said_goodbye(link: Link, problem: MaiaError) -> list[Effect]:
+    fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": problem.code}
+    return [
+        Send(link.id, encode(Bye(problem.code, problem.message))),
+        Close(link.id, problem.code),
+        Note("closing", fields),
+    ]
+
+
+def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    """Take back whatever hung on a link that is gone or going."""
+    was_ready = link.is_ready
+    link.stage = Stage.CLOSING
+    state.waiting.leave(link.id)
+    if not was_ready and link.dialled is None:
+        # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
+        state.links.pop(link.id, None)
+    effects = link_gone(state, link.id, now)
+    state.statements.reliance.forget(link.id)
+    state.one_time.forget_link(link.id)
+    effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
+    for advertisement in list(link.advertisements.values()):
+        effects += end_advertisement(state, link, advertisement, now)
+    if was_ready:
+        return [*effects, *broker_gone(state, link, now)]
+    return effects if link.dialled is None else [*effects, *dial_failed(state, link.dialled, now)]

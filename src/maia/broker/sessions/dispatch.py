@@ -1,0 +1,273 @@
+"""Who may say what once a link is ready, and who answers?
+
+A client asks and publishes; a broker carries and tells. Whoever says what is
+the other's to say loses the link (A68). A request that fails is answered, and
+the link lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from maia.broker.access.authoriser import forget_frames, refusal_effects
+from maia.broker.access.one_time_answers import hear_vouched
+from maia.broker.durable.acknowledgements import forget_durable, hear_seen
+from maia.broker.publication.path import carry, publish
+from maia.broker.publication.retained import hear_state_gone
+from maia.broker.publication.state_query import ask_state, hear_state_done, hear_state_query
+from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
+from maia.broker.revocation.streams import hear_told_state
+from maia.broker.routing.interests import hear_interest, hear_offer, hear_renew, hear_resync
+from maia.broker.routing.peers import hear_announce, hear_nodes, tell_closest
+from maia.broker.routing.replication import hear_replica, hear_sealed_replica
+from maia.broker.sealed.broker_rights import hear_rights
+from maia.broker.sealed.interests import hear_sealed_interest
+from maia.broker.sealed.offers import hear_doubted, hear_sealed_offer
+from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
+from maia.broker.sessions.credentials import hear_held, price_of_showing, show
+from maia.broker.sessions.link_checks import read_later
+from maia.broker.sessions.links import Link, Role
+from maia.broker.state import BrokerState
+from maia.broker.subscriptions.registry import end_advertisement
+from maia.broker.subscriptions.renewal import price_of_renewal, renew_all
+from maia.broker.subscriptions.requests import advertise, subscribe, unadvertise, unsubscribe
+from maia.credentials.chains.budget import BYTES_PER_STEP
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.types import definition_to_bytes
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, Send
+from maia.wire.messages import (
+    Advertise,
+    Announce,
+    AskState,
+    Carried,
+    Ended,
+    Failed,
+    FindClosest,
+    ForgetDurable,
+    Interest,
+    Message,
+    Nodes,
+    Offer,
+    Ping,
+    Pong,
+    Publish,
+    Renew,
+    RenewAll,
+    Replica,
+    Resync,
+    Sealed,
+    SealedDoubted,
+    SealedInterest,
+    SealedOffer,
+    SealedReplica,
+    SealedRights,
+    SealedWithPlaintext,
+    Seen,
+    Show,
+    StateDone,
+    StateFrame,
+    StateGone,
+    StateQuery,
+    Subscribe,
+    SubscribeDurable,
+    TypeQuery,
+    TypeReply,
+    Unadvertise,
+    Unsubscribe,
+    Vouched,
+)
+from maia.wire.names import type_from_bytes
+from maia.wire.requests import request_from_bytes
+
+__all__ = ["answer"]
+
+_TYPE_REPLY_MAX: Final = 256
+_TYPE_REPLY_BYTES: Final = 1 << 20
+"""How many definitions are told at a time, and how many bytes they have, unless the first has more."""
+_TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
+
+# Any: the table pairs each class of message with a function of exactly that class.
+_Handler = Callable[[BrokerState, Link, Any, Instant], list[Effect]]
+
+
+def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
+    """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
+    kind = type(message)
+    if kind in _OF_ANYBODY:
+        return _OF_ANYBODY[kind](state, link, message, now)
+    if kind in _OF_CLIENTS:
+        if link.role is not Role.CLIENT:
+            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+        return _answered(state, link, message, now)
+    if kind in _OF_BROKERS:
+        if link.role is not Role.BROKER:
+            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+        return _told(state, link, message, now, size)
+    raise OutOfTurn(f"`{kind.__name__}` is nothing that a broker is told on a ready link")
+
+
+def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: int) -> list[Effect]:
+    """Hear what another broker says; one that causes more work than its share is read later (A87)."""
+    if not state.routes.is_current(link.id):
+        return []  # a second link to the same broker may still carry what was said before it had to go
+    handler, before = _OF_BROKERS[type(message)], state.authoriser.meter.used
+    if type(message) in _FRAMES:
+        return handler(state, link, message, now)
+    try:
+        effects = handler(state, link, message, now)
+    finally:  # who is cut off for it has caused it all the same, and may come back
+        work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
+        state.broker_quota.owe(link.peer, now, work)
+    return [*effects, *read_later(state, link, now)]
+
+
+def _answered(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Answer a client; what is wrong with one request is said in the answer to it."""
+    before = state.authoriser.meter.used
+    try:
+        if type(message) not in _FREE:
+            state.quota.spend(link.peer, now, requests=_price(link, message))
+        heard = _heard_before(state, link, message, now) if link.statements else []
+        return [*heard, *_OF_CLIENTS[type(message)](state, link, message, now)]
+    except ProtocolViolation:
+        raise
+    except MaiaError as problem:
+        forget_frames(problem)
+        told = _refused(state, link, message, problem, now)
+        return [*told, *refusal_effects(problem, link.peer, link=link.id, asked=type(message).__name__)]
+    finally:
+        work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
+        if work > 0:
+            state.quota.owe(link.peer, now, work // _WORK_FOR_A_REQUEST)
+
+
+def _price(link: Link, message: Message) -> int:
+    match message:
+        case RenewAll():
+            return price_of_renewal(link)
+        case Show():
+            return price_of_showing(link, message)
+        case _:
+            return 1
+
+
+def _heard_before(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+    """Hear the statements that were shown about the certificates of a request."""
+    if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
+        return []
+    asked = request_from_bytes(message.request).request
+    pool = state.authoriser.pool(message.credentials, link.shown)
+    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
+    return hear_held(state, link, now)
+
+
+def _refused(
+    state: BrokerState, link: Link, message: Message, problem: MaiaError, now: Instant
+) -> list[Effect]:
+    match message:
+        case Publish(ref=ref) if ref in link.advertisements:
+            return end_advertisement(state, link, link.advertisements[ref], now, problem)
+        case Publish(ref=ref):
+            return [Send(link.id, encode(Ended(ref, problem.code, problem.message)))]
+        case (
+            Advertise()
+            | Subscribe()
+            | SubscribeDurable()
+            | Unadvertise()
+            | Unsubscribe()
+            | ForgetDurable()
+            | RenewAll()
+            | Show()
+            | AskState()
+        ):
+            return [Send(link.id, encode(Failed(message.id, problem.code, problem.message)))]
+        case _:
+            raise problem
+
+
+def _say_pong(_state: BrokerState, link: Link, message: Ping, _now: Instant) -> list[Effect]:
+    return [Send(link.id, encode(Pong(message.nonce)))]
+
+
+def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) -> list[Effect]:
+    return []  # that it was heard is all it says
+
+
+def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
+    """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
+
+    A short question has a long answer, so the asker's quota pays for it by its length.
+    """
+    told: list[bytes] = []
+    size = 0
+    for version in reversed(state.types.named(type_from_bytes(message.name))):
+        data = definition_to_bytes(version.signed)
+        size += len(data)
+        if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
+            break
+        told.append(data)
+    try:
+        state.quota.spend(link.peer, now, requests=1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST)
+    except TooManyRequests as problem:
+        failed = Send(link.id, encode(Failed(message.id, problem.code, problem.message)))
+        return [failed, *refusal_effects(problem, link.peer, link=link.id, asked="TypeQuery")]
+    return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
+
+
+_OF_ANYBODY: Final[Mapping[type, _Handler]] = {
+    Ping: _say_pong,
+    Pong: _hear_pong,
+    TypeQuery: _tell_type,
+}
+
+_OF_CLIENTS: Final[Mapping[type, _Handler]] = {
+    Advertise: advertise,
+    Subscribe: subscribe,
+    SubscribeDurable: subscribe,
+    Seen: hear_seen,
+    ForgetDurable: forget_durable,
+    Unadvertise: unadvertise,
+    Unsubscribe: unsubscribe,
+    RenewAll: renew_all,
+    Show: show,
+    Vouched: hear_vouched,
+    AskState: ask_state,
+    Publish: publish,
+}
+
+_WORK_OF_A_REQUEST: Final = 1024
+"""Steps that a request may cost when its certificates are met for the first time: its own price pays them."""
+_WORK_FOR_A_REQUEST: Final = 256
+"""So many steps more count for another request; the client's quota pays for them so (A87)."""
+
+_FREE: Final = frozenset({Publish, Seen, Vouched})
+"""What a client may say as often as it likes."""
+
+_FRAMES: Final = frozenset({Carried, Sealed, SealedWithPlaintext, StateFrame})
+"""What publishers said: brokers carry it as fast as it comes."""
+
+_OF_BROKERS: Final[Mapping[type, _Handler]] = {
+    Carried: carry,
+    Sealed: carry_sealed,
+    SealedWithPlaintext: carry_sealed_with_plaintext,
+    FindClosest: tell_closest,
+    Nodes: hear_nodes,
+    Announce: hear_announce,
+    Interest: hear_interest,
+    Offer: hear_offer,
+    Renew: hear_renew,
+    Resync: hear_resync,
+    Replica: hear_replica,
+    SealedInterest: hear_sealed_interest,
+    SealedOffer: hear_sealed_offer,
+    SealedReplica: hear_sealed_replica,
+    SealedRights: hear_rights,
+    SealedDoubted: hear_doubted,
+    StateQuery: hear_state_query,
+    StateFrame: hear_told_state,
+    StateDone: hear_state_done,
+    StateGone: hear_state_gone,
+}

@@ -1,0 +1,1 @@
+"""Subscriptions and advertisements: requests, registry, leases, local subscribers."""

@@ -1,0 +1,313 @@
+"""Which local subscribers see what of a frame?
+
+Subscribers with the same View over the same version of a type form a class.
+A frame is matched, screened, translated and serialised once for a class,
+however many links it leaves through. What is matched is a filter over transit
+uids that admits at least what the View shows; what is delivered is exactly
+what `see` of the policy kernel shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from maia.broker.publication.transit import Transit
+from maia.canonical import SExpression, write_canonical
+from maia.credentials import ALL_ATTRIBUTES, AllAttributes
+from maia.events import AttributeUid, Column, Frame
+from maia.policy import View
+from maia.predicates import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    Predicate,
+    attributes_of,
+    predicate_to_expression,
+    simplified,
+)
+from maia.predicates.admitted_rows import RowReader, is_quickly_read, row_reader
+from maia.routing.matching.index import MatchIndex
+from maia.types import VerifiedType
+from maia.views import See, to_python
+from maia.wire.codec import encode_known
+from maia.wire.columns import frame_to_columns
+from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Deliver
+
+__all__ = ["CLASS_KEY_BYTES", "LocalSubscribers", "SubscriberGroup", "class_key", "routed_filter"]
+
+
+CLASS_KEY_BYTES: Final = 16
+"""A class is known to other brokers by its key, and their ids of what is wanted have as many bytes."""
+READ_ONE_BY_ONE: Final = 8
+"""Up to this many classes, reading each one's filter costs less than asking the index."""
+
+_SETS_REMEMBERED: Final = 1024
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_TO_NOBODY: Final = b"\x98\x16\x90"
+"""How a `Deliver` without references begins: an array of eight, its number, an empty array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a class of subscribers sees of a frame, ready to be sent."""
+
+    rows: int
+    columns: list[WireColumn]
+
+
+@dataclass(slots=True)
+class SubscriberGroup:
+    """Everybody who sees the same of one type version."""
+
+    key: bytes
+    view: View = field(repr=False)
+    event_type: VerifiedType = field(repr=False)
+    routed: Predicate = field(repr=False)
+    """Matched here: admits whatever the View shows."""
+    is_quickly_read: bool
+    shown: frozenset[AttributeUid] | None = field(repr=False)
+    """The visible columns, if matching alone decides which rows are seen."""
+    link: LinkId | None = None
+    ref: int = 0
+    """Link and reference of the one subscriber; most classes have no other."""
+    others: dict[LinkId, list[int]] | None = field(default=None, repr=False)
+    """The references of each link, once there are several; in place of `link` and `ref` then."""
+    see: See | None = field(default=None, repr=False)
+    read: RowReader | None = field(default=None, repr=False)
+    is_kept: bool = False
+    """Whether its members are served from the event log and not at once."""
+
+    @property
+    def reader(self) -> RowReader:
+        """Return what reads the matched filter down the columns, made when it is first needed."""
+        if self.read is None:
+            self.read = row_reader(self.routed)
+        return self.read
+
+    @property
+    def asks(self) -> frozenset[AttributeUid]:
+        """Return the attributes that decide what this class sees."""
+        restrictions = (attributes_of(window.admits) for window in self.view.windows)
+        return attributes_of(self.view.interest).union(attributes_of(self.routed), *restrictions)
+
+    @property
+    def members(self) -> Mapping[LinkId, list[int]]:
+        """Return the references of each link; not to be changed by the caller."""
+        if self.others is not None:
+            return self.others
+        return {} if self.link is None else {self.link: [self.ref]}
+
+    def join(self, member: tuple[LinkId, int]) -> None:
+        """Add a reference behind those that are here."""
+        if self.others is None:
+            self.others, self.link = dict(self.members), None
+        link, ref = member
+        self.others.setdefault(link, []).append(ref)
+
+    def leave(self, member: tuple[LinkId, int]) -> None:
+        """Take a reference out."""
+        if self.others is None:
+            self.link = None
+            return
+        link, ref = member
+        self.others[link].remove(ref)
+        if not self.others[link]:
+            del self.others[link]
+
+    def seen_of(self, transit: Transit, missing: frozenset[AttributeUid]) -> Seen | None:
+        """Return what this class sees of a frame that is for one of its members alone; None for nothing.
+
+        A class that asks about an attribute that is `missing` gets nothing of the frame.
+        """
+        if missing and not missing.isdisjoint(self.asks):
+            return None
+        rows = self.reader(range(transit.frame.rows), transit.frame)
+        return self.screened(transit, rows) if rows else None
+
+    def screened(self, transit: Transit, rows: Sequence[int]) -> Seen | None:
+        """Return what this class sees of `rows`, in the columns of its version; None for nothing."""
+        cut = transit.cut(rows)
+        if self.shown is not None:
+            return Seen(cut.frame.rows, cut.columns(self.shown))
+        return self._screened_row_by_row(cut.frame)
+
+    def _screened_row_by_row(self, frame: Frame) -> Seen | None:
+        see = self.see = self.see or to_python(self.view)
+        parts = [part for event in frame.events() if (part := see(event)) is not None]
+        if not parts:
+            return None
+        columns = {
+            uid: Column(kind, tuple(part.get(uid) for part in parts))
+            for uid, kind in self.event_type.kinds.items()
+            if any(uid in part for part in parts)
+        }
+        return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)))
+
+
+class LocalSubscribers:
+    """The local subscribers of one type, by class."""
+
+    __slots__ = ("classes", "matches")
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.classes: dict[bytes, SubscriberGroup] = {}
+        self.matches: MatchIndex[bytes] = MatchIndex()
+
+    def join(
+        self,
+        key: bytes,
+        view: View,
+        event_type: VerifiedType,
+        member: tuple[LinkId, int],
+        *,
+        is_kept: bool = False,
+    ) -> bool:
+        """Add a reference to its class; say whether the class is new."""
+        known = self.classes.get(key)
+        if known is None:
+            routed, shown = routed_filter(view), _shown_by_the_one_window(view, event_type)
+            is_quick = is_quickly_read(routed)
+            known = self.classes[key] = SubscriberGroup(key, view, event_type, routed, is_quick, shown)
+            known.link, known.ref = member
+            known.is_kept = is_kept
+            if not is_kept:
+                self.matches.add(key, known.routed)
+            return True
+        known.join(member)
+        return False
+
+    def stands_for(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Say whether others were told of a class on behalf of this reference: the first one is shown."""
+        known = self.classes[key]
+        if known.others is None:
+            return (known.link, known.ref) == member
+        link, refs = next(iter(known.others.items()))
+        return (link, refs[0]) == member
+
+    def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Take a reference out of its class; say whether the class is gone."""
+        known = self.classes[key]
+        known.leave(member)
+        if known.link is not None or known.others:
+            return False
+        del self.classes[key]
+        if not known.is_kept:
+            self.matches.remove(key)
+        return True
+
+    def deliver(
+        self, transit: Transit, *, missing: frozenset[AttributeUid] = frozenset()
+    ) -> Iterator[Effect]:
+        """Yield a frame's deliveries: one screening and one serialisation for a class.
+
+        `missing` are attributes of a sealed frame that this broker cannot
+        read. They look as if they were null; a class that asks about one of
+        them, in its filter or in what restricts it, gets nothing of the frame.
+        """
+        for key, rows in self._matched(transit.frame).items():
+            view_class = self.classes[key]
+            if missing and not missing.isdisjoint(view_class.asks):
+                continue
+            seen = view_class.screened(transit, rows)
+            if seen is not None:
+                yield from _deliveries(transit, seen, view_class.members)
+
+    def _matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
+        """Return the rows that each class may have, in order; classes without any are left out."""
+        few = len(self.classes) <= READ_ONE_BY_ONE
+        if not few or not all(one.is_quickly_read for one in self.classes.values()):
+            return self.matches.match_frame(frame)
+        all_rows = range(frame.rows)
+        read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
+        return {key: rows for key, rows in read.items() if rows}
+
+
+def class_key(view: View, event_type: VerifiedType) -> bytes:
+    """Return what two subscriptions have in common exactly if they see the same; `until` does not count."""
+    windows: tuple[SExpression, ...] = tuple(
+        (predicate_to_expression(window.admits), _attributes_expression(window.attributes))
+        for window in view.windows
+    )
+    whole: SExpression = (event_type.id, predicate_to_expression(view.interest), windows)
+    return sha256(write_canonical(whole)).digest()[:CLASS_KEY_BYTES]
+
+
+def routed_filter(view: View) -> Predicate:
+    """Return a filter over whole events that admits whatever the View shows to its holder.
+
+    What the interest asks of an attribute holds of the whole event too where
+    some window shows that attribute; a question about its absence may not, so
+    an interest over attributes that not every window shows is left to the edge.
+    """
+    restrictions = tuple(window.admits for window in view.windows)
+    opened = restrictions[0] if len(restrictions) == 1 else AnyOf(restrictions)
+    shown_by_all = all(
+        window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= window.attributes
+        for window in view.windows
+    )
+    if not shown_by_all or view.interest == ALWAYS:
+        return simplified(opened)
+    return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
+
+
+def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[AttributeUid] | None:
+    """Return the visible columns, if matching alone decides which rows are seen.
+
+    With one window, and an interest that speaks of nothing it hides, the
+    matched filter is the View's own condition: no row is left to ask.
+    """
+    if len(view.windows) != 1:
+        return None
+    (window,) = view.windows
+    own = frozenset(event_type.kinds)
+    shown = own if isinstance(window.attributes, AllAttributes) else own & window.attributes
+    in_sight = window.attributes is ALL_ATTRIBUTES or attributes_of(view.interest) <= shown
+    return _interned(shown) if in_sight else None
+
+
+@lru_cache(maxsize=_SETS_REMEMBERED)
+def _interned(uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+    """Return the same object for equal sets: the classes of a type nearly all show the same columns."""
+    return uids
+
+
+def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) -> SExpression:
+    if isinstance(attributes, AllAttributes):
+        return b"*"
+    return tuple(uid.encode() for uid in sorted(attributes))
+
+
+def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]]) -> Iterator[Effect]:
+    """Yield the same bytes to everybody, but for the references at their start."""
+    whole = encode_known(
+        Deliver(
+            [],
+            transit.publisher.key,
+            transit.stream,
+            transit.sequence,
+            transit.published_at,
+            seen.rows,
+            seen.columns,
+        )
+    )
+    ready: dict[tuple[int, ...], bytes] = {}
+    for link, refs in members.items():
+        same = tuple(refs)
+        if same not in ready:
+            ready[same] = _addressed(whole, refs)
+        yield Send(link, ready[same])
+
+
+def _addressed(whole: bytes, refs: list[int]) -> bytes:
+    """Return a delivery to nobody as one to these references; everything behind them stays as it is."""
+    assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
+    return _TO_NOBODY[:-1] + _ENCODER.encode(refs) + whole[len(_TO_NOBODY) :]

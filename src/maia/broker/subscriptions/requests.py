@@ -1,0 +1,345 @@
+"""The subscription path: from a client's signed request to an entry that routes events to it.
+
+Read it from top to bottom: who asks, what for, must somebody vouch for that
+first, may they, and only then what changes here and elsewhere (`subscriptions/registry.py`).
+An advertisement takes the same way with another last step. What was accepted
+ends by request, with its lease, with its right or with its link, and each of
+these takes back whatever it had caused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from maia.broker.access.authoriser import limit_effects, refusal_effects
+from maia.broker.access.challenges import challenge_request
+from maia.broker.access.impairment import dial_or_lack, warn
+from maia.broker.access.one_time_pending import HeldRequest
+from maia.broker.durable.cursors import Cursor
+from maia.broker.durable.delivery import advance
+from maia.broker.durable.names import cursor_for
+from maia.broker.publication.publisher_view import shaper_of
+from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
+from maia.broker.routing.own_interests import want_to_record
+from maia.broker.sealed.needed_keys import note_missing_keys, type_met
+from maia.broker.sessions.links import Advertisement, Link, Right, Subscription
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.subscriptions.registry import (
+    end_advertisement,
+    lease_end,
+    place_advertisement,
+    place_subscription,
+    view_class_of,
+)
+from maia.broker.subscriptions.removal import end_subscription
+from maia.credentials import Action, SignedCertificate
+from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.routing.table.hops import type_of_book_key
+from maia.types import VerifiedType
+from maia.wire.codec import encode
+from maia.wire.effects import Effect, Send
+from maia.wire.kept_requests import framed_request
+from maia.wire.messages import (
+    Accepted,
+    Advertise,
+    Failed,
+    Subscribe,
+    SubscribeDurable,
+    Unadvertise,
+    Unsubscribe,
+)
+from maia.wire.requests import BadRequestEncoding, EdgeRequest, request_from_bytes, verify_request
+
+__all__ = ["advertise", "decide_held", "subscribe", "unadvertise", "unsubscribe"]
+
+_Entry = TypeVar("_Entry", Advertisement, Subscription)
+
+
+def subscribe(
+    state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, now: Instant
+) -> list[Effect]:
+    """Accept a subscription, or renew the one that stands under the same reference."""
+    link.check_room_to_subscribe(message.id, state.settings.limits)
+    asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
+    return _subscribed(state, link, message, asked, _NOT_ASKED, now)
+
+
+def _subscribed(
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable,
+    asked: EdgeRequest,
+    answers: _Answers,
+    now: Instant,
+) -> list[Effect]:
+    event_type, handed_over = _event_type(state, asked, message, now)
+    before = _renewed(link.subscriptions.get(message.id), event_type)
+    request, pool = _question(state, link, asked, event_type, message)
+    held = HeldRequest(message, asked)
+    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
+        return waits
+    right = _decided(state, link, request, pool, answers, now)
+    met = _met(state, event_type, handed_over, now)
+    cursor = _cursor(state, link, message, before, event_type)
+    frame, own = framed_request(message.request)
+    entry = Subscription(
+        ref=message.id,
+        link=link.id,
+        right=right,
+        view_class=view_class_of(right, cursor),
+        lease_ends=lease_end(state, link, now),
+        frame=frame,
+        own=own,
+        cursor=cursor,
+    )
+    lacking = note_missing_keys(state, right, now) if before is None else []
+    placed = place_subscription(state, link, entry, before, now)
+    again, _ = dial_or_lack(state, event_type.type_id, now)
+    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    told = [_accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+    accepted = [*met, *placed, *lacking, *again, *told]
+    if cursor is None or not isinstance(message, SubscribeDurable):
+        return accepted
+    return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
+
+
+def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:
+    """Accept an advertisement, or renew the one that stands under the same reference."""
+    link.check_room_to_advertise(message.id, state.settings.limits)
+    asked = _verified_request(state, link, message, Action.PUBLISH, now)
+    return _advertised(state, link, message, asked, _NOT_ASKED, now)
+
+
+def _advertised(
+    state: BrokerState,
+    link: Link,
+    message: Advertise,
+    asked: EdgeRequest,
+    answers: _Answers,
+    now: Instant,
+) -> list[Effect]:
+    event_type, handed_over = _event_type(state, asked, message, now)
+    before = _renewed(link.advertisements.get(message.id), event_type)
+    request, pool = _question(state, link, asked, event_type, message)
+    held = HeldRequest(message, asked)
+    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
+        return waits
+    right = _decided(state, link, request, pool, answers, now)
+    met = _met(state, event_type, handed_over, now)
+    again, lack = dial_or_lack(state, event_type.type_id, now)
+    met += again
+    if before is None and lack is not None:
+        # Returned and not raised: what was met is remembered, whatever becomes of the request.
+        failed = Send(link.id, encode(Failed(message.id, lack.code, lack.message)))
+        return [*met, failed, *refusal_effects(lack, link.peer, link=link.id, asked="Advertise")]
+    entry = Advertisement(
+        ref=message.id,
+        link=link.id,
+        right=right,
+        shaper=shaper_of(right.view),
+        stream=asked.stream,
+        lease_ends=lease_end(state, link, now),
+        proof=message.request,
+        last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
+    )
+    placed = place_advertisement(state, link, entry, before, now)
+    cut = limit_effects(link.id, message.id, right, None if before is None else before.right)
+    return [*met, *placed, _accepted(link, message.id, right), *cut, *warn(state, link, entry, now)]
+
+
+def decide_held(
+    state: BrokerState,
+    link: Link,
+    message: Advertise | Subscribe | SubscribeDurable,
+    asked: EdgeRequest,
+    vouched: VouchedFor | None,
+    missing: MaiaError | None,
+    now: Instant,
+) -> list[Effect]:
+    """Decide a request that has waited for one-time answers; `missing` says that some did not come."""
+    answers = _Answers(vouched, missing)
+    if isinstance(message, Advertise):
+        link.check_room_to_advertise(message.id, state.settings.limits)
+        return _advertised(state, link, message, asked, answers, now)
+    link.check_room_to_subscribe(message.id, state.settings.limits)
+    return _subscribed(state, link, message, asked, answers, now)
+
+
+def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, now: Instant) -> list[Effect]:
+    """End a subscription at its holder's wish."""
+    state.one_time.drop(link.id, message.ref)
+    entry = link.subscription(message.ref)
+    return [*end_subscription(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+
+
+def unadvertise(state: BrokerState, link: Link, message: Unadvertise, now: Instant) -> list[Effect]:
+    """End an advertisement at its holder's wish."""
+    state.one_time.drop(link.id, message.ref)
+    entry = link.advertisement(message.ref)
+    return [*end_advertisement(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+
+
+# ------------------------------------------------------------ the stages
+
+
+def _verified_request(
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable | Advertise,
+    action: Action,
+    now: Instant,
+) -> EdgeRequest:
+    """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
+    settings = state.settings
+    signed = request_from_bytes(message.request)
+    if signed.request.action is not action:
+        raise BadRequestEncoding(f"a request to `{signed.request.action.value}` came as another message")
+    verified = verify_request(
+        signed,
+        at=now,
+        skew_s=settings.skew_s,
+        memory=state.requests.memory,
+        network=settings.network,
+        peer=link.peer,
+    )
+    # Kept whatever is decided: a request that was refused is not to be heard again either.
+    state.to_keep += state.requests.write(link.peer, signed, seconds_after(now, -settings.skew_s))
+    return verified.request
+
+
+def _event_type(
+    state: BrokerState, asked: EdgeRequest, message: Subscribe | SubscribeDurable | Advertise, now: Instant
+) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
+    """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
+    event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
+    state.types.check(handed_over)
+    return event_type, handed_over
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Who has vouched for certificates, for this request, and what to say if that was not everybody."""
+
+    vouched: VouchedFor | None = None
+    missing: MaiaError | None = None
+
+
+_NOT_ASKED: Final = _Answers()
+
+
+def _question(
+    state: BrokerState,
+    link: Link,
+    asked: EdgeRequest,
+    event_type: VerifiedType,
+    message: Subscribe | SubscribeDurable | Advertise,
+) -> tuple[Request, tuple[SignedCertificate, ...]]:
+    """Return what the kernel is asked, for the principal of this link alone, and what it has shown."""
+    request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
+    return request, state.authoriser.pool(message.credentials, link.shown)
+
+
+def _waits(
+    state: BrokerState,
+    link: Link,
+    request: Request,
+    pool: tuple[SignedCertificate, ...],
+    held: HeldRequest,
+    now: Instant,
+) -> list[Effect]:
+    """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
+    state.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
+    return challenge_request(state, link, request, pool, held, now)
+
+
+def _decided(
+    state: BrokerState,
+    link: Link,
+    request: Request,
+    pool: tuple[SignedCertificate, ...],
+    answers: _Answers,
+    now: Instant,
+) -> Right:
+    """Ask the kernel, with the answers that the request has waited for if it has."""
+    try:
+        return state.authoriser.decide(request, pool, now, link.known, answers.vouched)
+    except (GrantStale, GrantTestedOnce) as problem:
+        if answers.missing is not None:
+            raise answers.missing from problem
+        if not state.statements.awaits(pool, now):
+            raise
+        # The word that is missing was asked for and may come at any moment: the client asks again.
+        raise StatementAwaited(problem.message) from problem
+
+
+def _met(
+    state: BrokerState, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], now: Instant
+) -> list[Effect]:
+    """Remember the versions behind a request that was permitted, and look for the keys that they need."""
+    new = state.types.accept(event_type, handed_over, lambda: _types_in_use(state))
+    state.to_keep += new
+    met = type_met(state, event_type.type_id, new, now)
+    return met if state.recording is None else [*met, *want_to_record(state, event_type.type_id, now)]
+
+
+def _types_in_use(state: BrokerState) -> set[bytes]:
+    """Return the types that have to be known: they are wanted, offered, opened or read here or behind us."""
+    in_use = {type_of_book_key(key) for key in state.routes.book.types()}
+    in_use |= {type_id for type_id in state.types.sealed() if state.keys.ring_of(type_id) is not None}
+    cursors = () if state.recording is None else state.recording.cursors.values()
+    return in_use | {cursor.type_id for cursor in cursors}
+
+
+def _accepted(link: Link, ref: int, right: Right) -> Effect:
+    until = right.view.until
+    return Send(link.id, encode(Accepted(ref, None if until is None else int(until))))
+
+
+# ------------------------------------------------------------ durable
+
+
+def _cursor(
+    state: BrokerState,
+    link: Link,
+    message: Subscribe | SubscribeDurable,
+    before: Subscription | None,
+    event_type: VerifiedType,
+) -> Cursor | None:
+    """Return the cursor of a durable subscription, which a renewal does not change."""
+    cursor = None
+    if isinstance(message, SubscribeDurable):
+        cursor = cursor_for(state, link, message, event_type.type_id)
+    if before is not None and before.cursor is not cursor:
+        raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
+    return cursor
+
+
+def _caught_up(
+    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, arrived: int | None, now: Instant
+) -> list[Effect]:
+    """Let the owner go on where it was, here and nowhere else."""
+    holder, effects = (link.id, entry.ref), list[Effect]()
+    if cursor.holder != holder:
+        if cursor.holder is not None:
+            effects += _taken_over(state, cursor, now)
+        cursor.attach(holder, arrived=arrived)
+    return [*effects, *advance(state, cursor, now)]
+
+
+def _taken_over(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
+    assert cursor.holder is not None  # noqa: S101 - asked before
+    number, ref = cursor.holder
+    link = state.links[number]
+    problem = CursorTaken(f"`{cursor.name}` was subscribed to again, over another connection of yours")
+    return end_subscription(state, link, link.subscriptions[ref], now, problem)
+
+
+def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
+    """Return the entry that a request renews, which is about the same type."""
+    if before is not None and before.right.event_type.type_id != event_type.type_id:
+        raise RefTaken(f"`{before.ref}` stands for another type on this link")
+    return before

@@ -1,0 +1,1 @@
+"""What an application imports: connect, publish and subscribe, with and without an event loop."""

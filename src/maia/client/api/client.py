@@ -1,0 +1,102 @@
+"""How does an application publish and subscribe?
+
+    async with maia.connect("127.0.0.1:7400", key=key, credentials=wallet, network=network) as client:
+        publisher = await client.advertise(definition)
+        await publisher.publish(numberplate="AE05 XYZ", location="Victoria")
+        await publisher.flush()
+
+Refusals are raised where they can be acted upon, with the code of whoever
+decided. Connections that break are made again, and everything that stood is
+asked for again, without the application doing anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from maia.client import ClientSession, ClientSettings, histories
+from maia.client.api.connected_client import Client
+from maia.client.api.pending import ANSWER_S
+from maia.client.api.types import EventType
+from maia.client.api.validity import bringing_statements
+from maia.clock import system_now
+from maia.credentials import (
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    VerifiedConstitution,
+)
+from maia.events import Instant
+from maia.net.links import LinkLimits
+from maia.net.node_runner import NodeRunner
+from maia.net.observer import Records
+from maia.types import SignedDefinition
+from maia.validity.revalidation import AskingTesters, Revalidate
+
+__all__ = ["ANSWER_S", "Client", "EventType", "connect"]
+
+
+@asynccontextmanager
+async def connect(  # noqa: PLR0913 - every one is named at the call
+    address: str | Sequence[str],
+    *,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: Iterable[SignedCertificate] = (),
+    statements: Iterable[SignedStatement] = (),
+    types: Iterable[SignedDefinition] = (),
+    brokers: Iterable[Principal] | None = None,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+    dial_again_s: float = 0.25,
+    limits: LinkLimits | None = None,
+    records: Records | None = None,
+    clock: Callable[[], Instant] = system_now,
+    timeout_s: float = ANSWER_S,
+    revalidate: Revalidate | None = None,
+) -> AsyncIterator[Client]:
+    """Connect to a network through one of its brokers, for as long as the body runs.
+
+    Give several addresses to be connected to the next broker when one fails.
+    The broker's right to connect is verified before any of `credentials` is
+    shown; with `brokers`, nobody else is talked to. `types` can be named by
+    their readable names later. `statements` say that certificates which demand
+    it still count. Where none of them does, their testers are asked at the
+    locations in the certificates; of newer ones brokers hear by themselves.
+    Where one must be vouched for anew for each request, its tester is asked,
+    or `revalidate` is.
+    """
+    addresses = (address,) if isinstance(address, str) else tuple(address)
+    pinned = None if brokers is None else frozenset(brokers)
+    settings = ClientSettings(
+        network,
+        addresses,
+        tuple(credentials),
+        pinned,
+        constitutions,
+        tuple(statements),
+        dial_again_s=dial_again_s,
+    )
+    session = ClientSession(key, settings, random=os.urandom)
+    client = Client(session, settings, clock, revalidate or AskingTesters(key))
+    for history in histories(types):
+        client.learn(*history)
+    runner = NodeRunner(
+        session,
+        key,
+        limits=limits,
+        records=records,
+        clock=clock,
+        dial_again_s=0.0,  # the session itself waits before it dials again
+        after_inputs=client.take_notices,
+    )
+    async with runner.running():
+        try:
+            async with bringing_statements(client, settings.credentials, settings.statements):
+                await client.opened(runner, timeout_s)
+                yield client
+        finally:
+            await client.closed()

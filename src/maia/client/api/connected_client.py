@@ -1,0 +1,307 @@
+"""What does a connected application hold in its hands?
+
+A `Client` brings an application's wishes to the session, and what the session
+hears to whoever it concerns: publishers, subscriptions, and those who wait for
+an answer. It is made by `connect` (`api/client.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from maia.client import (
+    Acknowledged,
+    Challenged,
+    Changed,
+    ClientClosed,
+    ClientSession,
+    ClientSettings,
+    Connected,
+    CredentialsAdded,
+    Delivered,
+    Disconnected,
+    Gone,
+    KnownVersion,
+    Missed,
+    NotConnected,
+    Notice,
+    PutOff,
+    Stands,
+    StateKnown,
+    TypeTold,
+    Warned,
+    Withdrawn,
+)
+from maia.client.api.pending import ANSWER_S, Answers, in_time
+from maia.client.api.publisher import OnWarning, Publisher
+from maia.client.api.subscription import Subscription
+from maia.client.api.types import EventType, KnownTypes, predicate_for
+from maia.client.entries import Numbering, RequestEntry
+from maia.credentials import Principal, SignedCertificate, SignedStatement, TypeName
+from maia.errors import MaiaError, Unavailable
+from maia.events import Instant
+from maia.net.node_runner import NodeRunner
+from maia.predicates import ALWAYS, Predicate
+from maia.types import SignedDefinition
+from maia.validity.revalidation import Revalidate, Revalidator
+from maia.wire.effects import Effect
+
+__all__ = ["Client"]
+
+
+class Client:
+    """A connection to a network. Made by `maia.connect`."""
+
+    def __init__(
+        self,
+        session: ClientSession,
+        settings: ClientSettings,
+        clock: Callable[[], Instant],
+        revalidate: Revalidate,
+    ) -> None:
+        """Take a session over; `connect` runs it."""
+        self._session = session
+        self._revalidator = Revalidator(revalidate, self._vouched)
+        self._settings = settings
+        self._clock = clock
+        self._runner: NodeRunner | None = None
+        self._answers = Answers()
+        self._types = KnownTypes(clock, settings.constitutions)
+        self._publishers: dict[int, Publisher] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._connected: asyncio.Future[None] | None = None
+        self._is_telling = False
+        self.broker: Principal | None = None
+        """The broker that this client is connected to now, if it is."""
+
+    # -------------------------------------------------------- what an application asks for
+
+    def learn(self, *history: SignedDefinition) -> None:
+        """Verify a type version after those it was made from; it can be named from now on."""
+        self._types.learn(history)
+
+    async def advertise(
+        self,
+        event_type: EventType,
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        *,
+        numbering: Numbering | None = None,
+        on_warning: OnWarning | None = None,
+        timeout_s: float = ANSWER_S,
+    ) -> Publisher:
+        """Ask to publish events of a type, narrowed by a filter; raise the refusal if that is denied.
+
+        With `numbering`, what is published again under the same numbers is
+        taken for the same; without, every publisher has a stream of its own.
+        `on_warning` hears why what is published cannot get far at this moment,
+        and None when it can again.
+        """
+        known = await self._meant(event_type, timeout_s)
+        entry, effects = self._session.advertise(
+            known, predicate_for(filter, known), self._clock(), numbering
+        )
+        publisher = Publisher(self, entry, on_warning)
+        self._publishers[entry.ref] = publisher
+        await self._standing(entry, effects, timeout_s)
+        return publisher
+
+    async def subscribe(
+        self,
+        event_type: EventType,
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        *,
+        durable: str | None = None,
+        state: bool = False,
+        on_warning: OnWarning | None = None,
+        timeout_s: float = ANSWER_S,
+    ) -> Subscription:
+        """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
+
+        With a `durable` name of your choice, what was published while you were
+        away comes first. The broker must record the type. With `state`, the
+        last publication of each publisher comes first, as far as you may see
+        it now; `await subscription.state_known()` says when that is done.
+        `on_warning` hears why nothing can arrive at this moment, as when the
+        broker has no keys of a sealed type, and None when events can again.
+        """
+        known = await self._meant(event_type, timeout_s)
+        wanted = predicate_for(filter, known)
+        entry, effects = self._session.subscribe(known, wanted, self._clock(), durable=durable, state=state)
+        subscription = Subscription(self, entry, on_warning)
+        self._subscriptions[entry.ref] = subscription
+        await self._standing(entry, effects, timeout_s)
+        return subscription
+
+    async def show(
+        self,
+        certificates: Iterable[SignedCertificate] = (),
+        statements: Iterable[SignedStatement] = (),
+        *,
+        timeout_s: float = ANSWER_S,
+    ) -> None:
+        """Show the broker more certificates, or newer statements, within this connection.
+
+        What stands is decided again with them, and may show more from now on.
+        They are remembered for what is asked for later, here or after a reconnection.
+        """
+        number, effects = self._session.show(certificates, statements)
+        answer = self._answers.awaited(number)
+        self.perform(effects)
+        self.take_notices()
+        await in_time(answer, timeout_s)
+
+    # -------------------------------------------------------- what publishers and subscriptions ask for
+
+    @property
+    def session(self) -> ClientSession:
+        """Return the session, for publishers and subscriptions."""
+        return self._session
+
+    def now(self) -> Instant:
+        """Return the present moment by the client's clock."""
+        return self._clock()
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Have effects of the session performed."""
+        assert self._runner is not None  # noqa: S101 - set before the client is handed out
+        self._runner.perform(effects)
+
+    def check_room(self) -> None:
+        """Read on while every subscription has room; otherwise leave what arrives to TCP."""
+        link = None
+        if self._runner is not None and self._session.link is not None:
+            link = self._runner.connections.find(self._session.link)
+        if link is not None:
+            link.read_on(all(one.has_room for one in self._subscriptions.values()))
+
+    async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
+        """Take back what stands, and wait until the broker has."""
+        self._publishers.pop(entry.ref, None)
+        self._subscriptions.pop(entry.ref, None)
+        if self._answers.is_closed:
+            return
+        self.check_room()  # nobody will take what this one left lying, and the answer has to be read
+        answer = self._answers.awaited(entry.ref)
+        self.perform(self._session.withdraw(entry, self._clock(), forget=forget))
+        await in_time(answer, timeout_s)
+
+    # -------------------------------------------------------- what is asked of the session
+
+    async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
+        async def asked_for(name: TypeName) -> TypeTold:
+            number, effects = self._session.ask_for_type(name, self._clock())
+            answer = self._answers.awaited(number)
+            self.perform(effects)
+            told = await in_time(answer, timeout_s)
+            assert isinstance(told, TypeTold)  # noqa: S101 - nothing else answers this number
+            return told
+
+        return await self._types.meant(event_type, asked_for)
+
+    def _vouched(
+        self, challenged: Challenged, answers: Iterable[SignedStatement], problem: MaiaError | None
+    ) -> None:
+        if not self._answers.is_closed:
+            self.perform(self._session.vouch(challenged.id, answers, problem))
+
+    async def _standing(self, entry: RequestEntry, effects: Iterable[Effect], timeout_s: float) -> None:
+        answer = self._answers.awaited(entry.ref)
+        self.perform(effects)
+        try:
+            await in_time(answer, timeout_s, entry)
+        except (MaiaError, asyncio.CancelledError):
+            self._publishers.pop(entry.ref, None)
+            self._subscriptions.pop(entry.ref, None)
+            self.perform(self._session.withdraw(entry, self._clock()))
+            raise
+
+    # -------------------------------------------------------- what the session has heard
+
+    def take_notices(self) -> None:
+        """Tell everybody concerned what the session has heard; what they do about it comes back here."""
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while notices := self._session.take_notices():
+                for notice in notices:
+                    self._tell(notice)
+                for publisher in list(self._publishers.values()):
+                    publisher.pump()
+        finally:
+            self._is_telling = False
+
+    def _tell(self, notice: Notice) -> None:
+        match notice:
+            case Delivered(refs=refs):
+                for ref in refs:
+                    if ref in self._subscriptions:
+                        self._subscriptions[ref].take(notice)
+                self.check_room()
+            case Missed(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
+                self._subscriptions[ref].note(notice)
+            case Warned() | PutOff():
+                self._tell_of_hindrance(notice)
+            case Acknowledged(ref=ref) if ref in self._publishers:
+                self._publishers[ref].take(notice)
+            case (
+                Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | CredentialsAdded(id=number)
+            ):
+                self._answers.resolve(number, notice)
+            case Challenged():
+                self._revalidator.take(notice)
+            case Gone(ref=ref, problem=problem):
+                self._end(ref, problem)
+            case Connected() | Disconnected():
+                self._tell_of_link(notice)
+            case _:
+                pass  # an answer that nobody waits for any more
+
+    def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
+        publisher = self._publishers.get(notice.ref)
+        standing = publisher or self._subscriptions.get(notice.ref)
+        if isinstance(notice, Warned) and standing is not None:
+            standing.warn(notice.problem)
+        elif publisher is not None:
+            publisher.put_off()
+
+    def _tell_of_link(self, notice: Connected | Disconnected) -> None:
+        self.broker = notice.broker if isinstance(notice, Connected) else None
+        if self._connected is None or self._connected.done():
+            return
+        if isinstance(notice, Connected):
+            self._connected.set_result(None)
+        elif notice.is_final:
+            self._connected.set_exception(notice.problem)
+
+    def _end(self, ref: int, problem: MaiaError) -> None:
+        self._answers.fail(ref, problem)
+        for standing in (self._publishers.pop(ref, None), self._subscriptions.pop(ref, None)):
+            if standing is not None:
+                standing.end(problem)
+                self.check_room()
+
+    # -------------------------------------------------------- the beginning and the end
+
+    async def opened(self, runner: NodeRunner, timeout_s: float) -> None:
+        """Connect for the first time; `connect` calls this once."""
+        self._runner = runner
+        self._connected = asyncio.get_running_loop().create_future()
+        self.perform(self._session.start(self._clock()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connected
+        except TimeoutError:
+            where = "`, `".join(self._settings.addresses)
+            raise NotConnected(f"no broker at `{where}` could be reached in {timeout_s:g} seconds") from None
+
+    async def closed(self) -> None:
+        """Say goodbye and end whatever is waited for; `connect` calls this once."""
+        self._answers.is_closed = True
+        await self._revalidator.stop()
+        problem: Unavailable = ClientClosed("the client is closed")
+        for ref in {*self._answers, *self._publishers, *self._subscriptions}:
+            self._end(ref, problem)
+        if self._runner is not None:
+            await self._runner.drain(self._session.close(self._clock()))

@@ -1,0 +1,251 @@
+"""How does an application publish events, and learn what became of them?
+
+`publish` returns as soon as there is room for the event; the event leaves at
+once if nothing else is under way, and with others otherwise. `flush` waits
+until the broker has taken everything on, and says so if it refused some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from maia.client import ROWS_PER_FRAME, Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
+from maia.client.batch import FRAME_BYTES, columns_of
+from maia.client.entries import Advertised, RequestEntry
+from maia.client.errors import CANNOT_SEAL
+from maia.errors import MaiaError
+from maia.events import AttributeUid, BadValue, Instant, Kind, Value
+from maia.types import UnknownName, VerifiedType, check_event
+from maia.wire.effects import Effect
+from maia.wire.messages import Column as WireColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Home", "OnWarning", "Publisher"]
+
+FLUSH_S: Final = 60.0
+OnWarning: TypeAlias = Callable[[MaiaError | None], None]
+"""Hears why something that stands cannot be served at this moment, and None when it can again."""
+
+
+class Home(Protocol):
+    """What a publisher or a subscription needs of its client."""
+
+    @property
+    def session(self) -> ClientSession:
+        """Return the session that everything goes through."""
+        ...
+
+    def now(self) -> Instant:
+        """Return the present moment."""
+        ...
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Have effects of the session performed."""
+
+    def check_room(self) -> None:
+        """Read on, or leave what arrives to TCP."""
+
+    async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
+        """Take back what stands."""
+
+
+class Publisher:
+    """One stream of events of one type. Made by `client.advertise`."""
+
+    def __init__(self, client: Home, entry: Advertised, on_warning: OnWarning | None = None) -> None:
+        """Publish under an advertisement that stands, or soon will."""
+        self._client = client
+        self._entry = entry
+        self._filler = FrameFiller(self.event_type)
+        self._problem: MaiaError | None = None
+        self._on_warning = on_warning
+        self._moved = asyncio.Event()
+        self._refused_unsaid = 0
+        self._unanswered: deque[tuple[int, int]] = deque()
+        self.refused_rows = 0
+        """How many events the broker has refused so far."""
+        self.published_rows = 0
+        """How many events the broker has taken on so far."""
+        self.warning: MaiaError | None = None
+        """Why what is published cannot get far at this moment, if that is so."""
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version of the type that this publisher speaks."""
+        return self._entry.known.event_type
+
+    # -------------------------------------------------------- what an application asks for
+
+    async def publish(self, event: Mapping[str, object] | None = None, /, **values: object) -> None:
+        """Publish one event, given by name; wait only while too much is under way.
+
+        If there is no room because the broker cannot seal the type, its reason is raised.
+        """
+        checked = check_event({**event, **values} if event else values, self.event_type)
+        await self._room_for_more()
+        self._filler.add(checked)
+        self.pump()
+
+    async def publish_many(self, events: Iterable[Mapping[str, object]]) -> None:
+        """Publish many events, in frames as full as can be; nothing of a frame with a mistake is sent."""
+        remaining = iter(events)
+        names = self.event_type.vocabulary
+        while some := list(islice(remaining, ROWS_PER_FRAME)):
+            for strange in set().union(*some) - names.keys():
+                check_event({strange: None}, self.event_type)  # raises, and names what comes near
+            await self._send_columns(len(some), {name: [one.get(name) for one in some] for name in names})
+
+    async def publish_batch(self, batch: pa.RecordBatch) -> None:
+        """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
+        import pyarrow as pa
+
+        for start in range(0, batch.num_rows, ROWS_PER_FRAME):
+            part = batch.slice(start, ROWS_PER_FRAME)
+            columns: dict[str, list[object]] = {}
+            for name, column in zip(part.schema.names, part.columns, strict=True):
+                if pa.types.is_timestamp(column.type):
+                    moments = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
+                    columns[name] = [None if one is None else Instant(one) for one in moments]
+                else:
+                    columns[name] = column.to_pylist()
+            await self._send_columns(part.num_rows, columns)
+
+    async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
+        """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
+
+        If the broker says that it cannot seal the type, its reason is raised at once. What was
+        published stays under way, and leaves as soon as the broker can.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._filler.rows or self._entry.under_way:
+                    self._raise_if_stuck()
+                    await self._until_moved()
+        except TimeoutError:
+            if self._entry.problem is not None:
+                raise self._entry.problem from None
+            waiting = self._filler.rows + len(self._entry.under_way)
+            raise NotConnected(f"{waiting} frames or events still wait after {timeout_s:g} seconds") from None
+        self._raise_if_ended()
+        refused, self._refused_unsaid = self._refused_unsaid, 0
+        if refused:
+            raise RowsRefused(refused)
+
+    async def unadvertise(self, *, timeout_s: float = FLUSH_S) -> None:
+        """Flush, and take the advertisement back."""
+        if self._problem is None:
+            await self.flush(timeout_s=timeout_s)
+            await self._client.withdraw(self._entry, timeout_s)
+
+    # -------------------------------------------------------- what the client tells
+
+    def pump(self) -> None:
+        """Send what may leave now: at once if nothing is under way, else whole frames only."""
+        session, filler = self._client.session, self._filler
+        while filler.rows and session.has_room(self._entry) and (filler.is_full or not self._entry.under_way):
+            rows, columns = filler.take()
+            self._send(rows, columns)
+        if session.has_room(self._entry):
+            # A new link with nothing to answer for brings no answer that would wake whoever waits for room.
+            self._moved.set()
+
+    def take(self, taken: Acknowledged) -> None:
+        """Take note of what the broker has taken on."""
+        while self._unanswered and self._unanswered[0][0] <= taken.sequence:
+            self.published_rows += self._unanswered.popleft()[1]
+        self.published_rows -= taken.refused_rows
+        self.refused_rows += taken.refused_rows
+        self._refused_unsaid += taken.refused_rows
+        self._moved.set()
+
+    def warn(self, problem: MaiaError | None) -> None:
+        """Take note of why what is published cannot get far, or that it can again."""
+        self.warning = problem
+        if self._on_warning is not None:
+            self._on_warning(problem)
+
+    def put_off(self) -> None:
+        """Take note that the broker takes nothing on at this moment; its entry knows why."""
+        self._moved.set()
+
+    def end(self, problem: MaiaError) -> None:
+        """Take note that nothing more can be published."""
+        self._problem = problem
+        self._moved.set()
+
+    # -------------------------------------------------------- inside
+
+    async def _send_columns(self, rows: int, columns: Mapping[str, list[object]]) -> None:
+        if _characters_in(columns) > FRAME_BYTES:
+            for row in zip(*columns.values(), strict=True):  # long ones: as many in a frame as fit
+                await self.publish(dict(zip(columns, row, strict=True)))
+            return
+        checked = self._checked(rows, columns)
+        await self._room_for_more()
+        while self._filler.rows or not self._client.session.has_room(self._entry):
+            self._raise_if_stuck()  # events that were given one by one go first
+            if self._filler.rows and self._client.session.has_room(self._entry):
+                self._send(*self._filler.take())
+            else:
+                await self._until_moved()
+        self._raise_if_ended()
+        self._send(rows, checked)
+        await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve everybody else
+
+    def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
+        """Return columns ready to travel; a value that does not fit is reported with its attribute."""
+        vocabulary = self.event_type.vocabulary
+        by_uid: dict[AttributeUid, list[Value]] = {}
+        kinds: dict[AttributeUid, Kind] = {}
+        for name, values in columns.items():
+            attribute = vocabulary.get(name)
+            if attribute is None:
+                raise UnknownName(f"the type has no attribute `{name[:64]}`")
+            # What these objects are is checked, all of them, when the column is written.
+            by_uid[attribute.uid] = values  # type: ignore[assignment]
+            kinds[attribute.uid] = attribute.kind
+        try:
+            return columns_of(rows, by_uid, kinds)
+        except BadValue:
+            for row in zip(*columns.values(), strict=True):
+                check_event(dict(zip(columns, row, strict=True)), self.event_type)
+            raise
+
+    def _send(self, rows: int, columns: list[WireColumn]) -> None:
+        sequence = self._entry.next_sequence
+        effects = self._client.session.publish(self._entry, rows, columns, self._client.now())
+        self._unanswered.append((sequence, rows))
+        self._client.perform(effects)
+
+    async def _room_for_more(self) -> None:
+        self._raise_if_ended()
+        while self._filler.is_full:
+            self._raise_if_stuck()
+            await self._until_moved()
+            self._raise_if_ended()
+
+    async def _until_moved(self) -> None:
+        self.pump()
+        self._moved.clear()
+        await self._moved.wait()
+
+    def _raise_if_stuck(self) -> None:
+        """Raise what ended the advertisement, or why the broker takes nothing on."""
+        self._raise_if_ended()
+        problem = self._entry.problem
+        if problem is not None and problem.code in CANNOT_SEAL:
+            raise problem
+
+    def _raise_if_ended(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+
+def _characters_in(columns: Mapping[str, list[object]]) -> int:
+    return sum(len(one) for values in columns.values() for one in values if isinstance(one, str | bytes))

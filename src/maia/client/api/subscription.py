@@ -1,0 +1,286 @@
+"""How does an application receive events?
+
+    async for event in subscription:
+        print(event["numberplate"], event.publisher)
+
+Events wait here in order until they are asked for. When too many wait, the
+client stops reading, TCP tells the broker, and a broker that cannot hold any
+more closes the link rather than slow anybody else down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from maia.client import Changed, ClientClosed, Delivered, Missed, StateKnown
+from maia.client.api.publisher import Home, OnWarning
+from maia.client.entries import Subscribed
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import Instant, Kind, Value
+from maia.types import VerifiedType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ReceivedEvent", "Subscription"]
+
+ROWS_WAITING_MAX: Final = 65_536
+"""How many events may wait for the application before the client stops reading."""
+_WITHDRAW_S: Final = 30.0
+_STATE_S: Final = 10.0
+_FRAMES_AT_A_TIME: Final = 8
+_ACKNOWLEDGED_TOGETHER: Final = 32
+"""How many frames of a durable subscription share one acknowledgement while more are waiting."""
+_MISSED_MAX: Final = 1024
+
+
+class ReceivedEvent(dict[str, Value]):
+    """One event by the names of the subscriber's version; null where nothing is to be seen."""
+
+    __slots__ = ("delivered",)
+
+    def __init__(self, values: Iterator[tuple[str, Value]], delivered: Delivered) -> None:
+        """Take values by name, and the delivery that they came with."""
+        super().__init__(values)
+        self.delivered = delivered
+
+    @property
+    def publisher(self) -> Principal:
+        """Return who published the event."""
+        return self.delivered.publisher
+
+    @property
+    def published_at(self) -> Instant:
+        """Return when the event was published, by its publisher's clock."""
+        return self.delivered.published_at
+
+
+class Subscription:
+    """The events of one type that a filter admits. Made by `client.subscribe`."""
+
+    def __init__(self, client: Home, entry: Subscribed, on_warning: OnWarning | None = None) -> None:
+        """Receive under a subscription that stands, or soon will."""
+        self._client = client
+        self._entry = entry
+        self._frames: deque[Delivered] = deque()
+        self._rows: deque[ReceivedEvent] = deque()
+        self._waiting = 0
+        self._taken = 0
+        self._arrived = asyncio.Event()
+        self._problem: MaiaError | None = None
+        self._is_withdrawn = False
+        self._handed_out: int | None = None
+        self._unacknowledged = 0
+        self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self._state_told = asyncio.Event()
+        self._is_whole = False
+        self._on_warning = on_warning
+        self.warning: MaiaError | None = None
+        """Why nothing can arrive at this moment, if the broker has said so."""
+        self.changed: MaiaError | None = None
+        """Why it may show something else than when it was asked for, if that is so."""
+        self.acknowledges_itself = True
+        """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version of the type in whose names events are delivered."""
+        return self._entry.known.event_type
+
+    @property
+    def problem(self) -> MaiaError | None:
+        """Return why nothing more will arrive, if that is so; events may still wait to be taken."""
+        return self._problem
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether the client should read on."""
+        return self._waiting < ROWS_WAITING_MAX
+
+    # -------------------------------------------------------- what an application asks for
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        """Return the events in the order in which they arrive."""
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        """Return the next event; raise the refusal when the subscription has ended for good."""
+        while not self._rows:
+            self._rows.extend(_rows_of(await self._next_frame(), self.event_type))
+        return self._rows.popleft()
+
+    async def some(self, most: int, *, timeout_s: float | None = None) -> list[ReceivedEvent]:
+        """Return events that have arrived, at most so many; wait for one, or for `timeout_s` and none.
+
+        Without a timeout, nothing is returned only when the subscription or
+        the client has been closed.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                first = await anext(self)
+        except (TimeoutError, StopAsyncIteration):
+            return []
+        more = [self._rows.popleft() for _ in range(min(most - 1, len(self._rows)))]
+        return [first, *more]
+
+    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Yield events as Arrow batches, one for each frame, with who and when in its metadata."""
+        # The first array loads pandas, which takes seconds on a busy machine; leases go on meanwhile.
+        await asyncio.to_thread(_load_arrow)
+        while True:
+            try:
+                frame = await self._next_frame()
+            except StopAsyncIteration:
+                return
+            yield _batch_of(frame, self.event_type)
+
+    async def state_known(self, *, timeout_s: float = _STATE_S) -> bool:
+        """Wait until the present state has arrived; say whether every publisher's side has answered.
+
+        The events of the state are taken like all others. It is told within
+        seconds; False says that somebody did not answer, or that nobody was asked.
+        """
+        if not self._entry.wants_state:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._state_told.wait()
+        return self._is_whole
+
+    @property
+    def missed(self) -> tuple[Missed, ...]:
+        """Return what a durable subscription should have had and cannot have any more, the latest last."""
+        return tuple(self._missed)
+
+    def acknowledge(self, upto: int | None = None) -> None:
+        """Say that all events returned so far are done with: a durable subscription gets them no more.
+
+        Asking for the next event says so by itself. A frame whose events were
+        not all returned is not acknowledged. With a position, nothing behind
+        it is.
+        """
+        position = self._handed_out
+        if position is not None and not self._rows:
+            done = position if upto is None else min(position, upto)
+            effects = self._client.session.acknowledge(self._entry, done)
+            self._unacknowledged = 0
+            self._client.perform(effects)
+
+    async def unsubscribe(self, *, forget: bool = False, timeout_s: float = _WITHDRAW_S) -> None:
+        """Take the subscription back; events that have arrived can still be taken.
+
+        The broker remembers how far a durable one has come, unless it is to `forget` it.
+        """
+        if self._problem is None and not self._is_withdrawn:
+            if self.acknowledges_itself:
+                self.acknowledge()
+            await self._client.withdraw(self._entry, timeout_s, forget=forget)
+            self._is_withdrawn = True
+            self._arrived.set()
+
+    # -------------------------------------------------------- what the client tells
+
+    def take(self, delivered: Delivered) -> None:
+        """Take a frame that has arrived."""
+        self._frames.append(delivered)
+        self._waiting += delivered.frame.rows
+        self._arrived.set()
+
+    def note(self, notice: Missed | Changed | StateKnown) -> None:
+        """Take note of what cannot be had, of another right to rest on, or that the state was told."""
+        match notice:
+            case Missed():
+                self._missed.append(notice)
+            case Changed(problem=problem):
+                self.changed = problem
+            case StateKnown(is_whole=is_whole):
+                self._is_whole = is_whole
+                self._state_told.set()
+
+    def warn(self, problem: MaiaError | None) -> None:
+        """Take note of why nothing can arrive at this moment, or that it can again."""
+        self.warning = problem
+        if self._on_warning is not None:
+            self._on_warning(problem)
+
+    def end(self, problem: MaiaError) -> None:
+        """Take note that nothing more will arrive."""
+        self._problem = problem
+        self._state_told.set()
+        self._arrived.set()
+
+    # -------------------------------------------------------- inside
+
+    async def _next_frame(self) -> Delivered:
+        self._taken += 1
+        if self._taken % _FRAMES_AT_A_TIME == 0:
+            await asyncio.sleep(0)  # a loop over what has arrived must not keep renewals waiting
+        self._unacknowledged += 1
+        if self.acknowledges_itself and (not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER):
+            self.acknowledge()  # whoever asks for the next one is done with the last
+        while not self._frames:
+            if self._is_withdrawn or isinstance(self._problem, ClientClosed):
+                raise StopAsyncIteration
+            if self._problem is not None:
+                raise self._problem
+            self._arrived.clear()
+            await self._arrived.wait()
+        frame = self._frames.popleft()
+        self._handed_out = frame.position
+        had_room = self.has_room
+        self._waiting -= frame.frame.rows
+        if not had_room:
+            self._client.check_room()
+        return frame
+
+
+def _rows_of(delivered: Delivered, event_type: VerifiedType) -> Iterator[ReceivedEvent]:
+    names = [attribute.name for attribute in event_type.attributes]
+    columns = _columns_of(delivered, event_type)
+    for values in zip(*columns, strict=True):
+        yield ReceivedEvent(zip(names, values, strict=True), delivered)
+
+
+def _columns_of(delivered: Delivered, event_type: VerifiedType) -> list[tuple[Value, ...]]:
+    frame, missing = delivered.frame, (None,) * delivered.frame.rows
+    return [
+        frame.columns[attribute.uid].values if attribute.uid in frame.columns else missing
+        for attribute in event_type.attributes
+    ]
+
+
+def _load_arrow() -> None:
+    import pyarrow as pa
+
+    from maia.views import ARROW_TYPES
+
+    pa.array(("",), type=ARROW_TYPES[Kind.STRING])
+
+
+def _batch_of(delivered: Delivered, event_type: VerifiedType) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from maia.views import ARROW_TYPES
+
+    fields = [
+        pa.field(attribute.name, ARROW_TYPES[attribute.kind], nullable=True)
+        for attribute in event_type.attributes
+    ]
+    who_and_when = {
+        b"maia.publisher": str(delivered.publisher).encode(),
+        b"maia.published_at": b"%d" % delivered.published_at,
+        b"maia.stream": delivered.stream.hex().encode(),
+        b"maia.sequence": b"%d" % delivered.sequence,
+    }
+    if delivered.position is not None:
+        who_and_when[b"maia.position"] = b"%d" % delivered.position
+    arrays = [
+        pa.array(values, type=field.type)
+        for values, field in zip(_columns_of(delivered, event_type), fields, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=who_and_when))

@@ -1,0 +1,94 @@
+"""What of that which a broker delivers is news to the application, and for which of its subscriptions?
+
+A frame comes once for all subscriptions of a client that see the same of it,
+and may come again after a reconnection. The application is told of it once
+for each of them, in the order in which it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from maia.client.entries import EntryStage, RequestEntry, Subscribed
+from maia.client.errors import WrongBroker, told_by_broker
+from maia.client.notices import Delivered, Missed
+from maia.credentials import principal_from_bytes
+from maia.events import Instant
+from maia.types import VerifiedType
+from maia.wire.columns import columns_to_frame
+from maia.wire.messages import Deliver, DeliverLogged
+from maia.wire.messages import Missed as MissedMessage
+
+__all__ = ["what_arrived"]
+
+
+def what_arrived(
+    message: Deliver | DeliverLogged | MissedMessage, entries: Mapping[int, RequestEntry]
+) -> Delivered | Missed | None:
+    """Return what to tell the application, if it is news; subscriptions remember that they have had it."""
+    match message:
+        case Deliver():
+            return _delivered(message, entries)
+        case DeliverLogged():
+            return _delivered_logged(message, entries)
+        case MissedMessage():
+            return _missed(message, entries)
+
+
+def _delivered(message: Deliver, entries: Mapping[int, RequestEntry]) -> Delivered | None:
+    fresh = [
+        entry
+        for ref in message.refs
+        if (entry := _wanted(ref, entries)) is not None
+        and entry.seen.is_new(message.publisher, message.stream, message.sequence)
+    ]
+    if not fresh:
+        return None
+    version = fresh[0].known.event_type
+    if any(entry.known.event_type.id != version.id for entry in fresh):
+        raise WrongBroker("one delivery was for subscriptions to different types")
+    return _read(message, tuple(entry.ref for entry in fresh), version)
+
+
+def _delivered_logged(message: DeliverLogged, entries: Mapping[int, RequestEntry]) -> Delivered | None:
+    entry = _wanted(message.ref, entries)
+    if entry is None:
+        return None
+    if entry.arrived is not None and message.position <= entry.arrived:
+        return None  # it was on its way when the link ended, and came again
+    entry.arrived = message.position
+    return _read(message, (entry.ref,), entry.known.event_type, message.position)
+
+
+def _read(
+    message: Deliver | DeliverLogged,
+    refs: tuple[int, ...],
+    version: VerifiedType,
+    position: int | None = None,
+) -> Delivered:
+    return Delivered(
+        refs,
+        principal_from_bytes(message.publisher),
+        message.stream,
+        message.sequence,
+        Instant(message.published_at),
+        columns_to_frame(message.columns, message.rows, version.kinds),
+        position,
+    )
+
+
+def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> Missed | None:
+    entry = entries.get(message.ref)
+    if not isinstance(entry, Subscribed):
+        return None
+    # What cannot be had is not waited for: it counts as had.
+    entry.arrived = max(entry.arrived or 0, message.last)
+    problem = told_by_broker(message.code, message.message)
+    return Missed(message.ref, message.first, message.last, problem)
+
+
+def _wanted(ref: int, entries: Mapping[int, RequestEntry]) -> Subscribed | None:
+    entry = entries.get(ref)
+    if not isinstance(entry, Subscribed) or entry.stage is EntryStage.WITHDRAWING:
+        return None
+    return entry

@@ -1,0 +1,89 @@
+"""What does the application want of its broker, and how does that come to an end?
+
+Entries stay here until the application withdraws them, or until it is told
+that they cannot be had. Whoever forgets an entry forgets all of it: its
+alarm, its challenges, and the frames that were under way.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from maia.client.challenges import Challenges
+from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
+from maia.client.notices import Gone, Notice, Withdrawn
+from maia.client.timers import Alarms
+from maia.errors import MaiaError
+from maia.wire.codec import encode
+from maia.wire.messages import ForgetDurable, Unadvertise, Unsubscribe
+
+__all__ = ["Wanted"]
+
+
+class Wanted:
+    """The entries of one client by their references, and what the application is to hear about them."""
+
+    def __init__(self, alarms: Alarms, challenges: Challenges) -> None:
+        """Begin with nothing."""
+        self.alarms = alarms
+        self.challenges = challenges
+        self.entries: dict[int, RequestEntry] = {}
+        self.notices: list[Notice] = []
+        """What the application has not been told of yet; always this very list, which others hold too."""
+        self.bytes_under_way = 0
+        self._numbers = count(1)
+        self._withdrawals: dict[int, int] = {}
+
+    def next_number(self) -> int:
+        """Return a number that this client has not used."""
+        return next(self._numbers)
+
+    def find(self, ref: int) -> RequestEntry | None:
+        """Return what is called `ref`, unless the application does not want it any more."""
+        entry = self.entries.get(ref)
+        return None if entry is None or entry.stage is EntryStage.WITHDRAWING else entry
+
+    def withdrawal(self, entry: RequestEntry, *, forget: bool = False) -> bytes:
+        """Return what takes an entry back; `forget` takes a durable subscription's cursor along."""
+        number = self.next_number()
+        self._withdrawals[number] = entry.ref
+        if forget and isinstance(entry, Subscribed) and entry.durable is not None:
+            return encode(ForgetDurable(number, entry.ref))
+        kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
+        return encode(kind(number, entry.ref))
+
+    def is_end_of_withdrawal(self, number: int) -> bool:
+        """Say whether an answer ends a withdrawal; whatever the answer is, it does."""
+        ref = self._withdrawals.pop(number, None)
+        if ref is not None:
+            self.end_withdrawal(ref)
+        return ref is not None
+
+    def end_withdrawal(self, ref: int) -> None:
+        """Tell the application that it has got rid of something."""
+        if self._forget(ref):
+            self.notices.append(Withdrawn(ref))
+
+    def give_up(self, entry: RequestEntry, problem: MaiaError) -> None:
+        """Tell the application that it cannot have something, and why."""
+        self._forget(entry.ref)
+        self.notices.append(Gone(entry.ref, problem))
+
+    def link_lost(self) -> None:
+        """Remember that nothing stands any more; what was to be withdrawn is."""
+        self._withdrawals.clear()
+        self.challenges.clear()
+        for entry in list(self.entries.values()):
+            if entry.stage is EntryStage.WITHDRAWING:
+                self.end_withdrawal(entry.ref)
+            entry.stage, entry.is_renewing, entry.hands_over = EntryStage.WAITING, False, True
+            self.alarms.forget(entry.ref)
+
+    def _forget(self, ref: int) -> bool:
+        self.alarms.forget(ref)
+        self.challenges.forget(ref)
+        entry = self.entries.pop(ref, None)
+        if isinstance(entry, Advertised):
+            self.bytes_under_way -= sum(map(len, entry.under_way.values()))
+            entry.under_way.clear()
+        return entry is not None

@@ -1,0 +1,199 @@
+"""What stands at the broker for this client, what was asked for, and what is to be asked for again?
+
+The book outlives links. It knows no link: it returns the messages to be sent,
+and the session sends them if it can. When things are asked for again is in
+`renewal.py`, what answers change in `replies.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from maia.client.challenges import CONNECTING, Challenges
+from maia.client.desired import Wanted
+from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
+from maia.client.notices import CredentialsAdded, Notice
+from maia.client.renewal import Renewing
+from maia.client.replies import Answering
+from maia.client.settings import ClientSettings
+from maia.client.timers import Alarms
+from maia.client.wallet import Wallet
+from maia.credentials import SignedStatement, SigningKey, TypeName
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import Request
+from maia.wire.codec import encode
+from maia.wire.messages import Challenge, Message, Publish, Seen, Show, TypeQuery
+from maia.wire.messages import Column as WireColumn
+from maia.wire.names import type_to_bytes
+
+__all__ = ["Book"]
+
+
+class Book:
+    """The advertisements, subscriptions and questions of one client."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: ClientSettings,
+        wallet: Wallet,
+        alarms: Alarms,
+        random: Callable[[int], bytes],
+    ) -> None:
+        """Begin with nothing."""
+        self._settings = settings
+        self._wallet = wallet
+        self._challenges = Challenges(key.principal, wallet)
+        self._wanted = Wanted(alarms, self._challenges)
+        self._renewing = Renewing(key, settings, wallet, self._wanted, random)
+        self._answering = Answering(self._wanted, self._renewing)
+
+    @property
+    def lease_s(self) -> int:
+        """Return how long the present broker lets things stand that are not renewed."""
+        return self._renewing.lease_s
+
+    @property
+    def bytes_under_way(self) -> int:
+        """Return the size of all frames that the broker has not answered for."""
+        return self._wanted.bytes_under_way
+
+    def next_number(self) -> int:
+        """Return a number that this client has not used."""
+        return self._wanted.next_number()
+
+    def note(self, notice: Notice) -> None:
+        """Have the application told of something, after what it has not been told of yet."""
+        self._wanted.notices.append(notice)
+
+    def take_notices(self) -> list[Notice]:
+        """Return what the application has not been told of yet."""
+        notices = self._wanted.notices.copy()
+        self._wanted.notices.clear()
+        return notices
+
+    # -------------------------------------------------------- what the application wants
+
+    def add(self, entry: RequestEntry, now: Instant, *, is_ready: bool) -> list[bytes]:
+        """Want something from now on; raise, and want nothing, if no credential speaks for it."""
+        asking = self._renewing.message_for(entry, now)
+        self._wanted.entries[entry.ref] = entry
+        if not is_ready:
+            return []
+        entry.stage = EntryStage.ASKED
+        return [asking]
+
+    def withdraw(self, entry: RequestEntry, *, is_ready: bool, forget: bool = False) -> list[bytes]:
+        """Want something no longer; `forget` takes a durable subscription's cursor along."""
+        if self._wanted.find(entry.ref) is None:
+            return []
+        if not is_ready or entry.stage is EntryStage.WAITING:
+            self._wanted.end_withdrawal(entry.ref)
+            return []
+        entry.stage = EntryStage.WITHDRAWING
+        return [self._wanted.withdrawal(entry, forget=forget)]
+
+    def ask_for_type(self, number: int, name: TypeName) -> list[bytes]:
+        """Want to know a type."""
+        asking = self._answering.questions[number] = encode(TypeQuery(number, type_to_bytes(name)))
+        return [asking]
+
+    def show(
+        self, number: int, certificates: list[bytes], statements: list[bytes], *, is_ready: bool
+    ) -> list[bytes]:
+        """Show the broker what was put into the wallet; without a link, the next requests show it."""
+        if not is_ready:
+            self.note(CredentialsAdded(number))
+            return []
+        self._answering.showings.add(number)
+        return [encode(Show(number, certificates, statements))]
+
+    def acknowledge(self, entry: Subscribed, position: int) -> list[bytes]:
+        """Say that the application has had everything up to a position, if that is news."""
+        is_wanted = entry.ref in self._wanted.entries
+        if entry.durable is None or position <= entry.acknowledged or not is_wanted:
+            return []
+        entry.acknowledged = position
+        return [encode(Seen(entry.ref, position))] if entry.stage is EntryStage.STANDS else []
+
+    # -------------------------------------------------------- frames
+
+    def has_room(self, entry: Advertised) -> bool:
+        """Say whether another frame may be under way."""
+        return (
+            entry.stage is EntryStage.STANDS
+            and len(entry.under_way) < self._settings.frames_under_way
+            and (not entry.under_way or self.bytes_under_way < self._settings.bytes_under_way)
+        )
+
+    def publish(self, entry: Advertised, rows: int, columns: list[WireColumn], now: Instant) -> list[bytes]:
+        """Number a frame and remember it until the broker has taken it on."""
+        sequence = entry.next_sequence
+        # The plus makes an int of an Instant.
+        data = encode(Publish(entry.ref, sequence, +now, rows, columns))
+        entry.next_sequence += 1
+        entry.under_way[sequence] = data
+        self._wanted.bytes_under_way += len(data)
+        return [data] if entry.stage is EntryStage.STANDS else []
+
+    # -------------------------------------------------------- links come and go
+
+    def ask_for_everything(
+        self, lease_s: int, now: Instant, *, is_another_broker: bool = False
+    ) -> list[bytes]:
+        """Return what to say to a broker that has just welcomed this client."""
+        if is_another_broker:
+            self._forget_positions()
+        self._renewing.begin(lease_s, now)
+        statements = self._wallet.statements_for()
+        asking = [encode(Show(self.next_number(), [], statements))] if statements else []
+        asking += self._answering.questions.values()
+        for entry in list(self._wanted.entries.values()):
+            asking += self._renewing.ask(entry, now)
+        return asking
+
+    def _forget_positions(self) -> None:
+        """Forget where the last broker's event log stood: another broker's has other numbers."""
+        for entry in self._wanted.entries.values():
+            if isinstance(entry, Subscribed):
+                entry.arrived, entry.acknowledged = None, 0
+
+    def link_lost(self) -> None:
+        """Remember that nothing stands any more; what was to be withdrawn is."""
+        self._answering.link_lost()
+        self._renewing.link_lost()
+        self._wanted.link_lost()
+
+    def give_everything_up(self, problem: MaiaError) -> None:
+        """Want nothing any more: the right to be part of the network was taken away."""
+        for entry in list(self._wanted.entries.values()):
+            self._wanted.give_up(entry, problem)
+
+    def renew_everything(self, now: Instant) -> list[bytes]:
+        """Return what says that all is still wanted."""
+        return self._renewing.renew_everything(now)
+
+    def look(self, ref: int, now: Instant) -> list[bytes]:
+        """Renew what stands, or ask again for what could not be had."""
+        return self._renewing.look(ref, now)
+
+    # -------------------------------------------------------- what a broker tells
+
+    def told(self, message: Message, now: Instant) -> list[bytes]:
+        """Take an answer on; refuse what no client is told."""
+        return self._answering.told(message, now)
+
+    def challenged_to_connect(self, message: Challenge, asked: Request, *, is_ready: bool) -> None:
+        """Have the application get answers about the right to connect; raise if they are not ours to get."""
+        self.note(self._challenges.ask_for(self.next_number(), asked, message, is_standing=is_ready))
+
+    def why_unconnected(self, problem: MaiaError) -> MaiaError:
+        """Return why a broker has left, which may be known better here."""
+        return self._challenges.reason(CONNECTING, problem)
+
+    def vouch(
+        self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
+    ) -> list[bytes]:
+        """Return what brings the answers to a challenge; `problem` says why there are not more of them."""
+        return self._challenges.answer(number, answers, problem)

@@ -1,0 +1,238 @@
+"""What does an answer of the broker change, and what is said in return?
+
+Answers are told apart by the numbers of what they answer. Most are news to the
+application; some mean that the same is to be asked for again, now or later;
+and what no client is told is a broker's mistake.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from maia.client.deliveries import what_arrived
+from maia.client.desired import Wanted
+from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
+from maia.client.errors import CANNOT_SEAL, QuestionNotOurs, WrongBroker, is_passing, told_by_broker
+from maia.client.notices import (
+    Acknowledged,
+    Changed,
+    CredentialsAdded,
+    Gone,
+    PutOff,
+    Stands,
+    StateKnown,
+    TypeTold,
+    Warned,
+)
+from maia.client.renewal import AWAITED, Renewing
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.wire.codec import encode
+from maia.wire.messages import (
+    Accepted,
+    AskState,
+    Challenge,
+    Deliver,
+    DeliverLogged,
+    Ended,
+    Failed,
+    Message,
+    Published,
+    Seen,
+    StateTold,
+    TypeReply,
+)
+from maia.wire.messages import Changed as ChangedMessage
+from maia.wire.messages import Missed as MissedMessage
+from maia.wire.messages import Warned as WarnedMessage
+
+__all__ = ["Answering"]
+
+_TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
+_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "POLICY-STALE"})
+"""Why something ended that the client still wants: it asks for it again at once."""
+_AWAITED_TIMES: Final = 32
+
+
+class Answering:
+    """What one client was told, and what it still waits to be told."""
+
+    def __init__(self, wanted: Wanted, renewing: Renewing) -> None:
+        """Wait for nothing yet."""
+        self._wanted, self._renewing = wanted, renewing
+        self._notices = wanted.notices
+        self.questions: dict[int, bytes] = {}
+        """Which types were asked about, by the number of the question."""
+        self.showings: set[int] = set()
+        """What was shown to the broker and not answered for yet."""
+
+    def told(self, message: Message, now: Instant) -> list[bytes]:
+        """Take an answer on; refuse what no client is told."""
+        match message:
+            case Deliver() | DeliverLogged() | MissedMessage():
+                arrived = what_arrived(message, self._wanted.entries)
+                self._notices += [] if arrived is None else [arrived]
+            case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
+                self._taken(ref, sequence, refused_rows)
+            case Accepted(id=number, until=until):
+                return self._accepted(number, until)
+            case Failed(id=number, code=code, message=sentence):
+                return self._failed(number, told_by_broker(code, sentence), now)
+            case Ended(ref=ref, code=code, message=sentence):
+                return self._ended(ref, told_by_broker(code, sentence), now)
+            case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
+                self._changed(ref, until, told_by_broker(code, sentence))
+            case WarnedMessage(ref=ref, code=code, message=sentence):
+                self._warned(ref, None if code is None else told_by_broker(code, sentence))
+            case Challenge():
+                return self._challenged(message)
+            case StateTold(id=number, is_whole=is_whole):
+                self._is_state_told(number, is_whole=is_whole)
+            case TypeReply(id=number, definitions=definitions):
+                if self.questions.pop(number, None) is not None:
+                    self._notices.append(TypeTold(number, tuple(definitions)))
+            case _:
+                raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
+        return []
+
+    def link_lost(self) -> None:
+        """Take what was shown for shown: the next requests show it again."""
+        self._notices += [CredentialsAdded(number) for number in sorted(self.showings)]
+        self.showings.clear()
+
+    # -------------------------------------------------------- frames
+
+    def _taken(self, ref: int, sequence: int, refused_rows: int) -> None:
+        entry = self._wanted.entries.get(ref)
+        if not isinstance(entry, Advertised):
+            return
+        under_way = entry.under_way
+        while under_way and (first := next(iter(under_way))) <= sequence:
+            self._wanted.bytes_under_way -= len(under_way.pop(first))
+        self._notices.append(Acknowledged(ref, sequence, refused_rows))
+
+    # -------------------------------------------------------- yes
+
+    def _accepted(self, number: int, until: int | None) -> list[bytes]:
+        if self._wanted.is_end_of_withdrawal(number) or self._renewing.is_end_of_renewal(number):
+            return []
+        if number in self.showings:
+            self.showings.discard(number)
+            self._notices.append(CredentialsAdded(number))
+            return []
+        entry = self._wanted.find(number)
+        return [] if entry is None else self._stands(entry, until)
+
+    def _stands(self, entry: RequestEntry, until: int | None) -> list[bytes]:
+        """Take an entry for standing; return what is said when it did not before."""
+        stood = entry.stage is EntryStage.STANDS
+        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
+        entry.hands_over, entry.failures, entry.problem = False, 0, None
+        self._wanted.alarms.forget(entry.ref)
+        if stood:
+            return []
+        if entry.is_warned:
+            self._warned(entry.ref, None)  # a broker that cannot serve it says so again
+        self._notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        if entry.limit is not None:
+            self._changed(entry.ref, until, entry.limit)
+        if isinstance(entry, Subscribed):
+            return self._said_on_standing(entry)
+        # What the last broker did not answer for goes out again under its old numbers.
+        return list(entry.under_way.values()) if isinstance(entry, Advertised) else []
+
+    def _said_on_standing(self, entry: Subscribed) -> list[bytes]:
+        """Ask for the present state, if it is wanted; say again what the last link may have lost."""
+        if entry.wants_state:
+            entry.state_asked = self._wanted.next_number()
+            return [encode(AskState(entry.state_asked, entry.ref))]
+        return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
+
+    def _is_state_told(self, number: int, *, is_whole: bool) -> bool:
+        """Take note that the state was told; say whether anybody had asked."""
+        for entry in self._wanted.entries.values():
+            if isinstance(entry, Subscribed) and entry.state_asked == number:
+                entry.state_asked = None
+                self._notices.append(StateKnown(entry.ref, is_whole))
+                return True
+        return False
+
+    # -------------------------------------------------------- no
+
+    def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
+        if self._wanted.is_end_of_withdrawal(number):  # it had ended by itself
+            return []
+        if self._renewing.is_end_of_renewal(number):
+            return self._renewing.renewal_failed(problem, now)
+        if number in self.showings:
+            self.showings.discard(number)
+            self._notices.append(Gone(number, problem))
+            return []
+        if self._is_state_told(number, is_whole=False):
+            return []
+        if self.questions.pop(number, None) is not None:
+            self._notices.append(Gone(number, problem))
+            return []
+        entry = self._wanted.find(number)
+        return [] if entry is None else self._refused(entry, problem, now)
+
+    def _refused(self, entry: RequestEntry, problem: MaiaError, now: Instant) -> list[bytes]:
+        """Ask otherwise, ask later, or give an entry up."""
+        problem = self._wanted.challenges.reason(entry.ref, problem)
+        if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
+            entry.hands_over = True
+            renewing = self._renewing
+            return renewing.renew(entry, now) if entry.is_renewing else renewing.ask(entry, now)
+        is_awaited = problem.code == AWAITED and entry.failures < _AWAITED_TIMES
+        if is_awaited or (is_passing(problem.code) and entry.was_accepted):
+            return self._put_off(entry, problem, now)
+        stood = entry.stage is EntryStage.STANDS
+        self._wanted.give_up(entry, problem)
+        return [self._wanted.withdrawal(entry)] if stood else []
+
+    def _ended(self, ref: int, problem: MaiaError, now: Instant) -> list[bytes]:
+        entry = self._wanted.find(ref)
+        if entry is None:
+            return []
+        problem = self._wanted.challenges.reason(ref, problem)
+        if problem.code in CANNOT_SEAL:
+            entry.is_renewing = False  # what was to be renewed has ended
+            return self._put_off(entry, problem, now)
+        if problem.code in _ASK_AGAIN or is_passing(problem.code):
+            # Frames that were on their way when it ended are answered like this too; one request is enough.
+            return [] if entry.stage is EntryStage.ASKED else self._renewing.ask(entry, now)
+        self._wanted.give_up(entry, problem)
+        return []
+
+    def _put_off(self, entry: RequestEntry, problem: MaiaError, now: Instant) -> list[bytes]:
+        """Ask again in a while; tell the application if that may take a person's help."""
+        entry.problem = problem
+        self._renewing.ask_later(entry, now)
+        if problem.code in CANNOT_SEAL:
+            self._notices.append(PutOff(entry.ref, problem))
+        return []
+
+    def _warned(self, ref: int, problem: MaiaError | None) -> None:
+        entry = self._wanted.entries.get(ref)
+        if entry is not None:
+            entry.is_warned = problem is not None
+            self._notices.append(Warned(ref, problem))
+
+    def _changed(self, ref: int, until: int | None, problem: MaiaError) -> None:
+        if ref in self._wanted.entries:
+            self._notices.append(Changed(ref, None if until is None else Instant(until), problem))
+
+    # -------------------------------------------------------- not yet
+
+    def _challenged(self, message: Challenge) -> list[bytes]:
+        """Have the application get the answers; what is not ours to ask for is not answered."""
+        wanted = self._wanted
+        entry = wanted.find(message.ref)
+        if entry is None:
+            return []  # the broker forgets it, as soon as it hears that
+        try:
+            self._notices.append(wanted.challenges.ask(wanted.next_number(), entry, message))
+        except QuestionNotOurs as problem:
+            wanted.give_up(entry, problem)
+            return [wanted.withdrawal(entry)]
+        return []

@@ -1,0 +1,92 @@
+"""Which bounds does a domain set on its members' filters and advertisements?
+
+    [[bound]]
+    principal = "agency.pub"                     # whom it limits: keys or .pub files,
+    certificate = "agency.cert"                  # or whoever relies on a certificate
+    action = "subscribe"                         # or "publish"
+    bound = "strict upper"                       # "upper", "lower", "strict upper", "strict lower"
+    definition = "news.type"                     # the type, and the names of its attributes
+    filter = "exists(message) and exists(price)"
+
+Brokers, domains' servers, jobs and `maia explain` read the same file. What
+each bound means is in `maia.policy.bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from maia.config import readers
+from maia.config.input_files import BadFile, read_certificates, read_definition, read_principal
+from maia.config.sources import BadConfig, from_file
+from maia.credentials import Action, TypePattern, exact_name
+from maia.errors import MaiaError
+from maia.policy import Bound, BoundRule
+from maia.policy.bounds import Holder
+from maia.policy.evidence import BOUNDS_MAX
+from maia.predicates import parse_predicate
+from maia.types import check_predicate
+
+__all__ = ["read_bounds"]
+
+_TABLE: Final = "bound"
+_WORDS: Final[Mapping[str, readers.Reader]] = {
+    "principal": readers.principal_words,
+    "certificate": readers.paths,
+    "action": readers.one_of((Action.PUBLISH.value, Action.SUBSCRIBE.value)),
+    "bound": readers.one_of(tuple(one.value for one in Bound)),
+    "definition": readers.path,
+    "filter": readers.text,
+}
+_NEEDED: Final = ("action", "bound", "definition", "filter")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One `[[bound]]` table, as the operator wrote it."""
+
+    action: str
+    bound: str
+    definition: Path
+    filter: str
+    principal: tuple[str, ...] = ()
+    certificate: tuple[Path, ...] = ()
+
+
+def read_bounds(files: Iterable[Path]) -> tuple[BoundRule, ...]:
+    """Read every bound in these files; raise BadConfig at the line of the first that makes no sense."""
+    rules = tuple(rule for file in files for rule in _rules(file))
+    for holder in {rule.holder for rule in rules}:
+        if sum(rule.holder == holder for rule in rules) > BOUNDS_MAX:
+            raise BadConfig(f"there are more than {BOUNDS_MAX} bounds on the same principal or certificate")
+    return rules
+
+
+def _rules(file: Path) -> Iterator[BoundRule]:
+    said = from_file(file, {_TABLE}).get(_TABLE)
+    if said is None:
+        raise BadConfig(f"`{file}`: there is no bound in it; each begins with `[[{_TABLE}]]`")
+    for number, table in enumerate(readers.tables(said, _TABLE, _WORDS), start=1):
+        missing = [word for word in _NEEDED if word not in table]
+        if missing:
+            raise said.in_table(number).wrong(_TABLE, f"number {number}: `{missing[0]}` is missing")
+        try:
+            yield from _of_table(_Table(**table))  # type: ignore[arg-type]  # by the table above
+        except MaiaError as problem:
+            why = f"number {number} does not work: {problem.message} [{problem.code}]"
+            raise said.in_table(number).wrong(_TABLE, why) from problem
+
+
+def _of_table(table: _Table) -> list[BoundRule]:
+    definition = read_definition(table.definition).definition
+    bound = parse_predicate(table.filter, definition.vocabulary)
+    check_predicate(bound, definition)
+    holders: list[Holder] = [read_principal(word) for word in table.principal]
+    holders += [signed.id for signed in read_certificates(table.certificate)]
+    if not holders:
+        raise BadFile("it limits nobody: name a `principal` or a `certificate`")
+    pattern = TypePattern(definition.name.owner, exact_name(definition.name.name), None)
+    return [BoundRule(one, Action(table.action), Bound(table.bound), bound, pattern) for one in holders]

@@ -1,0 +1,80 @@
+"""What does every server check before it opens a port?
+
+Brokers and key servers ask. What a configuration names is opened here, and
+what is wrong with it is reported at the line that named it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from maia.config.sources import BadConfig
+from maia.credentials import (
+    ASSUMED_GOOD,
+    Action,
+    NetworkName,
+    SignedCertificate,
+    SigningKey,
+    VerifiedConstitution,
+)
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
+from maia.private_files import exposure, make_private_folder
+
+__all__ = ["KnowsItsLines", "check_folder", "opened", "right_to_connect"]
+
+_Read = TypeVar("_Read")
+
+
+class KnowsItsLines(Protocol):
+    """A configuration that remembers where each setting was said."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        ...
+
+
+def opened(config: KnowsItsLines, name: str, read: Callable[[], _Read]) -> _Read:
+    """Return what a setting names, or say at its line why it cannot be read."""
+    try:
+        return read()
+    except MaiaError as problem:
+        raise config.wrong(name, f"does not work: {problem.message} [{problem.code}]") from problem
+
+
+def right_to_connect(
+    config: KnowsItsLines,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: tuple[SignedCertificate, ...],
+    now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+) -> Instant | None:
+    """Ask the kernel what everybody else will ask: may this key be part of the network?"""
+    request = Request(key.principal, Action.CONNECT, network)
+    # No statement was heard before the start; whether tests are passed is seen as soon as some are.
+    evidence = gather_evidence(
+        request, credentials, at=now, constitutions=constitutions, standing=ASSUMED_GOOD
+    )
+    decision = decide(request, evidence, NO_FACTS, now)
+    if isinstance(decision, Denial):
+        why = "; ".join(decision.explanation.lines(Audience.REQUESTER))
+        raise config.wrong(
+            "credentials",
+            f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
+        )
+    return decision.until
+
+
+def check_folder(config: KnowsItsLines, name: str, folder: Path) -> None:
+    """Make a folder if need be; it must be this user's own, because secrets or events are kept there."""
+    try:
+        make_private_folder(folder)
+        exposed = exposure(folder)
+    except OSError as problem:
+        raise config.wrong(name, f"cannot be used: {problem.strerror}: `{folder}`") from problem
+    if exposed is not None:
+        raise config.wrong(name, f"cannot be used: {exposed}")

@@ -1,0 +1,1 @@
+"""Chains of certificates: search, verification, reduction, quorums, hand-over of roots."""

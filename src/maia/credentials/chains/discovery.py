@@ -1,0 +1,373 @@
+"""Which chain in this pool lets this principal do this, and if none does, what comes nearest?
+
+Clients and brokers hold certificates in no order and do not want to sort them
+(mission: "the system finds the chain by itself"). The search stays within
+counted steps, whatever an attacker put into the pool: a cycle, a chain of ten
+thousand, a diamond of a million paths, a name that never ends. Signatures are
+checked only where a chain might pass, from the owner on, and each found chain
+is verified again by the verifier, which alone builds proofs. Equal pools give equal answers,
+in whatever order the certificates come.
+
+The explanation of a failure is meant for the owner of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from maia.credentials.authority import Action
+from maia.credentials.authority_algebra import covers_request
+from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
+from maia.credentials.chains.budget import Budget
+from maia.credentials.chains.cache import VerificationCache
+from maia.credentials.chains.chain import VerifiedChain, owner_chain, root_terminal, verify_chain
+from maia.credentials.chains.errors import (
+    BrokenChain,
+    NoChain,
+    SearchTooLarge,
+    SuperfluousCertificate,
+    WrongRoot,
+    shown_id,
+)
+from maia.credentials.chains.flows import (
+    DEFAULT_LIMITS,
+    Flow,
+    FlowLimits,
+    FlowSearch,
+    Rules,
+    at_least_as_good,
+    certificates_of,
+    flow_search,
+)
+from maia.credentials.chains.local_names import Terminal
+from maia.credentials.chains.quorum import VerifiedConstitution
+from maia.credentials.names import ResourceName
+from maia.credentials.principals import Owner, Principal
+from maia.errors import BrokenCredential
+from maia.events import Instant
+
+__all__ = ["LeftOut", "find_chain", "find_chains"]
+
+_WITHOUT_LENGTH: Final = 1 << 30
+_FLOWS_AT_FIRST: Final = 16
+"""Flows per subject of the first search; only where that leaves some out is there a wider one."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """How many grants searches came upon and did not return, because of a limit; there may be more."""
+
+    count: int = 0
+
+
+def find_chain(  # noqa: PLR0913 - every one is named at the call
+    pool: Iterable[SignedCertificate],
+    *,
+    root: Owner,
+    subject: Principal,
+    action: Action,
+    resource: ResourceName,
+    at: Instant,
+    cache: VerificationCache | None = None,
+    constitutions: Iterable[VerifiedConstitution] = (),
+    limits: FlowLimits = DEFAULT_LIMITS,
+    budget: Budget | None = None,
+) -> VerifiedChain:
+    """Return a shortest chain for the request; refuse with the nearest miss if there is none."""
+    chains = find_chains(
+        pool,
+        root=root,
+        subject=subject,
+        action=action,
+        resource=resource,
+        at=at,
+        cache=cache,
+        constitutions=constitutions,
+        limits=replace(limits, chains_max=1),
+        budget=budget,
+    )
+    return chains[0]
+
+
+def find_chains(  # noqa: PLR0913 - every one is named at the call
+    pool: Iterable[SignedCertificate],
+    *,
+    root: Owner,
+    subject: Principal,
+    action: Action,
+    resource: ResourceName,
+    at: Instant,
+    cache: VerificationCache | None = None,
+    constitutions: Iterable[VerifiedConstitution] = (),
+    limits: FlowLimits = DEFAULT_LIMITS,
+    doubtful: frozenset[bytes] = frozenset(),
+    left_out: LeftOut | None = None,
+    budget: Budget | None = None,
+) -> tuple[VerifiedChain, ...]:
+    """Return the chains for the request that grant something no other found chain grants.
+
+    At least one, at most `limits.chains_max`, the short ones first. Several
+    matter where one shows attributes that another hides, and where one hangs
+    on something that another is free of: a condition, or a certificate that
+    is `doubtful`. The caller names the ids of those: bounds lie on them, or
+    another verifier may know that they are revoked. `left_out` counts the
+    grants that the limits kept from being returned.
+
+    A server hands in a `budget`, which all its searches for one answer share.
+    Of a miss it is then looked for no more than what a requester may be told:
+    a right that has ended, or not begun.
+    """
+    if resource.owner != root:
+        raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
+    if root == subject:
+        return (owner_chain(subject, at),)
+    quest = _Quest(
+        pool=_ordered(pool, limits),
+        root=root,
+        terminal=root_terminal(root, constitutions := tuple(constitutions)),
+        subject=subject,
+        action=action,
+        resource=resource,
+        at=at,
+        cache=VerificationCache() if cache is None else cache,
+        constitutions=constitutions,
+        limits=limits,
+        doubtful=doubtful,
+        shared=budget,
+    )
+    flows = quest.flows_in_doubt(LeftOut() if left_out is None else left_out)
+    if not flows:
+        raise quest.nearest_miss()
+    return tuple(quest.proved(certificates_of(flow)) for flow in flows)
+
+
+def _ordered(pool: Iterable[SignedCertificate], limits: FlowLimits) -> tuple[SignedCertificate, ...]:
+    """Return the pool in an order of its own, each certificate once.
+
+    By signature as well as by id: a bad signature must not hide a good one.
+    """
+    certificates: dict[tuple[bytes, bytes], SignedCertificate] = {}
+    for signed in pool:
+        certificates.setdefault((signed.id, signed.signature), signed)
+        if len(certificates) > limits.pool_max:
+            raise SearchTooLarge(f"a search looks at no more than {limits.pool_max} certificates")
+    return tuple(certificates[key] for key in sorted(certificates))
+
+
+@dataclass(frozen=True, slots=True)
+class _Quest:
+    """One request and everything that may help it."""
+
+    pool: tuple[SignedCertificate, ...]
+    root: Owner
+    terminal: Terminal
+    subject: Principal
+    action: Action
+    resource: ResourceName
+    at: Instant
+    cache: VerificationCache
+    constitutions: tuple[VerifiedConstitution, ...]
+    limits: FlowLimits
+    doubtful: frozenset[bytes]
+    shared: Budget | None
+
+    def flows_in_doubt(self, left_out: LeftOut) -> list[Flow]:
+        """Return the flows, with others beside what is doubtful unless that takes too many steps."""
+        budget = self._budget()
+        if not self.doubtful:
+            return self.flows(left_out, budget)
+        with suppress(SearchTooLarge), budget.all_but(2) as part:
+            return self.flows(left_out, part)
+        left_out.count += 1
+        return replace(self, doubtful=frozenset()).flows(left_out, budget)
+
+    def flows(self, left_out: LeftOut, budget: Budget) -> list[Flow]:
+        """Return the flows that no other found flow makes needless.
+
+        A pool of a million different paths would use up the steps before the first of them is at the
+        owner, so the search is a narrow one first.
+        """
+        widest = self.limits.flows_per_subject_max
+        limits = replace(self.limits, flows_per_subject_max=min(_FLOWS_AT_FIRST, widest))
+        found, missing = self._flows_within(limits, budget)
+        if missing and limits.flows_per_subject_max < widest and self.limits.chains_max > 1:
+            with budget.all_but(8) as part:
+                more, missing = self._flows_within(self.limits, part, found)
+            found = [*more, *found]
+        needed: list[Flow] = []
+        for flow in found:
+            if not any(at_least_as_good(one, flow) for one in needed):
+                needed = [one for one in needed if not at_least_as_good(flow, one)]
+                needed.append(flow)
+        needed.sort(key=_length_of)
+        left_out.count += missing + max(0, len(needed) - self.limits.chains_max)
+        return needed[: self.limits.chains_max]
+
+    def _flows_within(
+        self, limits: FlowLimits, budget: Budget, besides: Sequence[Flow] = ()
+    ) -> tuple[list[Flow], int]:
+        """Search once: return what reaches the owner, and how much more there is at least."""
+        search = self._search(_Bent(), limits, budget)
+        try:
+            for flow in search.run():
+                if self.limits.chains_max == 1:
+                    return [flow], 0
+        except SearchTooLarge:
+            found = search.flows.get(self.terminal, [])
+            if not found and not besides:
+                raise
+            return found, max(1, search.left_out)
+        return search.flows.get(self.terminal, []), search.left_out
+
+    def proved(self, certificates: tuple[SignedCertificate, ...]) -> VerifiedChain:
+        """Return the proof; where thresholds met, leave out what turns out not to be needed."""
+        while True:
+            try:
+                return verify_chain(
+                    certificates,
+                    root=self.root,
+                    subject=self.subject,
+                    at=self.at,
+                    cache=self.cache,
+                    constitutions=self.constitutions,
+                    limits=self.limits,
+                    budget=self._budget(),
+                )
+            except SuperfluousCertificate as extra:
+                certificates = tuple(one for one in certificates if one.id != extra.certificate)
+
+    def nearest_miss(self) -> NoChain:
+        """Return the refusal; it names the one rule that, bent, would have let a chain through."""
+        request = f"no chain lets `{self.subject}` {self.action.value} {self.resource}"
+        for bent in _BENT_ONE_BY_ONE if self.shared is None else _BENT_FOR_REQUESTERS:
+            certificates = self._first(bent)
+            if certificates:
+                problem = self._problem_of(certificates)
+                return NoChain(
+                    f"{request}; the nearest one fails: {problem.message}",
+                    certificate=problem.certificate,
+                    field=problem.field,
+                )
+        return NoChain(f"{request}: no path of certificates leads from `{self.root}` to that principal")
+
+    def _first(self, bent: _Bent) -> tuple[SignedCertificate, ...]:
+        try:
+            flow = next(self._search(bent).run(), None)
+        except SearchTooLarge:
+            return ()
+        return () if flow is None else certificates_of(flow)
+
+    def _problem_of(self, certificates: tuple[SignedCertificate, ...]) -> BrokenChain:
+        try:
+            self.proved(certificates)
+        except BrokenChain as problem:
+            return problem
+        except BrokenCredential as problem:
+            return BrokenChain(problem.message, field="signature")
+        return self._not_about_this(certificates)
+
+    def _not_about_this(self, certificates: tuple[SignedCertificate, ...]) -> BrokenChain:
+        for signed in certificates:
+            if isinstance(signed.certificate, AuthorisationCertificate) and not self._covers(signed):
+                return BrokenChain(
+                    f"certificate {shown_id(signed.id)} does not grant this action on this resource",
+                    certificate=signed.id,
+                    field="authority",
+                )
+        return BrokenChain("the certificates grant nothing in common", field="authority")
+
+    # ------------------------------------------------------------ the rules of a search
+
+    def _budget(self) -> Budget:
+        return self.limits.budget() if self.shared is None else self.shared
+
+    def _search(
+        self, bent: _Bent, limits: FlowLimits | None = None, budget: Budget | None = None
+    ) -> FlowSearch:
+        limits = self.limits if limits is None else limits
+        limits = replace(limits, certificates_max=_WITHOUT_LENGTH) if bent.length else limits
+        budget = self._budget() if budget is None else budget
+        trust = _Trust(self.cache, budget, forgiving=bent.signature)
+        helpful = {signed.certificate.issuer for signed in self.pool} | {self.subject}
+
+        def admits(signed: SignedCertificate) -> bool:
+            in_time = bent.validity or signed.certificate.validity.contains(self.at)
+            return in_time and (bent.right or self._covers(signed))
+
+        def admits_name(signed: SignedCertificate) -> bool:
+            # Of a group of a thousand, only those who could be on the way are worth a signature check.
+            means = signed.certificate.subject
+            if isinstance(means, Principal) and means not in helpful:
+                return False
+            return bent.validity or signed.certificate.validity.contains(self.at)
+
+        rules = Rules(
+            admits,
+            trust.of,
+            admits_name,
+            needs_delegation=not bent.delegation,
+            weighs_authority=not bent.authority,
+            doubtful=self.doubtful,
+        )
+        return flow_search(self.pool, self.terminal, self.subject, rules, limits, budget)
+
+    def _covers(self, signed: SignedCertificate) -> bool:
+        certificate = signed.certificate
+        return isinstance(certificate, AuthorisationCertificate) and covers_request(
+            certificate.authority, self.action, self.resource
+        )
+
+
+@dataclass(slots=True)
+class _Trust:
+    """Signature checks on demand, each once, up to a number."""
+
+    cache: VerificationCache
+    budget: Budget
+    forgiving: bool
+
+    def of(self, signed: SignedCertificate) -> bool:
+        """Say whether the signature holds."""
+        if self.forgiving or self.cache.knows(signed):
+            return True
+        if (signed.id, signed.signature) in self.budget.refused:
+            return False
+        self.budget.spend_check()
+        try:
+            self.cache.check(signed)
+        except BrokenCredential:
+            self.budget.refused.add((signed.id, signed.signature))
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Bent:
+    """Which rules to forget, in order to see what a request missed. A real search forgets none."""
+
+    validity: bool = False
+    delegation: bool = False
+    authority: bool = False
+    right: bool = False
+    signature: bool = False
+    length: bool = False
+
+
+_BENT_ONE_BY_ONE: Final = (
+    _Bent(authority=True, validity=True),
+    _Bent(authority=True, delegation=True),
+    _Bent(authority=True),
+    _Bent(authority=True, right=True),
+    _Bent(authority=True, signature=True),
+    _Bent(authority=True, length=True, signature=True),
+)
+
+_BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
+"""What is wrong in every other way is the business of the pool's owner, who can search for it itself."""
+
+
+def _length_of(flow: Flow) -> int:
+    return flow.length

@@ -1,0 +1,396 @@
+"""Who are the current members of a quorum, and how do we know?
+
+A quorum owns networks and types like a principal does (dissertation 3.4, 5.4).
+Its identity is the digest of its founding constitution:
+
+    (quorum (version 1) (k-of-n K N MEMBER …) (salt BYTES))
+
+Members are replaced without changing that identity: a change names the
+constitution it replaces by digest, carries the next sequence number, and is
+signed by enough members of the constitution it replaces.
+
+    (quorum-change (version 1) (quorum DIGEST) (sequence N) (replaces DIGEST) (k-of-n K N MEMBER …))
+
+Verifiers of chains ask. A verifier that has seen a later constitution refuses
+an earlier one, so that members who left cannot speak again. Members are keys
+or nested thresholds, never local names: whoever owns a name could otherwise
+change the quorum alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import InitVar, dataclass, field
+from hashlib import sha256
+from typing import Final, NoReturn, final
+
+from maia.canonical import (
+    Limits,
+    SExpression,
+    read_advanced,
+    read_canonical,
+    write_advanced,
+    write_canonical,
+)
+from maia.credentials.chains.errors import (
+    BadQuorum,
+    BrokenSuccession,
+    QuorumNotReached,
+    StaleConstitution,
+    shown_id,
+)
+from maia.credentials.chains.thresholds import checked_threshold, leaves, satisfied
+from maia.credentials.encoding.subjects import (
+    principal_to_expression,
+    subject_from_expression,
+    subject_to_expression,
+)
+from maia.credentials.keys import (
+    SIGNATURE_BYTES,
+    BadKey,
+    SignedKind,
+    SigningKey,
+    principal_from_bytes,
+    verify_signature,
+)
+from maia.credentials.principals import LocalName, Principal, QuorumId, Threshold
+from maia.errors import BadInput, BrokenCredential
+
+__all__ = [
+    "CHANGES_MAX",
+    "SALT_BYTES_MAX",
+    "QuorumChange",
+    "QuorumEvidence",
+    "SignedChange",
+    "VerifiedConstitution",
+    "change_body",
+    "cosign",
+    "evidence_from_bytes",
+    "evidence_from_text",
+    "evidence_to_bytes",
+    "evidence_to_text",
+    "found_quorum",
+    "propose_change",
+    "quorum_of",
+    "sign_change",
+    "verify_constitution",
+]
+
+CHANGES_MAX: Final = 256
+SALT_BYTES_MAX: Final = 32
+SEQUENCE_MAX: Final = 2**31 - 1
+
+_LIMITS: Final = Limits(size_max=1 << 22, depth_max=32, atom_max=1 << 16)
+_VERSION: Final = (b"version", b"1")
+_SEAL: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumChange:
+    """From `sequence` on, `threshold` speaks for `quorum`, in place of the constitution `replaces`."""
+
+    quorum: QuorumId
+    sequence: int
+    replaces: bytes
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class SignedChange:
+    """The exact bytes of a change, and who signed them."""
+
+    body: bytes = field(repr=False)
+    signatures: tuple[tuple[Principal, bytes], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumEvidence:
+    """The founding constitution and every change since, oldest first. Nothing in it is checked yet."""
+
+    founding: bytes = field(repr=False)
+    changes: tuple[SignedChange, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedConstitution:
+    """The proof that `threshold` speaks for `quorum` since change number `sequence`.
+
+    Only the verifier builds one. `digest` is that of the bytes in force: the
+    founding constitution, or the last change.
+    """
+
+    quorum: QuorumId
+    threshold: Threshold
+    sequence: int
+    digest: bytes
+    # Not a field: `dataclasses.replace` therefore cannot carry it over to an altered copy.
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse to be built by anybody but the verifier."""
+        if seal is not _SEAL:
+            raise TypeError("only verify_constitution builds a VerifiedConstitution")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse sub-classes, which could leave the check out."""
+        raise TypeError("a VerifiedConstitution has no sub-classes")
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled: bytes from elsewhere are no proof. Send the evidence."""
+        raise TypeError("a VerifiedConstitution cannot be pickled; send its evidence and verify it again")
+
+    def __copy__(self) -> VerifiedConstitution:
+        """Return the same proof: it cannot change."""
+        return self
+
+    def __deepcopy__(self, _memo: object) -> VerifiedConstitution:
+        """Return the same proof: it cannot change."""
+        return self
+
+
+# ---------------------------------------------------------------- making
+
+
+def found_quorum(threshold: Threshold, *, salt: bytes) -> QuorumEvidence:
+    """Write the founding constitution of a quorum; its digest is the quorum's identity.
+
+    Fresh random bytes as `salt` give the same members a second quorum whose
+    changes cannot be mistaken for those of the first.
+    """
+    _checked_members(threshold)
+    if len(salt) > SALT_BYTES_MAX:
+        raise BadQuorum(f"the salt of a constitution has at most {SALT_BYTES_MAX} bytes")
+    expression = (b"quorum", _VERSION, subject_to_expression(threshold), (b"salt", salt))
+    return QuorumEvidence(write_canonical(expression))
+
+
+def propose_change(current: VerifiedConstitution, threshold: Threshold) -> QuorumChange:
+    """Return the change that puts `threshold` in the place of the current constitution."""
+    return QuorumChange(current.quorum, current.sequence + 1, current.digest, _checked_members(threshold))
+
+
+def change_body(change: QuorumChange) -> bytes:
+    """Return the bytes that members sign when they agree to a change."""
+    return write_canonical(
+        (
+            b"quorum-change",
+            _VERSION,
+            (b"quorum", change.quorum.digest),
+            (b"sequence", b"%d" % change.sequence),
+            (b"replaces", change.replaces),
+            subject_to_expression(change.threshold),
+        )
+    )
+
+
+def sign_change(change: QuorumChange, keys: Iterable[SigningKey]) -> SignedChange:
+    """Collect the signatures of some members under a change."""
+    body = change_body(change)
+    signed = {key.principal: key.sign(SignedKind.QUORUM_CHANGE, body) for key in keys}
+    return SignedChange(body, tuple(sorted(signed.items())))
+
+
+def cosign(evidence: QuorumEvidence, key: SigningKey) -> QuorumEvidence:
+    """Add a member's signature to the last change; a member that has signed it already adds nothing."""
+    if not evidence.changes:
+        raise BadQuorum("a founding constitution needs no signature: its digest is the quorum's identity")
+    last = evidence.changes[-1]
+    signed = dict(last.signatures) | {key.principal: key.sign(SignedKind.QUORUM_CHANGE, last.body)}
+    return QuorumEvidence(
+        evidence.founding, (*evidence.changes[:-1], SignedChange(last.body, tuple(sorted(signed.items()))))
+    )
+
+
+def quorum_of(evidence: QuorumEvidence) -> QuorumId:
+    """Return the identity of the quorum that a founding constitution makes."""
+    return QuorumId(sha256(evidence.founding).digest())
+
+
+# ---------------------------------------------------------------- checking
+
+
+def verify_constitution(
+    evidence: QuorumEvidence,
+    *,
+    quorum: QuorumId,
+    not_below_sequence: int = 0,
+    remembered_digest: bytes | None = None,
+) -> VerifiedConstitution:
+    """Return who speaks for `quorum`, following every change from its founding on.
+
+    A verifier that remembers a sequence number gives it, and an older state is
+    refused. With the digest it remembers at that number, a fork made by
+    members who signed twice is refused too.
+    """
+    if sha256(evidence.founding).digest() != quorum.digest:
+        raise BadQuorum(f"the constitution shown is not the one that founded `{quorum}`")
+    if len(evidence.changes) > CHANGES_MAX:
+        raise BadQuorum(f"a quorum is followed through at most {CHANGES_MAX} changes")
+    threshold = _threshold_of_founding(evidence.founding)
+    digest, sequence = quorum.digest, 0
+    _check_not_forked(sequence, digest, not_below_sequence, remembered_digest)
+    for signed in evidence.changes:
+        change = _change_from_bytes(signed.body)
+        _check_follows(change, quorum, sequence=sequence, digest=digest)
+        _check_agreed(signed, threshold)
+        threshold, sequence, digest = change.threshold, change.sequence, sha256(signed.body).digest()
+        _check_not_forked(sequence, digest, not_below_sequence, remembered_digest)
+    if sequence < not_below_sequence:
+        raise StaleConstitution(
+            f"the constitution shown of `{quorum}` is number {sequence}, "
+            f"and number {not_below_sequence} is known"
+        )
+    return VerifiedConstitution(quorum, threshold, sequence, digest, _SEAL)
+
+
+def _check_follows(change: QuorumChange, quorum: QuorumId, *, sequence: int, digest: bytes) -> None:
+    if change.quorum != quorum:
+        raise BrokenSuccession(f"a change of `{change.quorum}` was shown for `{quorum}`")
+    if change.sequence != sequence + 1:
+        raise BrokenSuccession(
+            f"change number {sequence + 1} was expected, and number {change.sequence} was shown"
+        )
+    if change.replaces != digest:
+        raise BrokenSuccession(
+            f"change number {change.sequence} replaces another constitution than {shown_id(digest)}"
+        )
+
+
+def _check_agreed(signed: SignedChange, threshold: Threshold) -> None:
+    """Return if enough members of `threshold` signed; a stranger or a repetition is refused outright."""
+    members = set(leaves(threshold))
+    agreed: set[Principal] = set()
+    for principal, signature in signed.signatures:
+        if principal not in members:
+            raise BrokenSuccession(f"`{principal}` signed a change, and is not a member")
+        if principal in agreed:
+            raise BrokenSuccession(f"`{principal}` signed a change twice")
+        verify_signature(principal, SignedKind.QUORUM_CHANGE, signed.body, signature)
+        agreed.add(principal)
+    if not satisfied(threshold, agreed):
+        raise QuorumNotReached(
+            f"{len(agreed)} members signed a change, and that is not enough for the constitution in force",
+            field="signatures",
+        )
+
+
+def _check_not_forked(sequence: int, digest: bytes, remembered: int, remembered_digest: bytes | None) -> None:
+    if remembered_digest is not None and sequence == remembered and digest != remembered_digest:
+        raise BrokenSuccession(f"constitution number {sequence} is not the one known under that number")
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def evidence_to_bytes(evidence: QuorumEvidence) -> bytes:
+    """Return evidence as it travels."""
+    changes = tuple(_change_to_expression(signed) for signed in evidence.changes)
+    return write_canonical((b"quorum-evidence", _VERSION, (b"founding", evidence.founding), *changes))
+
+
+def evidence_to_text(evidence: QuorumEvidence) -> str:
+    """Return evidence as it stands in a file."""
+    return write_advanced(read_canonical(evidence_to_bytes(evidence), _LIMITS)) + "\n"
+
+
+def evidence_from_text(text: str) -> QuorumEvidence:
+    """Read evidence from a file, as strictly as from bytes."""
+    try:
+        expression = read_advanced(text, _LIMITS)
+    except BadInput as problem:
+        raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
+    return evidence_from_bytes(write_canonical(expression))
+
+
+def _change_to_expression(signed: SignedChange) -> SExpression:
+    signatures: list[SExpression] = [
+        (b"signature", principal_to_expression(principal), made) for principal, made in signed.signatures
+    ]
+    return (b"change", signed.body, *signatures)
+
+
+def evidence_from_bytes(data: bytes) -> QuorumEvidence:
+    """Read evidence, strictly. What it claims is not verified here."""
+    match _read(data):
+        case (b"quorum-evidence", (b"version", b"1"), (b"founding", bytes(founding)), *changes) if (
+            len(changes) <= CHANGES_MAX
+        ):
+            return QuorumEvidence(founding, tuple(_signed_change(change) for change in changes))
+    raise BadQuorum("the evidence of a quorum is not written as it must be")
+
+
+def _signed_change(expression: SExpression) -> SignedChange:
+    match expression:
+        case (b"change", bytes(body), *signatures):
+            return SignedChange(body, tuple(_signature(signature) for signature in signatures))
+    raise BadQuorum("a change must be written `(change BODY SIGNATURE …)`")
+
+
+def _signature(expression: SExpression) -> tuple[Principal, bytes]:
+    match expression:
+        case (b"signature", (b"ed25519", bytes(key)), bytes(made)) if len(made) == SIGNATURE_BYTES:
+            return _signer(key), made
+    raise BadQuorum(f"a signature must be written `(signature KEY BYTES)`, with {SIGNATURE_BYTES} bytes")
+
+
+def _signer(key: bytes) -> Principal:
+    try:
+        return principal_from_bytes(key)
+    except BadKey as problem:
+        raise BadQuorum(f"a signer of a change cannot be read: {problem.message}") from problem
+
+
+def _threshold_of_founding(data: bytes) -> Threshold:
+    match _read(data):
+        case (b"quorum", (b"version", b"1"), threshold, (b"salt", bytes(salt))) if (
+            len(salt) <= SALT_BYTES_MAX
+        ):
+            return _threshold(threshold)
+    raise BadQuorum("a constitution must be written `(quorum (version 1) (k-of-n …) (salt …))`")
+
+
+def _change_from_bytes(data: bytes) -> QuorumChange:
+    match _read(data):
+        case (
+            b"quorum-change",
+            (b"version", b"1"),
+            (b"quorum", bytes(quorum)),
+            (b"sequence", bytes(sequence)),
+            (b"replaces", bytes(replaces)),
+            threshold,
+        ):
+            change = QuorumChange(QuorumId(quorum), _number(sequence), replaces, _threshold(threshold))
+            if change_body(change) == data:
+                return change
+    raise BadQuorum("a change of constitution is not written as it must be")
+
+
+def _threshold(expression: SExpression) -> Threshold:
+    try:
+        subject = subject_from_expression(expression)
+        if isinstance(subject, Threshold):
+            return _checked_members(subject)
+    except (BadInput, BrokenCredential) as problem:
+        raise BadQuorum(f"the members of a quorum cannot be read: {problem.message}") from problem
+    raise BadQuorum("a constitution must name its members with `k-of-n`")
+
+
+def _checked_members(threshold: Threshold) -> Threshold:
+    checked_threshold(threshold)
+    if any(isinstance(member, LocalName) for member in leaves(threshold)):
+        raise BadQuorum("a member of a quorum must be a key or a threshold, not a local name")
+    return threshold
+
+
+def _number(digits: bytes) -> int:
+    if digits.isdigit() and len(digits) <= len(str(SEQUENCE_MAX)) and int(digits) <= SEQUENCE_MAX:
+        return int(digits)
+    raise BadQuorum("a sequence number is not written as it must be")
+
+
+def _read(data: bytes) -> SExpression:
+    try:
+        return read_canonical(data, _LIMITS)
+    except BadInput as problem:
+        raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem

@@ -1,0 +1,255 @@
+"""What does a chain of certificates amount to?
+
+The 5-tuple reduction of SPKI (dissertation, section 2.6.1): two adjacent
+certificates become one, whose authority and validity are the intersections.
+Verifier and search ask; neither signature nor clock is looked at here. The
+result never grants more than any of its parts, so a wider certificate further
+down a chain is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from maia.credentials.authority import (
+    ALL_ACTIONS,
+    ALL_ATTRIBUTES,
+    AnyResource,
+    Authority,
+)
+from maia.credentials.authority_algebra import intersect
+from maia.credentials.certificate import AuthorisationCertificate
+from maia.credentials.chains.errors import (
+    BrokenChain,
+    ChainGap,
+    NotDelegable,
+    NothingInCommon,
+    NotOwnedByRoot,
+    ValiditiesDisjoint,
+    shown_id,
+)
+from maia.credentials.principals import Owner, Subject
+from maia.credentials.validity.period import Validity, new_validity
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate
+
+__all__ = [
+    "FiveTuple",
+    "Reducible",
+    "five_tuple_of",
+    "full_authority",
+    "includes",
+    "owned_part",
+    "reduce_chain",
+    "reduced",
+    "terms_of",
+]
+
+
+class FiveTuple(NamedTuple):
+    """`issuer` grants `authority` to `subject`, who may pass it on if `may_delegate`.
+
+    A tuple and no dataclass: one is built per reduction, and a frozen dataclass
+    takes as long to build as the rest of a reduction takes.
+    """
+
+    issuer: Owner
+    subject: Subject
+    may_delegate: bool
+    authority: Authority
+    validity: Validity
+
+
+_new_tuple = tuple.__new__
+
+Reducible: TypeAlias = FiveTuple | AuthorisationCertificate
+"""Anything with the five fields; the signed text of a certificate is one such thing."""
+
+
+def five_tuple_of(certificate: AuthorisationCertificate) -> FiveTuple:
+    """Return the five fields of a certificate."""
+    return FiveTuple(
+        certificate.issuer,
+        certificate.subject,
+        certificate.may_delegate,
+        certificate.authority,
+        certificate.validity,
+    )
+
+
+def reduced(first: Reducible, second: Reducible) -> FiveTuple:
+    """Return the one 5-tuple that two adjacent ones amount to, or say why there is none."""
+    return reduce_chain((first, second))
+
+
+def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveTuple:
+    """Return the 5-tuple that a chain amounts to; `ids` name its certificates in refusals.
+
+    This is the hot path of verification. It asks of each field whether it is
+    the very object of the link before, as it mostly is: reading certificates
+    gives equal parts one identity. Only what differs is compared or intersected.
+    """
+    if not links:
+        raise ChainGap("a chain needs at least one certificate")
+    rest = iter(links)
+    first = next(rest)
+    subject, may_delegate = first.subject, first.may_delegate
+    authority, validity = first.authority, first.validity
+    for link in rest:
+        issuer = link.issuer
+        if not may_delegate or (issuer is not subject and issuer != subject):
+            raise _broken_link(links, ids)
+        if link.authority is not authority:
+            common = intersect(authority, link.authority)
+            if common is None:
+                raise _nothing_in_common(links, ids)
+            authority = common
+        if link.validity is not validity:
+            validity = _both_periods(validity, link.validity)
+            if validity.is_empty:
+                raise _never_valid(links, ids)
+        subject, may_delegate = link.subject, link.may_delegate
+    # The constructor of a named tuple is Python code; this is the same without it.
+    return _new_tuple(FiveTuple, (first.issuer, subject, may_delegate, authority, validity))
+
+
+def _both_periods(one: Validity, other: Validity) -> Validity:
+    """Return the intersection; one of the two themselves where it lies inside the other."""
+    if one.tests is not other.tests:
+        return one.intersection(other)
+    start, end = one.not_before, one.not_after
+    later, earlier = other.not_before, other.not_after
+    starts_with_one = later is None or (start is not None and later <= start)
+    ends_with_one = earlier is None or (end is not None and end <= earlier)
+    if starts_with_one and ends_with_one:
+        return one
+    return new_validity(start if starts_with_one else later, end if ends_with_one else earlier, one.tests)
+
+
+# ---------------------------------------------------------------- what an owner can grant
+
+
+def full_authority(owner: Owner) -> Authority:
+    """Return everything that `owner` may do with its own resources, and with no others."""
+    return Authority(AnyResource(owner), ALL_ACTIONS, ALL_ATTRIBUTES, ALWAYS, ALWAYS)
+
+
+def owned_part(authority: Authority, owner: Owner) -> Authority | None:
+    """Return the part of `authority` about resources of `owner`; None if there is none.
+
+    A chain conveys rights on the resources of its root alone. Without this
+    step `type: *`, written by one type owner, would open every other owner's types.
+    """
+    resources = authority.resources
+    named = resources.owner
+    if named is None:
+        return replace(authority, resources=replace(resources, owner=owner))
+    return authority if named == owner else None
+
+
+def checked_owned_part(authority: Authority, owner: Owner, identifier: bytes) -> Authority:
+    """Return the part of `authority` that `owner` could grant, or blame the certificate."""
+    owned = owned_part(authority, owner)
+    if owned is None:
+        raise NotOwnedByRoot(
+            f"certificate {shown_id(identifier)} speaks of resources that do not belong to `{owner}`",
+            certificate=identifier,
+            field="authority",
+        )
+    return owned
+
+
+# ---------------------------------------------------------------- is one wider than the other?
+
+
+def includes(*, wide: Authority, narrow: Authority) -> bool:
+    """Say whether `wide` surely grants all that `narrow` grants; a cautious no is possible."""
+    if wide is narrow or wide == narrow:
+        return True
+    if not _terms_include(wide=wide.restriction, narrow=narrow.restriction):
+        return False
+    if not _terms_include(wide=wide.condition, narrow=narrow.condition):
+        return False
+    if not narrow.actions <= wide.actions or not _attributes_include(wide=wide, narrow=narrow):
+        return False
+    common = intersect(replace(wide, restriction=ALWAYS), replace(narrow, restriction=ALWAYS))
+    return common is not None and common.resources == narrow.resources
+
+
+def _attributes_include(*, wide: Authority, narrow: Authority) -> bool:
+    if wide.attributes is ALL_ATTRIBUTES:
+        return True
+    return narrow.attributes is not ALL_ATTRIBUTES and narrow.attributes <= wide.attributes
+
+
+def _terms_include(*, wide: Predicate, narrow: Predicate) -> bool:
+    return wide == narrow or set(terms_of(wide)) <= set(terms_of(narrow))
+
+
+def terms_of(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return what must all hold for `predicate` to hold."""
+    return predicate.parts if isinstance(predicate, AllOf) else (predicate,)
+
+
+# ---------------------------------------------------------------- why a reduction fails
+
+
+def _called(ids: Sequence[bytes], place: int) -> tuple[str, bytes | None]:
+    if place < len(ids):
+        return f"certificate {shown_id(ids[place])}", ids[place]
+    return f"certificate {place + 1} of the chain", None
+
+
+def _broken_link(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    """Look again, with places, for the first link that does not follow from the one before."""
+    for place in range(1, len(links)):
+        if links[place].issuer != links[place - 1].subject:
+            return _gap(links, ids, place)
+        if not links[place - 1].may_delegate:
+            return _not_delegable(links, ids, place)
+    raise AssertionError("a chain without a broken link was refused for one")
+
+
+def _gap(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
+    name, identifier = _called(ids, place)
+    return ChainGap(
+        f"{name} was issued by `{links[place].issuer}`, to whom the one before it does not speak",
+        certificate=identifier,
+        field="issuer",
+    )
+
+
+def _not_delegable(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
+    name, identifier = _called(ids, place - 1)
+    return NotDelegable(
+        f"{name} does not let its subject `{links[place].issuer}` pass the authority on",
+        certificate=identifier,
+        field="delegation",
+    )
+
+
+def _nothing_in_common(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    common: Authority | None = links[0].authority
+    place = 0
+    while common is not None:
+        place += 1
+        common = intersect(common, links[place].authority)
+    name, identifier = _called(ids, place)
+    return NothingInCommon(
+        f"{name} grants nothing that the chain before it grants", certificate=identifier, field="authority"
+    )
+
+
+def _never_valid(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChain:
+    common = links[0].validity
+    place = 0
+    while not common.is_empty:
+        place += 1
+        common = common.intersection(links[place].validity)
+    name, identifier = _called(ids, place)
+    return ValiditiesDisjoint(
+        f"{name} is valid at no moment at which the chain before it is",
+        certificate=identifier,
+        field="validity",
+    )

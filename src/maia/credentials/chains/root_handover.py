@@ -1,0 +1,139 @@
+"""Has an owner handed its root authority over for good?
+
+An owner that leaves grants a successor everything, for ever, with the right
+to pass it on (dissertation 5.4). No special certificate is needed: the
+successor's chains begin with this one. Owners ask before they sign, and tools
+ask to warn. Verifiers ask too: such a certificate cannot be taken back, so
+what its issuer says about it later counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maia.credentials.authority import (
+    ALL_ATTRIBUTES,
+    AnyResource,
+    Authority,
+    NetworkPattern,
+    ResourcePattern,
+    TopicPattern,
+    TypePattern,
+)
+from maia.credentials.authority_algebra import FITTING_ACTIONS
+from maia.credentials.certificate import AuthorisationCertificate, Certificate
+from maia.credentials.chains.reduction import full_authority
+from maia.credentials.name_patterns import exact_name
+from maia.credentials.names import (
+    FIRST_VERSION,
+    NetworkName,
+    ResourceName,
+    TopicName,
+    TypeName,
+    is_reserved,
+)
+from maia.credentials.principals import Principal
+from maia.credentials.validity.period import UNBOUNDED
+from maia.predicates.syntax import ALWAYS
+
+__all__ = ["is_for_good", "is_root_handover", "reasons_against_handover", "root_handover_certificate"]
+
+
+def root_handover_certificate(
+    owner: Principal, successor: Principal, resource: NetworkName | TypeName | None = None
+) -> AuthorisationCertificate:
+    """Return what an owner signs to hand over everything it owns, or one network or type, for good."""
+    authority = full_authority(owner)
+    match resource:
+        case NetworkName(name=name):
+            authority = _whole(NetworkPattern(owner, exact_name(name)))
+        case TypeName(name=name):
+            authority = _whole(TypePattern(owner, exact_name(name), None))
+    return AuthorisationCertificate(
+        owner, successor, may_delegate=True, authority=authority, validity=UNBOUNDED
+    )
+
+
+def is_for_good(certificate: Certificate) -> bool:
+    """Say whether a certificate hands over all that its issuer owns, or one network or type, for good.
+
+    It says whose that is. A blanket over everybody's resources is for brokers, and can be taken back.
+    """
+    if not isinstance(certificate, AuthorisationCertificate):
+        return False
+    pattern, owner = certificate.authority.resources, certificate.issuer
+    if pattern.owner != owner:
+        return False
+    resource: ResourceName | None = None
+    match pattern:
+        case NetworkPattern(name=name) if name.exact is not None:
+            resource = NetworkName(owner, name.exact)
+        case TypePattern(name=name) if name.exact is not None:
+            resource = TypeName(owner, name.exact, FIRST_VERSION)
+    return is_root_handover(certificate, owner=owner, resource=resource)
+
+
+def is_root_handover(
+    certificate: Certificate, *, owner: Principal, resource: ResourceName | None = None
+) -> bool:
+    """Say whether `certificate` hands over all of `owner`'s resources, or the one `resource`, for good."""
+    return not reasons_against_handover(certificate, owner=owner, resource=resource)
+
+
+def reasons_against_handover(
+    certificate: Certificate, *, owner: Principal, resource: ResourceName | None = None
+) -> tuple[str, ...]:
+    """Return every reason why `certificate` is no hand-over; none if it is one."""
+    if not isinstance(certificate, AuthorisationCertificate):
+        return ("it is a name certificate and grants nothing",)
+    return tuple(_reasons(certificate, owner, resource))
+
+
+def _reasons(
+    certificate: AuthorisationCertificate, owner: Principal, resource: ResourceName | None
+) -> Iterator[str]:
+    authority = certificate.authority
+    if certificate.issuer != owner:
+        yield f"it was issued by `{certificate.issuer}` and not by the owner"
+    if not isinstance(certificate.subject, Principal):
+        yield "its subject is a name or a threshold, whose members may change"
+    if not certificate.may_delegate:
+        yield "it does not let the successor grant rights to others"
+    if certificate.validity != UNBOUNDED:
+        yield "its validity is bounded"
+    if not FITTING_ACTIONS[type(authority.resources)] <= authority.actions:
+        yield "it does not grant every action"
+    if authority.attributes is not ALL_ATTRIBUTES:
+        yield "it does not grant every attribute"
+    if authority.restriction != ALWAYS or authority.condition != ALWAYS:
+        yield "it holds under terms only"
+    if authority.resources.owner not in (None, owner):
+        yield "it speaks of resources of another owner"
+    if not _reaches_all(authority.resources, resource):
+        yield (
+            "it does not speak of every resource"
+            if resource is None
+            else "it does not speak of this resource"
+        )
+
+
+def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
+    return Authority(pattern, FITTING_ACTIONS[type(pattern)])
+
+
+def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:
+    """Say whether a pattern speaks of `resource` in all its versions, or (None) of every resource."""
+    match pattern, resource:
+        case AnyResource(), None:
+            return True
+        case AnyResource(), TopicName():
+            return not is_reserved(resource.path)
+        case AnyResource(), NetworkName() | TypeName():
+            return not is_reserved(resource.name)
+        case NetworkPattern(name=name), NetworkName():
+            return name.matches(resource.name)
+        case TypePattern(name=name, version=None), TypeName():
+            return name.matches(resource.name)
+        case TopicPattern(path=path), TopicName():
+            return path.matches(resource.path)
+    return False

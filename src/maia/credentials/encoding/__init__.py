@@ -1,0 +1,1 @@
+"""The one form in bytes of certificates, authorities, subjects and statements."""

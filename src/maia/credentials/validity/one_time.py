@@ -1,0 +1,176 @@
+"""Does somebody vouch for this certificate now, for this very request?
+
+A one-time revalidation has no period: the verifier itself asks, with a number
+that nobody could guess, and the answer is good for one authorisation and no
+other (dissertation 6.2.3). A verifier keeps its open questions here. An
+answer is accepted while its question is open, once, and only for the
+certificate, the request and the tester that the question named.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, final
+
+from maia.canonical import Limits, read_canonical, write_canonical
+from maia.credentials.encoding.statements import check_statement, sign_statement
+from maia.credentials.encoding.subjects import principal_from_expression, principal_to_expression
+from maia.credentials.keys import SigningKey
+from maia.credentials.principals import Principal
+from maia.credentials.validity.errors import AnswerNotAsked, BadStatement, StandingFull
+from maia.credentials.validity.statements import ID_BYTES, NONCE_BYTES, OneTimeAnswer, SignedStatement
+from maia.errors import BadInput, BrokenCredential
+from maia.events import Instant
+
+__all__ = [
+    "PATIENCE",
+    "QUESTIONS_MAX",
+    "OneTimeQuestion",
+    "OpenQuestions",
+    "Revalidated",
+    "answer_question",
+    "question_from_bytes",
+    "question_to_bytes",
+]
+
+QUESTIONS_MAX: Final = 4096
+PATIENCE: Final = 30 * 1_000_000
+"""How many microseconds a question stays open."""
+
+_LIMITS: Final = Limits(size_max=512, depth_max=4, atom_max=64)
+_SEAL: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeQuestion:
+    """Does `by` vouch for `certificate`, for the request of this digest? `nonce` makes it one question."""
+
+    by: Principal
+    certificate: bytes
+    request: bytes
+    nonce: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse what nobody could answer."""
+        if len(self.certificate) != ID_BYTES or len(self.request) != ID_BYTES:
+            raise BadStatement(f"a certificate and a request are named by {ID_BYTES} bytes each")
+        if len(self.nonce) != NONCE_BYTES:
+            raise BadStatement(f"a nonce has {NONCE_BYTES} bytes")
+
+
+def question_to_bytes(question: OneTimeQuestion) -> bytes:
+    """Return the bytes in which a question travels; it is not signed, for it says nothing."""
+    return write_canonical(
+        (
+            b"one-time-question",
+            (b"version", b"1"),
+            (b"by", principal_to_expression(question.by)),
+            (b"certificate", question.certificate),
+            (b"request", question.request),
+            (b"nonce", question.nonce),
+        )
+    )
+
+
+def question_from_bytes(data: bytes) -> OneTimeQuestion:
+    """Read a question, strictly."""
+    try:
+        match read_canonical(data, _LIMITS):
+            case (
+                b"one-time-question",
+                (b"version", b"1"),
+                (b"by", by),
+                (b"certificate", bytes(certificate)),
+                (b"request", bytes(request)),
+                (b"nonce", bytes(nonce)),
+            ):
+                return OneTimeQuestion(principal_from_expression(by), certificate, request, nonce)
+    except BadStatement:
+        raise
+    except (BadInput, BrokenCredential) as problem:
+        raise BadStatement(f"the question cannot be read: {problem.message}") from problem
+    raise BadStatement("a field of the question is missing, unknown, repeated or out of order")
+
+
+def answer_question(question: OneTimeQuestion, key: SigningKey) -> SignedStatement:
+    """Vouch for the certificate that a question names; whether to do so is for the caller to know."""
+    said = OneTimeAnswer(question.by, question.certificate, question.request, question.nonce)
+    return sign_statement(said, key)
+
+
+@final
+class Revalidated:
+    """The proof that an open question was answered; it can be spent once. Only `OpenQuestions` makes one."""
+
+    __slots__ = ("_is_spent", "by", "certificate", "request")
+
+    def __init__(self, question: OneTimeQuestion, seal: object) -> None:
+        """Refuse to be built by anybody else."""
+        if seal is not _SEAL:
+            raise TypeError("only OpenQuestions.redeem makes a Revalidated")
+        self.by, self.certificate, self.request = question.by, question.certificate, question.request
+        self._is_spent = False
+
+    def spend(self, request: bytes) -> tuple[bytes, Principal]:
+        """Return the certificate and who vouched for it, for the request asked about, and never again."""
+        if self._is_spent:
+            raise AnswerNotAsked("a one-time answer was used before")
+        self._is_spent = True
+        if request != self.request:
+            raise AnswerNotAsked("a one-time answer is about another request")
+        return self.certificate, self.by
+
+
+class OpenQuestions:
+    """The questions that this verifier has asked and that are not answered yet."""
+
+    __slots__ = ("_limit", "_open", "_patience")
+
+    def __init__(self, *, limit: int = QUESTIONS_MAX, patience: int = PATIENCE) -> None:
+        """Keep at most `limit` questions open, each for `patience` microseconds."""
+        self._limit, self._patience = limit, patience
+        self._open: OrderedDict[bytes, tuple[OneTimeQuestion, Instant]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many questions are open."""
+        return len(self._open)
+
+    def ask(
+        self, certificate: bytes, by: Principal, *, request: bytes, nonce: bytes, now: Instant
+    ) -> OneTimeQuestion:
+        """Open a question; `nonce` is fresh from a source of chance that nobody else can guess."""
+        self._forget(now)
+        if nonce in self._open:
+            raise BadStatement("a nonce must be drawn anew for every question")
+        if len(self._open) >= self._limit:
+            raise StandingFull(f"{self._limit} one-time questions are open, and there is no room for more")
+        question = OneTimeQuestion(by, certificate, request, nonce)
+        self._open[nonce] = (question, now)
+        return question
+
+    def redeem(self, signed: SignedStatement, now: Instant) -> Revalidated:
+        """Accept the answer to an open question, and close it; refuse every other answer."""
+        self._forget(now)
+        answer = signed.statement
+        if not isinstance(answer, OneTimeAnswer):
+            raise BadStatement("a statement with a number answers no question")
+        question, _ = self._open.get(answer.nonce, (None, now))
+        asked = None if question is None else (question.by, question.certificate, question.request)
+        if question is None or asked != (answer.by, answer.certificate, answer.request):
+            raise AnswerNotAsked("no question that is open is answered by this")
+        check_statement(signed)
+        del self._open[answer.nonce]
+        return Revalidated(question, _SEAL)
+
+    def close(self, questions: Iterable[OneTimeQuestion]) -> None:
+        """Wait for the answers to these no longer."""
+        for question in questions:
+            self._open.pop(question.nonce, None)
+
+    def _forget(self, now: Instant) -> None:
+        """Close what was asked too long ago, and after a step back of the clock whatever seems to come."""
+        late = [nonce for nonce, (_, at) in self._open.items() if not at <= now <= at + self._patience]
+        for nonce in late:
+            del self._open[nonce]

@@ -1,0 +1,96 @@
+"""What may rest on one-time answers, and for how long?
+
+A certificate may demand that its tester vouches for it anew for each request
+(dissertation 6.2.3). What brokers and key servers decide stands for a while,
+so what an answer permits stands for one lease at most, and is asked about
+again half way through (docs/decisions/one-time-at-brokers.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.credentials.certificate import SignedCertificate
+from maia.credentials.chains.errors import BrokenChain
+from maia.credentials.principals import Principal
+from maia.credentials.validity.online_tests import TestKind
+from maia.credentials.validity.period import Validity
+from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.validity.validity_state import Once, Tester, Witness
+from maia.events import INSTANT_MAX, Instant
+
+__all__ = ["NO_ANSWERS", "Answered", "VouchedFor", "WhenVouched", "one_time_tests"]
+
+NO_ANSWERS: Final[frozenset[Once]] = frozenset()
+_SECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class VouchedFor:
+    """Who has vouched for which certificates, for one authorisation, and how long that may stand on it."""
+
+    once: frozenset[Once] = field(repr=False)
+    since: Instant
+    ask_at: Instant
+    """When it is asked for anew, so that the next answers come before these have served."""
+    until: Instant
+
+    @classmethod
+    def for_a_lease(cls, once: frozenset[Once], now: Instant, lease_s: int) -> VouchedFor | None:
+        """Return what may rest on answers that came now: something for one lease, or nothing."""
+        if not once:
+            return None
+        half, whole = lease_s * _SECOND // 2, lease_s * _SECOND
+        return cls(once, now, _later(now, half), _later(now, whole))
+
+    @property
+    def serves(self) -> Validity:
+        """Return the period in which something may rest on it; a clock that goes back does not extend it."""
+        return Validity(self.since, self.until)
+
+
+def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
+    """Return who must vouch for a certificate anew for each request."""
+    tests = signed.certificate.validity.tests
+    return frozenset([(signed.id, test.by) for test in tests if test.kind is TestKind.ONE_TIME])
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What was heard, and beside it the answers that were given for one request."""
+
+    heard: Tester
+    answers: frozenset[Once]
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate, now that these have vouched."""
+        return self.heard.problem_with(signed, at, once=self.answers.union(once))
+
+
+@dataclass(frozen=True, slots=True)
+class WhenVouched:
+    """What was heard, as if everybody vouched who has to: for those who ask, never for who decides."""
+
+    heard: Witness
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what would speak against a certificate even then."""
+        return self.heard.problem_with(signed, at, once=one_time_tests(signed).union(once))
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Return the last moment at which none of these is stale, if nothing more is heard."""
+        return self.heard.stale_after(certificates, at)
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Return what tells a newcomer all that is known of `by` at `at`."""
+        return self.heard.statements(by, at)
+
+
+def _later(now: Instant, microseconds: int) -> Instant:
+    return Instant(min(INSTANT_MAX, now + microseconds))

@@ -1,0 +1,88 @@
+"""When does a certificate hold?
+
+Both bounds must be stated. A certificate that leaves one out is refused
+(dissertation 6.2.1 reads an absent bound as unbounded, which is open by
+default); whoever means "for ever" writes it. Beside its period a certificate
+may demand tests, which `validity/validity_state.py` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from maia.credentials.validity.online_tests import OnlineTest, united_tests
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+
+__all__ = ["UNBOUNDED", "Validity", "new_validity", "steady_period"]
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """From `not_before` to `not_after`, both included; None is a bound stated as unbounded.
+
+    Within the period every one of `tests` must be passed as well; a plain
+    period has none. They stand in their one order (`with_tests` sees to it).
+    """
+
+    not_before: Instant | None
+    not_after: Instant | None
+    tests: tuple[OnlineTest, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether no moment lies inside."""
+        return self.not_before is not None and self.not_after is not None and self.not_after < self.not_before
+
+    def contains(self, now: Instant) -> bool:
+        """Say whether `now` lies inside the period. Nothing is said about the tests."""
+        after_start = self.not_before is None or self.not_before <= now
+        return after_start and (self.not_after is None or now <= self.not_after)
+
+    def intersection(self, other: Validity) -> Validity:
+        """Return the moments that lie inside both, with the tests of both; it may be empty."""
+        starts = [bound for bound in (self.not_before, other.not_before) if bound is not None]
+        ends = [bound for bound in (self.not_after, other.not_after) if bound is not None]
+        tests = self.tests if other.tests == self.tests else united_tests(self.tests, other.tests)
+        return Validity(max(starts, default=None), min(ends, default=None), tests)
+
+    def with_tests(self, *tests: OnlineTest) -> Validity:
+        """Return the same period, with these tests demanded besides those that already are."""
+        return Validity(self.not_before, self.not_after, united_tests(self.tests, tests))
+
+
+# The slots themselves, whose types are Any: a frozen dataclass takes twice as long to fill them, and one
+# validity is made for every link of a chain that is reduced.
+_set_not_before, _set_not_after, _set_tests = (
+    Validity.__dict__[name].__set__ for name in ("not_before", "not_after", "tests")
+)
+
+
+def new_validity(
+    not_before: Instant | None, not_after: Instant | None, tests: tuple[OnlineTest, ...]
+) -> Validity:
+    """Return the same as `Validity(…)`, quickly."""
+    made = object.__new__(Validity)
+    _set_not_before(made, not_before)
+    _set_not_after(made, not_after)
+    _set_tests(made, tests)
+    return made
+
+
+UNBOUNDED = Validity(None, None)
+"""For ever, in both directions; a certificate must say so in as many words."""
+
+
+def steady_period(validities: Iterable[Validity], at: Instant) -> Validity:
+    """Return the longest period around `at` in which none of these begins or ends.
+
+    What was found out at one moment of it from the certificates alone holds at all the others.
+    """
+    since, until = INSTANT_MIN, INSTANT_MAX
+    for validity in validities:
+        starts, ends = validity.not_before, validity.not_after
+        if starts is not None:
+            since, until = (max(since, starts), until) if starts <= at else (since, min(until, starts - 1))
+        if ends is not None:
+            since, until = (since, min(until, ends)) if at <= ends else (max(since, ends + 1), until)
+    return Validity(Instant(since), Instant(until))

@@ -1,0 +1,297 @@
+"""Which statements of one issuer does a verifier go by?
+
+All statements of one kind by one issuer share one numbering, and form a
+series. The rules are those that make the SPKI tests deterministic
+(dissertation 6.2.3), and every verifier that heard the same statements comes
+to the same answer:
+
+- The highest number is the newest word, at once, whether its period has begun
+  or not. Numbers never go back.
+- What a list revokes stays revoked until the period of a newer one has begun:
+  the list of the moment decides, and newer ones count as far as they revoke.
+  So a verifier that has heard more lists is never the more permissive one.
+- A period counts if it overlaps no other. Where two overlap, the one that was
+  heard first stays and the other counts for nothing: an issuer that breaks the
+  rule can shorten rights by it, and never extend them.
+- A period that was once seen to be over never counts again, whatever the
+  verifier's clock says later.
+- Two different statements with one number: what both say holds, and nobody's
+  period but the common part.
+- A statement that comes late adds its period. Its content counts only where
+  it is a list, and none that is newer has begun.
+
+Facts are not of SPKI, and must be able to change at once: there a newer
+period cuts an older one short, and what the newest list does not say holds no
+more, whatever the verifier's clock says of its period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+from maia.credentials.validity.errors import (
+    BrokenStatement,
+    StatementConflict,
+    StatementOld,
+    StatementOverlap,
+    StatementTooEarly,
+)
+from maia.credentials.validity.statements import FactList, Revalidation, RevocationList, SignedStatement
+from maia.events import INSTANT_MIN, Instant
+
+__all__ = [
+    "EARLY_MAX",
+    "HOLDS_MAX",
+    "SAID_MAX",
+    "SOURCES_MAX",
+    "Hold",
+    "Numbered",
+    "Series",
+    "SeriesKind",
+    "kind_of_series",
+    "numbered",
+]
+
+HOLDS_MAX: Final = 64
+"""How many periods of one issuer are kept at a time: the present one, and those to come."""
+
+SOURCES_MAX: Final = 8
+"""How many contradictions with one number are kept."""
+
+SAID_MAX: Final = HOLDS_MAX + SOURCES_MAX
+"""How many lists are kept for what they revoke: the one of the moment, and those to come."""
+
+EARLY_MAX: Final = 24 * 3600 * 1_000_000
+"""How many microseconds before it begins a period is kept."""
+
+Numbered: TypeAlias = RevocationList | Revalidation | FactList
+"""A statement with a number and, mostly, a period."""
+
+
+class SeriesKind(Enum):
+    """What a series of statements is about."""
+
+    LISTS = "lists"
+    REVALIDATIONS = "revalidations"
+    FACTS = "facts"
+
+
+_KINDS: Final[dict[type[Numbered], SeriesKind]] = {
+    RevocationList: SeriesKind.LISTS,
+    Revalidation: SeriesKind.REVALIDATIONS,
+    FactList: SeriesKind.FACTS,
+}
+
+
+def kind_of_series(statement: Numbered) -> SeriesKind:
+    """Return the numbering that a statement belongs to."""
+    return _KINDS[type(statement)]
+
+
+def numbered(signed: SignedStatement) -> Numbered:
+    """Return what a statement of a series says."""
+    statement = signed.statement
+    assert isinstance(statement, RevocationList | Revalidation | FactList)  # noqa: S101 - nothing else gets in
+    return statement
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """From `since` to `until`, both included, what all of `sources` say holds."""
+
+    since: Instant
+    until: Instant
+    sources: tuple[SignedStatement, ...]
+
+    @property
+    def sequence(self) -> int:
+        """Return the number that the sources share."""
+        return numbered(self.sources[0]).sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is held of one series.
+
+    `said` are the statements whose content counts, in the order of their
+    numbers: of lists the one of the moment and all newer ones, of other
+    statements the newest. `holds` are in the order of time and never overlap.
+    No period that begins at or before `spent` counts any more.
+    """
+
+    said: tuple[SignedStatement, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    spent: int = INSTANT_MIN - 1
+
+    @property
+    def sequence(self) -> int:
+        """Return the highest number heard; 0 before the first."""
+        return numbered(self.said[-1]).sequence if self.said else 0
+
+    @property
+    def newest(self) -> tuple[SignedStatement, ...]:
+        """Return the statement with the highest number, or several that contradict each other."""
+        return tuple(signed for signed in self.said if numbered(signed).sequence == self.sequence)
+
+    def knows(self, identifier: bytes) -> bool:
+        """Say whether the statement of this id is held."""
+        return any(signed.id == identifier for signed in self.statements())
+
+    def statements(self) -> tuple[SignedStatement, ...]:
+        """Return every statement held, in the order of their numbers, each once."""
+        sources = [source for hold in self.holds for source in hold.sources]
+        held = {signed.id: signed for signed in (*sources, *self.said)}
+        return tuple(sorted(held.values(), key=lambda signed: (numbered(signed).sequence, signed.id)))
+
+    def holding(self, at: Instant) -> Hold | None:
+        """Return the period that `at` lies in."""
+        return next((hold for hold in self.holds if hold.since <= at <= hold.until), None)
+
+    def fresh_until(self, at: Instant) -> Instant | None:
+        """Return the last moment up to which there is no gap from `at` on; None if there is one at `at`."""
+        last: Instant | None = None
+        for hold in self.holds:
+            if hold.since <= at <= hold.until or (last is not None and hold.since == last + 1):
+                last = hold.until
+        return last
+
+    def aged(self, now: Instant) -> Series:
+        """Return the series without what is over, which never comes back: periods, and replaced lists."""
+        said = _that_count(self.said, now)
+        if said is not self.said:
+            return replace(self, said=said).aged(now)
+        if not self.holds or self.holds[0].until >= now:
+            return self
+        left = tuple(hold for hold in self.holds if hold.until >= now)
+        over = max(hold.until for hold in self.holds if hold.until < now)
+        return replace(self, holds=left, spent=max(self.spent, over))
+
+    def hearing(self, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
+        """Return the series with one more statement, and what is improper about it.
+
+        `StatementOld` means that it was not taken in.
+        """
+        series = self.aged(now)
+        sequence = numbered(signed).sequence
+        if sequence > series.sequence:
+            return _newer(series, signed, now)
+        if sequence == series.sequence:
+            return _contradicting(series, signed)
+        return _older(series, signed, now)
+
+
+def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
+    heard = replace(series, said=_that_count((*series.said, signed), now))
+    hold = _hold_of(signed)
+    if hold is None:
+        return heard, None
+    if isinstance(signed.statement, FactList):
+        heard = _cut(heard, hold)
+        # What was said before may be over already; then the new list counts for the time that is left of it.
+        if hold.since <= heard.spent < hold.until:
+            hold = replace(hold, since=Instant(heard.spent + 1))
+    if _overlaps(heard, hold):
+        return heard, StatementOverlap(
+            f"the period of statement {hold.sequence} of `{signed.statement.by}` overlaps an earlier one"
+        )
+    if hold.since - now > EARLY_MAX:
+        return heard, StatementTooEarly(
+            f"the period of statement {hold.sequence} of `{signed.statement.by}` begins at {hold.since}, "
+            f"and it is {now}"
+        )
+    return _with_hold(heard, hold, now), None
+
+
+def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, BrokenStatement]:
+    problem = StatementConflict(
+        f"`{signed.statement.by}` has signed two different statements with number {series.sequence}"
+    )
+    if len(series.newest) >= SOURCES_MAX or len(series.said) >= SAID_MAX:
+        raise problem
+    theirs = _hold_of(signed)
+    disputed = [hold for hold in series.holds if hold.sequence == series.sequence]
+    agreed = [common for hold in disputed if (common := _common(hold, theirs)) is not None]
+    holds = [hold for hold in series.holds if hold not in disputed]
+    # Neither of the two can be shown again later, as an older one, for more than the common part.
+    ends = [hold.until for hold in (*disputed, theirs) if hold is not None]
+    spent = max(series.spent, *ends) if ends else series.spent
+    ordered = tuple(sorted((*holds, *agreed), key=lambda hold: hold.since))
+    return Series((*series.said, signed), ordered, spent), problem
+
+
+def _number(signed: SignedStatement) -> int:
+    return numbered(signed).sequence
+
+
+def _that_count(said: tuple[SignedStatement, ...], now: Instant) -> tuple[SignedStatement, ...]:
+    """Return the statements whose content counts at `now`, or later; the same tuple if all of them do."""
+    first = _number(said[-1]) if said else 0
+    if said and isinstance(said[0].statement, RevocationList):
+        first = max((_number(one) for one in said if _has_begun(one, now)), default=0)
+    left = said if not said or _number(said[0]) >= first else tuple(s for s in said if _number(s) >= first)
+    # More than these come from an issuer that speaks of days to come; the list of the moment stays.
+    return left if len(left) <= SAID_MAX else (left[0], *left[1 - SAID_MAX :])
+
+
+def _has_begun(signed: SignedStatement, now: Instant) -> bool:
+    hold = _hold_of(signed)
+    return hold is None or hold.since <= now
+
+
+def _older(series: Series, signed: SignedStatement, now: Instant) -> tuple[Series, BrokenStatement | None]:
+    hold = _hold_of(signed)
+    old: StatementOld | None = StatementOld(
+        f"statement {numbered(signed).sequence} of `{signed.statement.by}` is older than "
+        f"number {series.sequence}, which is known"
+    )
+    said = _that_count(tuple(sorted((*series.said, signed), key=_number)), now)
+    if signed in said:
+        # Whether or not its period counts too, it is news.
+        series, old = replace(series, said=said), None
+    if hold is None or hold.since - now > EARLY_MAX or _overlaps(series, hold):
+        return series, old
+    # That its period is over is worth knowing, should the clock be set back.
+    if hold.until < now or len(series.holds) >= HOLDS_MAX:
+        return (_with_hold(series, hold, now) if hold.until < now else series), old
+    return _with_hold(series, hold, now), None
+
+
+def _hold_of(signed: SignedStatement) -> Hold | None:
+    period = numbered(signed).period
+    if period is None or period.not_before is None or period.not_after is None:
+        return None
+    return Hold(period.not_before, period.not_after, (signed,))
+
+
+def _with_hold(series: Series, hold: Hold, now: Instant) -> Series:
+    if hold.until < now:
+        return replace(series, spent=max(series.spent, hold.until))
+    if len(series.holds) >= HOLDS_MAX:
+        return series
+    return replace(series, holds=tuple(sorted((*series.holds, hold), key=lambda one: one.since)))
+
+
+def _overlaps(series: Series, hold: Hold) -> bool:
+    if hold.since <= series.spent:
+        return True
+    return any(one.since <= hold.until and hold.since <= one.until for one in series.holds)
+
+
+def _cut(series: Series, newer: Hold) -> Series:
+    """Let whatever is held end before `newer` begins: of lists that have begun, the newest decides."""
+    kept = tuple(
+        replace(hold, until=min(hold.until, Instant(newer.since - 1)))
+        for hold in series.holds
+        if hold.since < newer.since
+    )
+    return replace(series, holds=kept)
+
+
+def _common(hold: Hold, other: Hold | None) -> Hold | None:
+    """Return what both hold, with the sources of both."""
+    if other is None:
+        return None
+    since, until = max(hold.since, other.since), min(hold.until, other.until)
+    return Hold(since, until, (*hold.sources, *other.sources)) if since <= until else None

@@ -1,0 +1,397 @@
+"""What does this verifier know about who still vouches for what?
+
+A broker, a domain server or a job has one `ValidityState`. It hears statements on
+validity, in whatever order and however often an adversary delivers them, and
+is asked of each certificate whether anything speaks against it at a moment
+(dissertation 6.2, 6.3). The promises:
+
+- A certificate is refused from the moment on at which its issuer, or whoever
+  must test it, is heard to have revoked it. Only what hands a root over for
+  good stands whatever its issuer says later.
+- A certificate that demands a statement with a period is refused at every
+  moment at which no such statement holds: who is cut off stops accepting when
+  the last statement says, and not a microsecond later.
+- Replaying, reordering or withholding statements never makes a certificate
+  valid for longer than delivering all of them in time, and a list that is
+  heard early gives nothing back before its period begins.
+- What was heard survives a restart (`exported`, `reloaded`).
+
+A certificate without tests, of an issuer of whom nothing was heard, costs one
+look into a dictionary. Whoever owns a Standing hears those issuers alone that
+it has a reason to hear. The room in it is bounded, and none of them can take
+it all: up to an equal share each is always heard, whatever the others say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from maia.credentials.certificate import SignedCertificate
+from maia.credentials.chains.errors import BrokenChain, shown_id
+from maia.credentials.chains.root_handover import is_for_good
+from maia.credentials.encoding.statements import check_statement
+from maia.credentials.principals import Principal
+from maia.credentials.validity.contents import (
+    facts_at,
+    revoked_in,
+    valid_in,
+    weight_of,
+    whose_facts_changed,
+)
+from maia.credentials.validity.errors import (
+    AnswerNotAsked,
+    BrokenStatement,
+    CertificateNotRevalidated,
+    CertificateRevoked,
+    CertificateStale,
+    CertificateTestedOnce,
+    StatementOld,
+)
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.quotas import check_issuer, check_room
+from maia.credentials.validity.records import series_from_bytes, series_to_bytes
+from maia.credentials.validity.series import Hold, Numbered, Series, SeriesKind, kind_of_series
+from maia.credentials.validity.statements import OneTimeAnswer, SignedStatement
+from maia.events import AttributeUid, Instant, PresentValue
+
+__all__ = ["ASSUMED_GOOD", "Heard", "Once", "ValidityState", "Tester", "Witness"]
+
+_FIELD: Final = "validity.online"
+_EMPTY: Final = Series()
+_NOTHING: Final[frozenset[bytes]] = frozenset()
+
+Once = tuple[bytes, Principal]
+"""A certificate's id, and who has just vouched for it, for the request at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a statement changed for this verifier.
+
+    `revoked` are the certificates that `by` speaks against from now on and did
+    not before; `restored` are the others way round; `about` are those of whom
+    other facts are said. `problem` is what the issuer did wrong, for the
+    operator to read: the change stands nevertheless.
+    """
+
+    by: Principal
+    is_news: bool
+    revoked: frozenset[bytes] = _NOTHING
+    restored: frozenset[bytes] = _NOTHING
+    about: frozenset[Principal] = frozenset()
+    problem: BrokenStatement | None = None
+
+
+class Tester(Protocol):
+    """Whoever can say what speaks against a certificate."""
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate at `at`, or None."""
+
+
+class Witness(Tester, Protocol):
+    """A tester that also says for how long its answers hold, and can show what they rest on."""
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Return the last moment at which none of these is stale, if nothing more is heard."""
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Return what tells a newcomer all that is known of `by` at `at`."""
+
+
+class ValidityState:
+    """What was heard, and what follows from it."""
+
+    __slots__ = ("_ids_kept", "_listers", "_series")
+
+    def __init__(self) -> None:
+        """Begin with nothing heard: every certificate that demands a test is refused."""
+        self._series: dict[tuple[Principal, SeriesKind], Series] = {}
+        # By certificate: who lists it as revoked. The one thing that is asked for every certificate.
+        self._listers: dict[bytes, tuple[Principal, ...]] = {}
+        self._ids_kept = 0
+
+    # ------------------------------------------------------------ hearing
+
+    def hear(self, signed: SignedStatement, now: Instant) -> Heard:
+        """Take in a statement and say what it changed; refuse one that is forged, old or no statement.
+
+        What was known already is no news, and no error.
+        """
+        statement = signed.statement
+        if isinstance(statement, OneTimeAnswer):
+            raise AnswerNotAsked("a one-time answer is for the verifier that asked, and for nobody else")
+        key = statement.by, kind_of_series(statement)
+        before = self._series.get(key, _EMPTY)
+        if before.knows(signed.id):
+            return Heard(statement.by, is_news=False)
+        check_statement(signed)
+        after, problem = before.hearing(signed, now)
+        check_issuer(self._series, statement.by)
+        check_room(self._series, key, after, ids_kept=self._ids_kept)
+        self._keep(key, after)
+        if isinstance(problem, StatementOld):
+            raise problem
+        return self._what_changed(statement, before, after, problem)
+
+    def _what_changed(
+        self, statement: Numbered, before: Series, after: Series, problem: BrokenStatement | None
+    ) -> Heard:
+        by = statement.by
+        match kind_of_series(statement):
+            case SeriesKind.LISTS:
+                old, new = revoked_in(before), revoked_in(after)
+                return Heard(by, True, revoked=new - old, restored=old - new, problem=problem)
+            case SeriesKind.REVALIDATIONS:
+                old, new = valid_in(before.newest), valid_in(after.newest)
+                return Heard(by, True, revoked=old - new, restored=new - old, problem=problem)
+            case SeriesKind.FACTS:
+                return Heard(by, True, about=whose_facts_changed(before, after), problem=problem)
+
+    def _list(self, by: Principal, *, added: Iterable[bytes], removed: Iterable[bytes]) -> None:
+        for identifier in added:
+            self._listers[identifier] = (*self._listers.get(identifier, ()), by)
+        for identifier in removed:
+            left = tuple(one for one in self._listers[identifier] if one != by)
+            if left:
+                self._listers[identifier] = left
+            else:
+                del self._listers[identifier]
+
+    def _keep(self, key: tuple[Principal, SeriesKind], series: Series) -> None:
+        before = self._series.get(key, _EMPTY)
+        self._ids_kept += weight_of(series) - weight_of(before)
+        self._series[key] = series
+        by, kind = key
+        if kind is SeriesKind.LISTS and series.said is not before.said:
+            old, new = revoked_in(before), revoked_in(series)
+            self._list(by, added=new - old, removed=old - new)
+
+    # ------------------------------------------------------------ asking
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate at `at`, or None.
+
+        `at` is the present: a period that is over at `at` never counts again.
+        `once` are the certificates that were vouched for, for this request.
+        """
+        listers = self._listers.get(signed.id)
+        certificate = signed.certificate
+        tests = certificate.validity.tests
+        if listers is None and not tests:
+            return None
+        if not tests and is_for_good(certificate):
+            return None  # whoever has handed over for good has no say in it any more
+        if listers is not None:
+            for one in (certificate.issuer, *(test.by for test in tests)):
+                # Its list may have ended since, and the next one may no longer name the certificate.
+                if one in listers and signed.id in revoked_in(self._aged((one, SeriesKind.LISTS), at)):
+                    return _revoked(signed, one)
+        for test in tests:
+            problem = self._failure(test, signed, at, once)
+            if problem is not None:
+                return problem
+        return None
+
+    def fresh_until(self, by: Principal, at: Instant, kind: TestKind = TestKind.TIMED_CRL) -> Instant | None:
+        """Return the last moment of the statements of `by` that hold from `at` on without a gap.
+
+        None if none holds at `at`.
+        """
+        series = SeriesKind.REVALIDATIONS if kind is TestKind.REVALIDATION else SeriesKind.LISTS
+        return self._series.get((by, series), _EMPTY).fresh_until(at)
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Return the last moment at which none of these is stale, if nothing more is heard.
+
+        None if time alone makes none of them stale. For certificates that have no problem at `at`.
+        """
+        timed = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
+        tests = {test for signed in certificates for test in signed.certificate.validity.tests}
+        ends = [self.fresh_until(test.by, at, test.kind) or at for test in tests if test.kind in timed]
+        return min(ends, default=None)
+
+    def facts_about(self, whom: Principal, at: Instant) -> dict[Principal, dict[AttributeUid, PresentValue]]:
+        """Return what is said of `whom` at `at`, by whoever says it: whom to believe is asked elsewhere."""
+        found: dict[Principal, dict[AttributeUid, PresentValue]] = {}
+        for by, kind in list(self._series):
+            series = self._aged((by, kind), at) if kind is SeriesKind.FACTS else _EMPTY
+            hold = series.holding(at)
+            if hold is not None:
+                found[by] = _facts_of(whom, series, hold)
+        return {by: facts for by, facts in found.items() if facts}
+
+    def facts_until(self, whom: Principal, at: Instant) -> Instant | None:
+        """Return the last moment up to which all that is said of `whom` at `at` is said without a gap."""
+        ends = (
+            _said_until(whom, facts, self._series[by, SeriesKind.FACTS], at)
+            for by, facts in self.facts_about(whom, at).items()
+        )
+        return min((end for end in ends if end is not None), default=None)
+
+    def revoked_by(self, by: Principal) -> frozenset[bytes]:
+        """Return what `by` revokes, by the list of the last moment that was asked for or a newer one."""
+        return revoked_in(self._series.get((by, SeriesKind.LISTS), _EMPTY))
+
+    def sequence_of(self, by: Principal, kind: SeriesKind = SeriesKind.LISTS) -> int:
+        """Return the highest number heard of `by`; 0 if nothing was heard."""
+        return self._series.get((by, kind), _EMPTY).sequence
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Return what tells a newcomer all that is known of `by` at `at`, in the order of the numbers."""
+        held = (self._series.get((by, kind), _EMPTY).aged(at) for kind in SeriesKind)
+        return tuple(signed for series in held for signed in series.statements())
+
+    @staticmethod
+    def testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
+        """Return whose statements some of these certificates demand."""
+        return frozenset(test.by for signed in certificates for test in signed.certificate.validity.tests)
+
+    def _failure(
+        self, test: OnlineTest, signed: SignedCertificate, at: Instant, once: Collection[Once]
+    ) -> BrokenChain | None:
+        match test.kind:
+            case TestKind.CRL:
+                heard = (test.by, SeriesKind.LISTS) in self._series
+                return None if heard else _stale(signed, test)
+            case TestKind.TIMED_CRL:
+                return None if self._holding(test.by, SeriesKind.LISTS, at) else _stale(signed, test)
+            case TestKind.REVALIDATION:
+                return self._not_revalidated(test, signed, at)
+            case TestKind.ONE_TIME:
+                return None if (signed.id, test.by) in once else _not_asked(signed, test)
+
+    def _not_revalidated(
+        self, test: OnlineTest, signed: SignedCertificate, at: Instant
+    ) -> BrokenChain | None:
+        hold = self._holding(test.by, SeriesKind.REVALIDATIONS, at)
+        if hold is None:
+            return _stale(signed, test)
+        # The newest word counts at once, also where it came before its period.
+        newest = self._series[test.by, SeriesKind.REVALIDATIONS].newest
+        if signed.id in valid_in(hold.sources) and signed.id in valid_in(newest):
+            return None
+        return CertificateNotRevalidated(
+            f"`{test.by}` does not name certificate {shown_id(signed.id)} among those still valid",
+            certificate=signed.id,
+            field=_FIELD,
+        )
+
+    def _holding(self, by: Principal, kind: SeriesKind, at: Instant) -> Hold | None:
+        return self._aged((by, kind), at).holding(at)
+
+    def _aged(self, key: tuple[Principal, SeriesKind], at: Instant) -> Series:
+        """Return a series as of `at`, and forget for good what was over by then."""
+        series = self._series.get(key)
+        if series is None:
+            return _EMPTY
+        aged = series.aged(at)
+        if aged is not series:
+            self._keep(key, aged)
+        return aged
+
+    # ------------------------------------------------------------ surviving a restart
+
+    def exported(self, by: Principal | None = None) -> tuple[bytes, ...]:
+        """Return what is held, of `by` or of everybody, one record for each series."""
+        return tuple(
+            series_to_bytes(kind, series)
+            for (who, kind), series in self._series.items()
+            if by is None or who == by
+        )
+
+    @classmethod
+    def reloaded(cls, records: Iterable[bytes]) -> ValidityState:
+        """Return a Standing that goes on where the exported one stood; every signature is checked again.
+
+        A record that cannot be read is an error: to leave it out would be to go back.
+        """
+        standing = cls()
+        for record in records:
+            kind, series = series_from_bytes(record)
+            key = series.newest[0].statement.by, kind
+            # There was room for all of it once, in the order in which it was heard.
+            check_issuer(standing._series, key[0])
+            standing._keep(key, series)
+        return standing
+
+    def __iter__(self) -> Iterator[Principal]:
+        """Yield everybody of whom something was heard."""
+        return iter({by for by, _ in self._series})
+
+
+def _facts_of(whom: Principal, series: Series, hold: Hold) -> dict[AttributeUid, PresentValue]:
+    """Return what is said of somebody during a period."""
+    facts = facts_at(series, hold)
+    return {AttributeUid(name): said for (about, name), said in facts.items() if about == whom}
+
+
+def _said_until(
+    whom: Principal, facts: Mapping[AttributeUid, PresentValue], series: Series, at: Instant
+) -> Instant | None:
+    """Return the last moment up to which just these facts are said of somebody, period after period."""
+    last: Instant | None = None
+    for hold in series.holds:
+        is_next = last is not None and hold.since == last + 1 and _is_same(whom, facts, series, hold)
+        if hold.since <= at <= hold.until or is_next:
+            last = hold.until
+    return last
+
+
+def _is_same(whom: Principal, facts: Mapping[AttributeUid, PresentValue], series: Series, hold: Hold) -> bool:
+    said = _facts_of(whom, series, hold)
+    # Python takes 1, 1.0 and True for equal, and here they are three different facts.
+    return said == facts and all(type(said[name]) is type(value) for name, value in facts.items())
+
+
+class _AssumedGood:
+    """For those who choose certificates and do not enforce anything: a client, a tool that explains."""
+
+    __slots__ = ()
+
+    def problem_with(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Find nothing: whoever enforces will look again."""
+        return None
+
+    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
+        """Expect nothing to become stale."""
+        return None
+
+    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
+        """Have nothing to show."""
+        return ()
+
+
+ASSUMED_GOOD: Final[Witness] = _AssumedGood()
+"""Says of every certificate that its tests would be passed. Never for a verifier."""
+
+
+def _revoked(signed: SignedCertificate, by: Principal) -> CertificateRevoked:
+    return CertificateRevoked(
+        f"certificate {shown_id(signed.id)} was revoked by `{by}`", certificate=signed.id, field=_FIELD
+    )
+
+
+def _stale(signed: SignedCertificate, test: OnlineTest) -> CertificateStale:
+    return CertificateStale(
+        f"certificate {shown_id(signed.id)} demands a {test.kind.value} by `{test.by}`, "
+        f"and none that holds at this moment is known",
+        certificate=signed.id,
+        field=_FIELD,
+    )
+
+
+def _not_asked(signed: SignedCertificate, test: OnlineTest) -> CertificateTestedOnce:
+    return CertificateTestedOnce(
+        f"certificate {shown_id(signed.id)} demands that `{test.by}` is asked for each request",
+        certificate=signed.id,
+        field=_FIELD,
+    )

@@ -1,0 +1,286 @@
+"""What happens on the live network, act by act, and what is found?
+
+An act is a function of the stage: it publishes, kills or asks, and notes what
+it found. The stage knows, from the kernel alone (`performance.py`), what each
+office should have received by then; nothing is taken on trust. To tell more,
+write one more act and put it where it belongs in `LIVE_ACTS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from maia.clock import system_now
+from maia.credentials import ValidityState
+from maia.demo.attempts import Attempt
+from maia.demo.carriage import FrameId
+from maia.demo.live_brokers import LiveBroker
+from maia.demo.live_network import LiveNetwork
+from maia.demo.met_domain import DETECTIVE, DetectivesRight, MetDesk, with_certificates
+from maia.demo.numberplate import SUSPECT, NumberplateStory
+from maia.demo.performance import CAMERA, OFFICES, Performance, Received, play
+from maia.demo.revocation import NotRevoked, Revocation, subscriptions_at
+from maia.demo.traffic import CONTROL_ROOM, Sighting, city_traffic, close_up
+from maia.errors import MaiaError
+from maia.events import Instant
+
+__all__ = ["LIVE_ACTS", "Act", "LivePlay", "Stage", "play_live"]
+
+_BEFORE_THE_CRASH: Final = 3
+"""How many of the sightings at Victoria come before a broker is killed."""
+_NOTHING: Final = Performance((), (), tuple(Received(office, ()) for office in OFFICES))
+
+
+@dataclass(slots=True)
+class Stage:
+    """What an act works with, and what the acts before it have left."""
+
+    network: LiveNetwork
+    brokers: Mapping[str, LiveBroker]
+    story: NumberplateStory
+    """Whose certificates count at this moment; an act that changes them puts another story here."""
+    now: Instant
+    say: Callable[[str], None]
+    traffic: int
+    """How many sightings of the other cameras there are."""
+    seed: int
+    expected: Performance = _NOTHING
+    close_up: Performance = _NOTHING
+    refused: list[Attempt] = field(default_factory=list)
+    killed: str = ""
+    ready_s: float = 0.0
+    repaired_s: float = 0.0
+    standing: ValidityState = field(default_factory=ValidityState)
+    """What the kernel has heard about certificates, from the Met and from nobody else."""
+    desk: MetDesk | None = None
+    right: DetectivesRight | None = None
+    revocation: Revocation | None = None
+
+    async def publish(self, sightings: Sequence[Sighting], *, by: str) -> Performance:
+        """Publish, and wait until every office has what the kernel says that it should have by now."""
+        told = play(self.story, sightings, now=self.now, by=by, standing=self.standing)
+        self.expected = self.expected.and_then(told)
+        await self.network.publish(sightings, by=by)
+        await self.network.receive({one.office: len(one.events) for one in self.expected.received})
+        return told
+
+
+Act = Callable[[Stage], Awaitable[None]]
+
+
+async def everybody_is_reached(stage: Stage) -> None:
+    """Wait until events reach all offices for the first time."""
+    stage.ready_s = await stage.network.settle()
+    stage.say(f"both offices receive, {stage.ready_s:.2f} s after the camera's first event")
+
+
+async def the_detective_logs_in(stage: Stage) -> None:
+    """Let the detective get her right from the Met's policy, and subscribe with it."""
+    domain = stage.network.nodes.domain
+    assert domain is not None  # noqa: S101 - the demonstration's cast has one
+    address = await asyncio.to_thread(domain.interface)
+    stage.desk = MetDesk(stage.story, address)
+    stage.right = right = await asyncio.to_thread(stage.desk.log_in, system_now())
+    stage.story, stage.now = with_certificates(stage.story, right.certificates), system_now()
+    for statement in right.statements:
+        stage.standing.hear(statement, stage.now)
+    stage.say(f"with a court order, {DETECTIVE} becomes {right.role}")
+    await stage.network.join(DETECTIVE, credentials=right.certificates, statements=right.statements)
+    await stage.network.settle()
+
+
+async def cars_pass_victoria(stage: Stage) -> None:
+    """Publish the first sightings at Victoria, one by one."""
+    stage.close_up = await stage.publish(close_up()[:_BEFORE_THE_CRASH], by=CAMERA)
+
+
+async def the_city_is_busy(stage: Stage) -> None:
+    """Publish half of what the other cameras see."""
+    await _publish_traffic(stage, slice(0, stage.traffic // 2))
+
+
+async def an_office_asks_for_too_much(stage: Stage) -> None:
+    """Let the billing office ask its broker for a filter on what it may not read."""
+    title = "over the network: the billing office asks CCS's broker to filter on the location"
+    billing = stage.network.clients["billing office"]
+    try:
+        await billing.subscribe(stage.network.story.definition, 'location == "Victoria"')
+    except MaiaError as problem:
+        stage.refused.append(Attempt(title, problem.code, problem.message))
+    else:
+        stage.refused.append(Attempt(title, None, "nothing stopped it"))
+
+
+async def a_broker_dies(stage: Stage) -> None:
+    """Kill the broker that a reader is connected to, and wait until events reach everybody again."""
+    stage.killed = "PITO broker"
+    stage.brokers[stage.killed].kill()
+    stage.say("PITO's broker is killed; the statistics office was connected to it")
+    stage.repaired_s = await stage.network.settle()
+    stage.say(f"all three offices receive again after {stage.repaired_s:.2f} s")
+
+
+async def more_cars_pass_victoria(stage: Stage) -> None:
+    """Publish the other sightings at Victoria, for which nobody has subscribed anew."""
+    told = await stage.publish(close_up()[_BEFORE_THE_CRASH:], by=CAMERA)
+    stage.close_up = stage.close_up.and_then(told)
+
+
+async def the_court_order_is_revoked(stage: Stage) -> None:
+    """Have the court take its order back, and measure when the detective's subscription ends."""
+    desk, right, network = stage.desk, stage.right, stage.network
+    assert desk is not None  # noqa: S101 - the detective has logged in
+    assert right is not None  # noqa: S101 - the detective has logged in
+    begun = time.monotonic()
+    statement = await asyncio.to_thread(desk.take_back, right.order, "appeal allowed")
+    answered = time.monotonic()
+    ending = await network.until_ended(DETECTIVE)
+    if statement is None or ending is None:
+        raise NotRevoked("the court order was revoked, and the detective's subscription goes on")
+    stage.now = system_now()
+    stage.standing.hear(statement, stage.now)
+    stage.right = replace(right, statements=(*right.statements, statement))
+    stage.revocation = Revocation(
+        delay_ms=round((ending.at - begun) * 1000, 1),
+        answered_ms=round((answered - begun) * 1000, 1),
+        code=ending.problem.code,
+        sentence=ending.problem.message,
+        received_before={office: len(network.inboxes[office]) for office in OFFICES},
+        published_before=len(stage.expected.sent),
+    )
+    stage.say(
+        f"court order revoked; her stream ends {stage.revocation.delay_ms:.0f} ms later: "
+        f"{stage.revocation.code}"
+    )
+    await _asks_again(stage)
+
+
+async def the_city_is_busy_again(stage: Stage) -> None:
+    """Publish the other half of what the other cameras see; the suspect's car is among it."""
+    await _publish_traffic(stage, slice(stage.traffic // 2, None))
+    if stage.revocation is not None:
+        stage.revocation = stage.revocation.and_then(
+            received={office: len(stage.network.inboxes[office]) for office in OFFICES},
+            suspect_seen=sum(
+                event["numberplate"] == SUSPECT
+                for event in stage.expected.sent[stage.revocation.published_before :]
+            ),
+            still_subscribed=await asyncio.to_thread(
+                subscriptions_at, stage.brokers["Met broker"].folder, stage.story.principal(DETECTIVE)
+            ),
+        )
+
+
+LIVE_ACTS: Final[tuple[Act, ...]] = (
+    everybody_is_reached,
+    the_detective_logs_in,
+    cars_pass_victoria,
+    the_city_is_busy,
+    an_office_asks_for_too_much,
+    a_broker_dies,
+    more_cars_pass_victoria,
+    the_court_order_is_revoked,
+    the_city_is_busy_again,
+)
+
+
+async def _asks_again(stage: Stage) -> None:
+    """Let the detective ask once more, with the certificates that she still has."""
+    title = "over the network: the detective subscribes again after the revocation"
+    try:
+        await stage.network.clients[DETECTIVE].subscribe(stage.network.story.definition)
+    except MaiaError as problem:
+        stage.refused.append(Attempt(title, problem.code, problem.message))
+    else:
+        stage.refused.append(Attempt(title, None, "nothing stopped it"))
+
+
+async def _publish_traffic(stage: Stage, part: slice) -> None:
+    some, inboxes = city_traffic(stage.traffic, seed=stage.seed)[part], stage.network.inboxes
+    before = {office: len(inboxes[office]) for office in OFFICES}
+    await stage.publish(some, by=CONTROL_ROOM)
+    stage.say(f"the other cameras see {len(some):,} cars; delivered of these:")
+    for office in OFFICES:
+        stage.say(f"{office:<18} {len(inboxes[office]) - before[office]:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class LivePlay:
+    """What was received over the network, beside what the kernel says."""
+
+    received: tuple[Received, ...]
+    expected: Performance
+    close_up: Performance
+    """Those of the expected sightings that are told one by one."""
+    tried: frozenset[Instant]
+    """The moments of trial sightings."""
+    killed: str
+    ready_s: float
+    """From the first trial until events reached everybody."""
+    repaired_s: float
+    """From the death of a broker until events reached everybody again."""
+    first_event_at: float | None
+    refused: tuple[Attempt, ...]
+    frames: Mapping[str, FrameId]
+    """In which frame each sighting reached the billing office, by its moment."""
+    revocation: Revocation | None = None
+    right: DetectivesRight | None = None
+    ended: Mapping[str, str] = field(default_factory=dict)
+    """The offices whose subscription has ended, with the code."""
+
+    def of(self, office: str) -> Received:
+        """Return what one office received."""
+        return next(one for one in self.received if one.office == office)
+
+    def seen_close_up(self) -> tuple[Received, ...]:
+        """Return what each office received of the sightings that are told one by one."""
+        moments = {event["timestamp"] for event in self.close_up.sent}
+        return tuple(
+            Received(one.office, tuple(event for event in one.events if event["timestamp"] in moments))
+            for one in self.received
+        )
+
+    def lost(self) -> list[str]:
+        """Return the offices that did not receive the last event they should have seen after the loss."""
+        pairs = zip(self.received, self.expected.received, strict=True)
+        return [live.office for live, told in pairs if told.events and told.events[-1] not in live.events]
+
+    def differences(self) -> list[str]:
+        """Return where the network and the kernel disagree, as sentences."""
+        found = [] if self.revocation is None else list(self.revocation.broken_claims())
+        for office, code in self.ended.items():
+            if self.revocation is None or office != DETECTIVE:
+                found.append(f"the subscription of the {office} has ended: {code}")
+        for live, told in zip(self.received, self.expected.received, strict=True):
+            if list(live.events) != list(told.events):
+                found.append(
+                    f"the {live.office} received {len(live.events)} events over the network "
+                    f"that differ from the {len(told.events)} it should have seen"
+                )
+        return found
+
+
+async def play_live(stage: Stage, acts: Sequence[Act] = LIVE_ACTS) -> LivePlay:
+    """Play all acts, and return what was received."""
+    for act in acts:
+        await act(stage)
+    network = stage.network
+    return LivePlay(
+        received=tuple(Received(office, tuple(network.inboxes[office])) for office in OFFICES),
+        expected=stage.expected,
+        close_up=stage.close_up,
+        tried=frozenset(network.tried),
+        killed=stage.killed,
+        ready_s=stage.ready_s,
+        repaired_s=stage.repaired_s,
+        first_event_at=network.first_event_at,
+        refused=tuple(stage.refused),
+        frames=network.frames,
+        revocation=stage.revocation,
+        right=stage.right,
+        ended={office: one.problem.code for office, one in network.ended.items()},
+    )

@@ -1,0 +1,242 @@
+"""Who gives Detective Smith her right, and who takes it away again? Section 6.1.1 of the dissertation.
+
+The Metropolitan Police runs a domain's server with a policy: a detective with
+a court order for a plate, on the case of that order, may follow the plate.
+The court tells the server of its order, the detective logs in and gets a
+certificate that counts only while the Met vouches for it. The demonstration
+asks, over the server's HTTP interface, as everybody would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Authority,
+    NetworkPattern,
+    SignedCertificate,
+    SigningKey,
+    TopicPattern,
+    TypePattern,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    certificate_to_text,
+    exact_name,
+    issue,
+)
+from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
+from maia.credentials.validity.statements import SignedStatement
+from maia.demo.carriers import SealedCast
+from maia.demo.numberplate import SUSPECT, NumberplateStory, key_of
+from maia.events import Instant
+
+if TYPE_CHECKING:
+    from maia.api.client import DomainClient
+
+__all__ = [
+    "DETECTIVE",
+    "MET_DOMAIN",
+    "DetectivesRight",
+    "MetDesk",
+    "add_met_domain",
+    "domain_files",
+    "with_certificates",
+    "without_detectives_right",
+]
+
+MET_DOMAIN: Final = "Met domain"
+DETECTIVE: Final = "Detective Smith"
+
+_COURT: Final = "court"
+_CASE: Final = "case 7"
+_ORDER: Final = "court_order"
+_HOUR: Final = 3_600_000_000
+_SECOND: Final = 1_000_000
+_POLICY: Final = """\
+policy "Metropolitan Police"
+
+type Numberplate = uk.gov.pito.Numberplate
+
+appointment court_order(case: string, plate: string) by here
+fact detective(who: principal)
+fact case_assignment(who: principal, case: string)
+
+role np_tracker(plate: string)
+
+rule np_tracker(plate)
+    while court_order(case, plate)
+    while detective(holder)
+    while case_assignment(holder, case)
+    until the court_order ends
+
+grant np_tracker(plate)
+    may subscribe to Numberplate(numberplate, timestamp, location)
+    where numberplate == $plate
+    checked by timed-crl
+
+end
+"""
+
+
+# ------------------------------------------------------------ before anything runs
+
+
+def add_met_domain(
+    story: NumberplateStory, cast: SealedCast, seed: bytes
+) -> tuple[NumberplateStory, SealedCast]:
+    """Let the Met's policy decide about the detective: no certificate of the story does it any more."""
+    court = key_of(_COURT, seed)
+    keys = {**cast.keys, MET_DOMAIN: story.keys["Met"]}
+    shown = (*_from_pito(story, NetworkPattern), _may_install(story))
+    credentials = {**cast.credentials, MET_DOMAIN: shown}
+    story = replace(without_detectives_right(story), keys={**story.keys, _COURT: court})
+    return story, replace(cast, keys=keys, credentials=credentials)
+
+
+def without_detectives_right(story: NumberplateStory) -> NumberplateStory:
+    """Return the story without the certificate that gave the detective her right for good."""
+    detective = story.principal(DETECTIVE)
+    left = (
+        one for one in story.certificates if one.certificate.subject != detective or not _is_about_types(one)
+    )
+    return replace(story, certificates=tuple(left))
+
+
+def with_certificates(story: NumberplateStory, more: Iterable[SignedCertificate]) -> NumberplateStory:
+    """Return the story with these certificates in it, each once."""
+    known = {one.id: one for one in (*story.certificates, *more)}
+    return replace(story, certificates=tuple(known.values()))
+
+
+def domain_files(home: Path, story: NumberplateStory, definition: str, *, broker: str) -> dict[str, object]:
+    """Write what the Met's server has beside its key, and return the settings that name it."""
+    home.mkdir(parents=True)
+    (home / "met.policy").write_text(_POLICY, encoding="utf-8")
+    (home / "numberplate.type").write_text(definition, encoding="utf-8")
+    (held,) = _from_pito(story, TypePattern)
+    (home / "held.cert").write_text(certificate_to_text(held), encoding="utf-8")
+    return {
+        "api.listen": "127.0.0.1:0",
+        "broker.addresses": [broker],
+        "policy.file": "met.policy",
+        "policy.types": "numberplate.type",
+        "policy.held": "held.cert",
+    }
+
+
+def _from_pito(story: NumberplateStory, about: type) -> tuple[SignedCertificate, ...]:
+    return tuple(
+        one
+        for one in story.certificates
+        if one.certificate.subject == story.principal("Met") and isinstance(_authority(one).resources, about)
+    )
+
+
+def _is_about_types(signed: SignedCertificate) -> bool:
+    return isinstance(_authority(signed).resources, TypePattern)
+
+
+def _authority(signed: SignedCertificate) -> Authority:
+    assert isinstance(signed.certificate, AuthorisationCertificate)  # noqa: S101 - the story issues no others
+    return signed.certificate.authority
+
+
+def _may_install(story: NumberplateStory) -> SignedCertificate:
+    """Let the Met put a stream of its own on the network: the one on which it says what is revoked."""
+    return _granted(
+        story, "PITO", story.keys["Met"], Authority(story.network_pattern, frozenset({Action.INSTALL}))
+    )
+
+
+def _granted(
+    story: NumberplateStory, issuer: str, subject: SigningKey, authority: Authority
+) -> SignedCertificate:
+    validity = story.certificates[0].certificate.validity
+    key = story.keys[issuer]
+    return issue(AuthorisationCertificate(key.principal, subject.principal, False, authority, validity), key)
+
+
+# ------------------------------------------------------------ while the server runs
+
+
+@dataclass(frozen=True, slots=True)
+class DetectivesRight:
+    """What the detective got when she logged in."""
+
+    role: str
+    order: str
+    """The id of the court order."""
+    certificates: tuple[SignedCertificate, ...] = field(repr=False)
+    statements: tuple[SignedStatement, ...] = field(repr=False)
+
+    def as_hex(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the certificates and the statements, for another process."""
+        return (
+            tuple(certificate_to_bytes(one).hex() for one in self.certificates),
+            tuple(statement_to_bytes(one).hex() for one in self.statements),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetDesk:
+    """The Met's server, seen by those who come to it. Calls block: ask from a thread."""
+
+    story: NumberplateStory
+    address: str
+
+    def log_in(self, now: Instant) -> DetectivesRight:
+        """Put the detective on the case, have the court make its order, and let the detective log in."""
+        from maia.api.requests import Appointing, FactBody, LoginBody, Period, TypedArgument
+        from maia.api.responses import AppointmentAnswer, News, WalletAnswer
+
+        smith = str(self.story.principal(DETECTIVE))
+        who = TypedArgument(principal=smith)
+        with self._calling("Met") as met:
+            for fact in (FactBody("detective", [who]), FactBody("case_assignment", [who, _CASE])):
+                met.call("POST", "/v1/facts", fact, answer=News)
+        second = now - now % _SECOND
+        hour = Period(str(Instant(second)), str(Instant(second + _HOUR)))
+        with self._calling(_COURT, self._courts_right()) as court:
+            order = court.call(
+                "POST",
+                "/v1/appointments",
+                Appointing(smith, _ORDER, hour, [_CASE, SUSPECT]),
+                answer=AppointmentAnswer,
+            )
+        with self._calling(DETECTIVE) as detective:
+            wallet = detective.call("POST", "/v1/login", LoginBody([order.certificate]), answer=WalletAnswer)
+        (member,) = (one.membership for one in wallet.memberships)
+        return DetectivesRight(
+            role=f"{member.role}({', '.join(map(str, member.arguments))})",
+            order=order.id,
+            certificates=tuple(map(certificate_from_bytes, wallet.chains)),
+            statements=tuple(map(statement_from_bytes, wallet.statements)),
+        )
+
+    def take_back(self, order: str, reason: str) -> SignedStatement | None:
+        """Have the court take its order back; return what the Met has said to the network, if it has."""
+        from maia.api.requests import Reason
+        from maia.api.responses import RevokedAnswer
+
+        with self._calling(_COURT, self._courts_right()) as court:
+            path = f"/v1/appointments/{order}/revocation"
+            fallen = court.call("POST", path, Reason(reason), answer=RevokedAnswer)
+            is_told = fallen.statement is not None and court.last.is_published
+        return statement_from_bytes(fallen.statement) if is_told and fallen.statement else None
+
+    def _calling(self, who: str, *shown: SignedCertificate) -> DomainClient:
+        from maia.api.client import DomainClient
+
+        met = self.story.principal("Met")
+        return DomainClient(self.address, domain=met, key=self.story.keys[who], credentials=shown)
+
+    def _courts_right(self) -> SignedCertificate:
+        """Let the court speak of appointments at the Met, and of nothing else."""
+        topics = TopicPattern(self.story.principal("Met"), exact_name("/admin/appointments"))
+        authority = Authority(topics, frozenset({Action.PUBLISH}))
+        return _granted(self.story, "Met", self.story.keys[_COURT], authority)

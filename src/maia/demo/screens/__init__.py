@@ -1,0 +1,1 @@
+"""What the demonstration shows on a screen."""

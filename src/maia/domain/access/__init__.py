@@ -1,0 +1,1 @@
+"""The access control service: roles, rights, register, revocation, audit."""

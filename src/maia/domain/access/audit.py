@@ -1,0 +1,178 @@
+"""What was done in this domain, by whom, and could the log have been changed since?
+
+Every act leaves one record. Each digest covers the record and the digest
+before it, so the digest of the last record speaks for all. That head travels
+inside every list of revocations; whoever kept the statements of another
+domain can check that the log it is shown still leads through every head it
+has seen (`check_against`). Deleted, edited or cut off: the heads disagree, and
+no key of the domain can change what others have kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import chain
+from typing import Final
+
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials import Principal, principal_from_bytes
+from maia.credentials.validity.statements import AuditHead
+from maia.errors import BadInput, BrokenCredential
+from maia.events import Instant
+
+__all__ = [
+    "AUDIT_START",
+    "AuditBroken",
+    "AuditForked",
+    "AuditRecord",
+    "AuditTruncated",
+    "BadAuditRecord",
+    "check_against",
+    "check_linked",
+    "record_from_bytes",
+    "record_of",
+]
+
+AUDIT_START: Final = AuditHead(0, bytes(32))
+"""The head of an empty audit."""
+
+_DETAIL_MAX: Final = 400
+_DETAILS_MAX: Final = 32
+_LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
+
+
+class BadAuditRecord(BadInput):
+    """Bytes are not a record of an audit."""
+
+    code = "INPUT-AUDIT-RECORD"
+
+
+class AuditBroken(BrokenCredential):
+    """A record of an audit was changed, left out or moved: its digest does not follow from the one before."""
+
+    code = "CREDENTIAL-AUDIT-BROKEN"
+
+
+class AuditForked(BrokenCredential):
+    """An audit does not lead through a head that its domain once stated: it was rewritten."""
+
+    code = "CREDENTIAL-AUDIT-FORKED"
+
+
+class AuditTruncated(BrokenCredential):
+    """An audit is shorter than its domain once stated it to be."""
+
+    code = "CREDENTIAL-AUDIT-TRUNCATED"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One act: its number, moment, actor and word, what it was about, and the digest up to here."""
+
+    number: int
+    at: Instant
+    actor: Principal
+    act: str
+    details: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+    previous: bytes = field(repr=False)
+    digest: bytes
+
+    @property
+    def head(self) -> AuditHead:
+        """Return the head of an audit that ends here."""
+        return AuditHead(self.number, self.digest)
+
+
+def record_of(
+    head: AuditHead, *, at: Instant, actor: Principal, act: str, details: Iterable[tuple[str, str]]
+) -> AuditRecord:
+    """Return the record that follows `head`; long details are cut, and say so."""
+    kept = tuple((name, _cut(text)) for name, text in list(details)[:_DETAILS_MAX])
+    number = head.length + 1
+    body = write_canonical(
+        (
+            b"audit-record",
+            b"%d" % number,
+            b"%d" % at,
+            actor.key,
+            act.encode(),
+            tuple((name.encode(), text.encode()) for name, text in kept),
+        )
+    )
+    return AuditRecord(number, at, actor, act, kept, body, head.digest, _digest(head.digest, body))
+
+
+def record_from_bytes(body: bytes, previous: bytes) -> AuditRecord:
+    """Read a record as it was written; its digest is worked out again, never read."""
+    try:
+        match read_canonical(body, _LIMITS):
+            case (b"audit-record", bytes(number), bytes(at), bytes(actor), bytes(act), tuple(details)):
+                return AuditRecord(
+                    int(number),
+                    Instant(int(at)),
+                    principal_from_bytes(actor),
+                    act.decode(),
+                    tuple(_detail(one) for one in details),
+                    body,
+                    previous,
+                    _digest(previous, body),
+                )
+    except (BadInput, BrokenCredential, ValueError) as problem:
+        raise BadAuditRecord(f"an audit record cannot be read: {problem}") from problem
+    raise BadAuditRecord("these bytes are not an audit record")
+
+
+def check_linked(records: Iterable[AuditRecord], *, after: AuditHead = AUDIT_START) -> AuditHead:
+    """Return the head of records that follow `after` without a gap, each its own digest; refuse others."""
+    last = deque(_heads(records, after), maxlen=1)
+    return last[0] if last else after
+
+
+def check_against(records: Iterable[AuditRecord], witnessed: Iterable[AuditHead]) -> AuditHead:
+    """Return the head of a whole audit that leads through every head that was witnessed; refuse others.
+
+    Records are looked at one after the other, so that a long audit need not be held in memory.
+    """
+    waiting = deque(sorted(set(witnessed), key=lambda one: one.length))
+    head = AUDIT_START
+    for head in chain((AUDIT_START,), _heads(records, AUDIT_START)):
+        while waiting and waiting[0].length == head.length:
+            if waiting.popleft().digest != head.digest:
+                raise AuditForked(
+                    f"record {head.length} of the audit is not the one that its domain once stated"
+                )
+    if waiting:
+        raise AuditTruncated(
+            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}"
+        )
+    return head
+
+
+def _heads(records: Iterable[AuditRecord], after: AuditHead) -> Iterator[AuditHead]:
+    """Yield the head after each record; refuse one that does not follow from the one before."""
+    head = after
+    for record in records:
+        read = record_from_bytes(record.body, head.digest)
+        if record.number != head.length + 1 or read != record:
+            raise AuditBroken(f"record {head.length + 1} of the audit does not follow from the one before")
+        head = record.head
+        yield head
+
+
+def _digest(previous: bytes, body: bytes) -> bytes:
+    return sha256(b"maia/1/audit\x00" + previous + body).digest()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _DETAIL_MAX else text[: _DETAIL_MAX - 1] + "…"
+
+
+def _detail(expression: SExpression) -> tuple[str, str]:
+    match expression:
+        case (bytes(name), bytes(text)):
+            return name.decode(), text.decode()
+    raise BadAuditRecord("a detail of an audit record is a name and a text")

@@ -1,0 +1,328 @@
+"""How does what a rule grants become a certificate that a verifier believes?
+
+The role engine says what is granted, to whom and until when. Here that becomes
+a signed certificate with a test by this domain, together with the chain that
+leads from the owner of the resource through this domain to it. What the domain
+cannot itself pass on is withheld: such a certificate would help nobody, and
+its register would claim what no broker grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import write_canonical
+from maia.credentials import (
+    FIRST_VERSION,
+    Action,
+    AnyResource,
+    AuthorisationCertificate,
+    BadName,
+    NetworkName,
+    NetworkPattern,
+    NoChain,
+    Owner,
+    Principal,
+    ResourceName,
+    ResourcePattern,
+    SignedCertificate,
+    SigningKey,
+    TopicName,
+    TopicPattern,
+    TypeName,
+    TypePattern,
+    Validity,
+    VerificationCache,
+    authority_to_expression,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    find_chains,
+    issue,
+    verify_chain,
+)
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.credentials.validity.validity_state import Tester
+from maia.domain.access.cascade import RIGHT, rest_on
+from maia.domain.access.refusals import ServiceFull
+from maia.domain.access.results import EntryKind, Issued, Withheld
+from maia.domain.access.settings import AccessSettings
+from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
+from maia.domain.storage.store import From, Tables
+from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.errors import BrokenCredential
+from maia.events import Instant
+from maia.roles import GrantedRight, RoleMembership
+
+__all__ = ["NAME", "Issuer", "about", "held_certificates", "row_of", "sample_resources"]
+
+_SECOND: Final = 1_000_000
+_REGISTER: Final = "register"
+
+NAME: Final = "name"
+"""What stands in `about` for a certificate that says whom a name means."""
+
+
+class Issuer:
+    """Issues what rules grant, in the name of one domain."""
+
+    def __init__(self, key: SigningKey, settings: AccessSettings, cache: VerificationCache) -> None:
+        """Sign with `key`."""
+        self._key, self._settings, self._cache = key, settings, cache
+
+    def issue_all(
+        self, turn: UnitOfWork, membership: RoleMembership, granted: Iterable[GrantedRight], tester: Tester
+    ) -> tuple[list[Issued], list[Withheld]]:
+        """Issue what was granted to a member, or return what was issued before and lasts long enough."""
+        on_record = held_certificates(turn.tables, turn.now)
+        held = [one for one in on_record if tester.problem_with(one, turn.now) is None]
+        standing = self._standing(turn, membership)
+        issued: list[Issued] = []
+        withheld: list[Withheld] = []
+        for right in granted:
+            try:
+                issued.append(self._one(turn, membership, right, held, standing))
+            except BrokenCredential as problem:
+                withheld.append(Withheld(right.grant, problem.code))
+        return issued, withheld
+
+    def chain_to(
+        self, signed: SignedCertificate, held: Sequence[SignedCertificate], now: Instant
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that lead from the owner to `signed`, which comes last.
+
+        Each action may need a chain of its own. Refuse where there is none for any of them.
+        """
+        certificate = signed.certificate
+        assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - only these are issued here
+        owner = certificate.authority.resources.owner
+        if owner is None or owner == self._key.principal:
+            return (signed,)
+        above: dict[bytes, SignedCertificate] = {}
+        missed: BrokenCredential | None = None
+        for action in sorted(certificate.authority.actions, key=lambda one: one.value):
+            try:
+                above |= {one.id: one for one in self._proved(signed, action, owner, held, now)}
+            except BrokenCredential as problem:
+                missed = problem
+        if missed is not None and not above:
+            raise missed
+        return (*above.values(), signed)
+
+    def unsigned(self, right: GrantedRight, now: Instant, number: int) -> AuthorisationCertificate:
+        """Return the certificate for a right, before it is signed."""
+        start = Instant(now - now % _SECOND)
+        end = Instant(start + self._settings.right_s * _SECOND)
+        kinds = {TestKind.TIMED_CRL, *right.tests}
+        tests = [OnlineTest(kind, self._key.principal, self._settings.locations) for kind in kinds]
+        validity = Validity(start, end).intersection(right.validity).with_tests(*tests)
+        # The number keeps two certificates apart that say the same: the second must outlive
+        # the revocation of the first.
+        return AuthorisationCertificate(
+            issuer=self._key.principal,
+            subject=right.principal,
+            may_delegate=right.may_delegate,
+            authority=right.authority,
+            validity=validity,
+            comment=f"right {number}",
+        )
+
+    def _one(
+        self,
+        turn: UnitOfWork,
+        membership: RoleMembership,
+        right: GrantedRight,
+        held: Sequence[SignedCertificate],
+        standing: dict[bytes, RightRow],
+    ) -> Issued:
+        granted = _digest(right)
+        known = standing.get(granted)
+        if known is not None and self._lasts(known, right, turn.now):
+            signed = certificate_from_bytes(known.certificate)
+            return Issued(signed, self.chain_to(signed, held, turn.now), membership.id, right.grant)
+        # The number is drawn first and lost if there is no chain: numbers need no row without gaps.
+        number = next_number(turn.tables, _REGISTER)
+        signed = issue(self.unsigned(right, turn.now, number), self._key)
+        chain = self.chain_to(signed, held, turn.now)
+        if len(standing) >= self._settings.limits.rights_each:
+            raise ServiceFull(f"a member has at most {self._settings.limits.rights_each} rights")
+        row = replace(
+            row_of(signed, EntryKind.ISSUED, turn, number),
+            membership=membership.id,
+            rule=right.grant,
+            granted=granted,
+            is_revalidated=int(TestKind.REVALIDATION in right.tests),
+        )
+        turn.tables.put(RIGHTS, [row])
+        rest_on(turn.tables, row.id, RIGHT, right.rests_on)
+        standing[granted] = row
+        turn.given += 1
+        return Issued(signed, chain, membership.id, right.grant)
+
+    def _standing(self, turn: UnitOfWork, membership: RoleMembership) -> dict[bytes, RightRow]:
+        """Return the rights of a member that stand, by what was granted; the longest lived of each."""
+        where = {"membership": membership.id, "revoked_at": None, "not_after": From(turn.now)}
+        most = self._settings.limits.rights_each
+        rows = turn.tables.find(RIGHTS, where, limit=most, order="not_after")
+        return {row.granted: row for row in rows}
+
+    def _lasts(self, row: RightRow, right: GrantedRight, now: Instant) -> bool:
+        """Say whether a right needs no renewal: half of its time is left, or no new one would last longer."""
+        new = self.unsigned(right, now, 0).validity.not_after
+        return row.not_after >= end_of(new) or row.not_after - now > self._settings.right_s * _SECOND // 2
+
+    def _proved(
+        self,
+        signed: SignedCertificate,
+        action: Action,
+        owner: Owner,
+        held: Sequence[SignedCertificate],
+        now: Instant,
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates above `signed`, with which the verifier has found it good.
+
+        All of them: what one grants to this domain adds to what another does, for its members too.
+        """
+        certificate = signed.certificate
+        assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - only these are issued here
+        assert isinstance(certificate.subject, Principal)  # noqa: S101 - rules grant to single keys
+        missed: BrokenCredential | None = None
+        every = frozenset(one.id for one in held)
+        for resource in sample_resources(certificate.authority.resources, owner):
+            above: dict[bytes, SignedCertificate] = {}
+            try:
+                chains = find_chains(
+                    held,
+                    root=owner,
+                    subject=self._key.principal,
+                    action=action,
+                    resource=resource,
+                    at=now,
+                    cache=self._cache,
+                    constitutions=self._settings.constitutions,
+                    doubtful=every,
+                )
+            except BrokenCredential as problem:
+                missed = problem
+                continue
+            for chain in [one for one in chains if one.may_delegate] or chains[:1]:
+                whole = (*chain.certificates, signed)
+                try:
+                    verify_chain(
+                        whole,
+                        root=owner,
+                        subject=certificate.subject,
+                        at=now,
+                        cache=self._cache,
+                        constitutions=self._settings.constitutions,
+                    )
+                except BrokenCredential as problem:
+                    missed = problem
+                else:
+                    above |= {one.id: one for one in chain.certificates}
+            if above:
+                return tuple(above.values())
+        raise missed or NoChain("nothing leads from the owner to this domain")
+
+
+def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that lead to this domain and have not expired."""
+    where = {"kind": EntryKind.HELD.value, "revoked_at": None, "not_after": From(now)}
+    rows = tables.find(RIGHTS, where, limit=1 << 14, order="number")
+    return tuple(certificate_from_bytes(row.certificate) for row in rows)
+
+
+def row_of(
+    signed: SignedCertificate, kind: EntryKind, turn: UnitOfWork, number: int | None = None
+) -> RightRow:
+    """Return the row of the register for a certificate."""
+    certificate = signed.certificate
+    subject = certificate.subject
+    spoken = (
+        about(certificate.authority.resources) if isinstance(certificate, AuthorisationCertificate) else NAME
+    )
+    return RightRow(
+        id=signed.id,
+        number=next_number(turn.tables, _REGISTER) if number is None else number,
+        kind=kind.value,
+        issuer=certificate.issuer.key,
+        subject=subject.key if isinstance(subject, Principal) else b"",
+        about=spoken,
+        not_after=end_of(certificate.validity.not_after),
+        membership=b"",
+        rule="",
+        granted=b"",
+        is_revalidated=0,
+        certificate=certificate_to_bytes(signed),
+        registered_by=turn.actor.key,
+        registered_at=turn.now,
+        revoked_at=None,
+        reason="",
+    )
+
+
+def about(resources: ResourcePattern | ResourceName) -> str:
+    """Return the one thing that a pattern or a name is about, whatever the version; empty for many."""
+    match resources:
+        case TypeName(owner=owner, name=name):
+            return f"type {owner} {name}"
+        case TopicName(owner=owner, path=path):
+            return f"topic {owner} {path}"
+        case NetworkName(owner=owner, name=name):
+            return f"network {owner} {name}"
+        case TypePattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
+            return f"type {owner} {pattern.exact}"
+        case TopicPattern(owner=owner, path=pattern) if owner is not None and pattern.exact is not None:
+            return f"topic {owner} {pattern.exact}"
+        case NetworkPattern(owner=owner, name=pattern) if owner is not None and pattern.exact is not None:
+            return f"network {owner} {pattern.exact}"
+    return ""
+
+
+def sample_resources(resources: ResourcePattern, owner: Owner) -> Iterator[ResourceName]:
+    """Yield some resources that a pattern speaks of, to look for a chain with."""
+    for name in _samples(resources):
+        try:
+            match resources:
+                case TopicPattern():
+                    yield TopicName(owner, name)
+                case NetworkPattern():
+                    yield NetworkName(owner, name)
+                case TypePattern(version=version):
+                    yield TypeName(owner, name, version or FIRST_VERSION)
+                case AnyResource():
+                    yield TypeName(owner, name, FIRST_VERSION)
+        except BadName:
+            continue
+
+
+def _samples(resources: ResourcePattern) -> tuple[str, ...]:
+    match resources:
+        case TopicPattern(path=pattern) | TypePattern(name=pattern) | NetworkPattern(name=pattern):
+            if pattern.exact is not None:
+                return (pattern.exact,)
+            inner = "".join(pattern.infixes)
+            ends = pattern.prefix, pattern.suffix
+            tried = (ends[0] + fill + inner + fill + ends[1] for fill in ("", "x", "/x", "x/"))
+            return tuple(name for name in tried if pattern.matches(name))
+        case AnyResource():
+            return ("x",)
+
+
+def _digest(right: GrantedRight) -> bytes:
+    """Return a digest of what is granted and of what it rests on, but not of how long it lasts."""
+    supports = tuple(
+        (ground.support.kind.value.encode(), ground.support.id, b"1" if ground.is_watched else b"0")
+        for ground in right.rests_on
+    )
+    tests = tuple(sorted(kind.value.encode() for kind in right.tests))
+    expression = (
+        right.grant.encode(),
+        authority_to_expression(right.authority),
+        b"1" if right.may_delegate else b"0",
+        tests,
+        supports,
+    )
+    return sha256(b"maia/1/granted\x00" + write_canonical(expression)).digest()

@@ -1,0 +1,167 @@
+"""Which policy is in force, and does it survive a restart exactly as it was?
+
+A policy is kept as the text that was loaded, with the texts of the role sets
+that it imports and the ids of the event types that it was read with. After a
+restart the same texts are read again. The same once more is no new version: it
+says nothing that was not in force. One that cannot be read any more grants
+nothing: to go back to an older one could grant what was taken away since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials import Principal, principal_from_bytes
+from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
+from maia.domain.access.results import LoadedPolicy, Revoked
+from maia.domain.access.settings import AccessLimits
+from maia.domain.access.type_registry import TypeRegistry
+from maia.domain.access.unit_of_work import UnitOfWork
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import POLICIES, PolicyRow
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.roles import Policy, parse_policy
+from maia.types import VerifiedType
+
+__all__ = ["PolicyShelf", "loaded_of", "was_replaced"]
+
+_LOOKED_AT: Final = 1_000
+_LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A policy that was read, or None where it cannot be."""
+
+    digest: bytes
+    policy: Policy | None
+
+
+class PolicyShelf:
+    """Reads policies, and remembers the one in force."""
+
+    def __init__(self, domain: Principal, registry: TypeRegistry, limits: AccessLimits) -> None:
+        """Read policies for `domain`, with the types of its registry."""
+        self._domain, self._registry, self._limits = domain, registry, limits
+        self._read: _Read | None = None
+
+    def in_force(self, tables: Tables) -> Policy | None:
+        """Return the policy in force; None if there is none, or none that can be read."""
+        row = newest(tables)
+        if row is None:
+            return None
+        # By digest, not by version: a version that was taken back may be given to another text.
+        if self._read is None or self._read.digest != row.digest:
+            self._read = _Read(row.digest, self._read_again(tables, row))
+        return self._read.policy
+
+    def unchanged(self, turn: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+        """Return the policy in force, if it is this text, read with these others and the types of now."""
+        row = newest(turn.tables)
+        if row is None or row.text != text or self.in_force(turn.tables) is None:
+            return None
+        known, ids, _ = _read_with_from_bytes(row.read_with)
+        types = {name: one.id for name, one in self._registry.newest(turn.tables, turn.now).items()}
+        # A parent may import those before it, so their order matters.
+        return row if list(known.items()) == list(parents.items()) and ids == types else None
+
+    def put_in_force(
+        self, turn: UnitOfWork, text: str, parents: Mapping[str, str]
+    ) -> tuple[Policy, PolicyRow]:
+        """Read and keep a policy; refuse it with all its errors, and keep the one before."""
+        if (
+            len(text.encode()) + sum(len(one.encode()) for one in parents.values())
+            > self._limits.policy_bytes
+        ):
+            raise ServiceFull(f"a policy has at most {self._limits.policy_bytes} bytes, with all it imports")
+        types = self._registry.newest(turn.tables, turn.now)
+        policy = read_policy(text, parents, types, self._domain)
+        before = newest(turn.tables)
+        version = 1 if before is None else before.version + 1
+        read_with = _read_with_to_bytes(parents, types, turn.now)
+        digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
+        row = PolicyRow(version, text, read_with, digest, turn.actor.key, turn.now)
+        turn.tables.put(POLICIES, [row])
+        return policy, row
+
+    def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
+        try:
+            parents, ids, at = _read_with_from_bytes(row.read_with)
+            digest = sha256(b"maia/1/policy\x00" + row.text.encode() + b"\x00" + row.read_with).digest()
+            if digest != row.digest:
+                return None
+            types = self._registry.of_ids(tables, ids, at)
+            return read_policy(row.text, parents, types, self._domain)
+        except MaiaError:
+            # Deny all (A42): the operator sees that no policy is in force, and loads one.
+            return None
+
+
+def read_policy(
+    text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType], domain: Principal
+) -> Policy:
+    """Read a policy with the role sets that it imports, each of which may import the ones before it."""
+    read: dict[str, Policy] = {}
+    for origin, parent in parents.items():
+        read[origin] = parse_policy(parent, origin=origin, domain=domain, parents=dict(read), types=types)
+    return parse_policy(text, origin="policy", domain=domain, parents=read, types=types)
+
+
+def newest(tables: Tables) -> PolicyRow | None:
+    """Return the policy that was loaded last."""
+    rows = tables.find(POLICIES, {}, limit=1, order="version", descending=True)
+    return rows[0] if rows else None
+
+
+def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
+    """Say whether a policy was in force once and another is now: going back is for somebody to decide."""
+    last = newest(tables)
+    if last is None or _is_of(last, text, parents):
+        return False
+    before = tables.find(POLICIES, {"text": text}, limit=_LOOKED_AT, order="version", descending=True)
+    return any(_is_of(row, text, parents) for row in before)
+
+
+def _is_of(row: PolicyRow, text: str, parents: Mapping[str, str]) -> bool:
+    return row.text == text and _read_with_from_bytes(row.read_with)[0] == dict(parents)
+
+
+def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
+    """Return a kept policy as an answer."""
+    return LoadedPolicy(
+        row.version,
+        row.digest,
+        row.text,
+        principal_from_bytes(row.loaded_by),
+        Instant(row.loaded_at),
+        revoked or Revoked(),
+    )
+
+
+def _read_with_to_bytes(parents: Mapping[str, str], types: Mapping[str, VerifiedType], now: Instant) -> bytes:
+    texts: SExpression = tuple((origin.encode(), text.encode()) for origin, text in parents.items())
+    ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
+    return write_canonical((texts, ids, b"%d" % now))
+
+
+def _read_with_from_bytes(data: bytes) -> tuple[dict[str, str], dict[str, bytes], Instant]:
+    try:
+        match read_canonical(data, _LIMITS):
+            case (tuple(texts), tuple(ids), bytes(at)):
+                parents = {name.decode(): text.decode() for name, text in map(_pair, texts)}
+                return parents, {name.decode(): one for name, one in map(_pair, ids)}, Instant(int(at))
+    except ValueError as problem:
+        raise DomainStoreUnavailable("a policy in the store cannot be read") from problem
+    raise DomainStoreUnavailable("a policy in the store cannot be read")
+
+
+def _pair(expression: SExpression) -> tuple[bytes, bytes]:
+    match expression:
+        case (bytes(one), bytes(other)):
+            return one, other
+    raise ValueError("a pair of texts was expected")

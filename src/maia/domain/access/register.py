@@ -1,0 +1,291 @@
+"""Who holds which right, by which chain, until when?
+
+The register has every certificate that this domain issued, holds, or was told
+of because somebody passed a right on (dissertation 6.2). It finds who might be
+able to do something; whether they can is decided by the policy kernel and
+nobody else, from the same certificates that a broker would be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Principal,
+    SignedCertificate,
+    VerificationCache,
+    VerifiedChain,
+    VerifiedConstitution,
+    certificate_from_bytes,
+    find_chains,
+    principal_from_bytes,
+)
+from maia.credentials.authority_algebra import intersect
+from maia.credentials.validity.validity_state import Tester
+from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
+from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
+from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry
+from maia.domain.access.settings import AccessLimits
+from maia.domain.access.unit_of_work import UnitOfWork
+from maia.domain.storage.pages import cursor_bytes, page_limit
+from maia.domain.storage.store import From, OneOf, Tables, Where
+from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.errors import BrokenCredential
+from maia.events import AttributeUid, Instant
+from maia.policy import (
+    ConditionNotMet,
+    Decision,
+    Evidence,
+    Facts,
+    Permit,
+    Request,
+    decide,
+    gather_evidence,
+    shows,
+)
+from maia.types import VerifiedType
+
+__all__ = ["Question", "Register", "attribute_of", "entry_of"]
+
+_POOL_MAX: Final = 512
+_AT_ONCE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who can do `action` with a type at a moment, reading one attribute if one is named?"""
+
+    action: Action
+    event_type: VerifiedType
+    attribute: AttributeUid | None
+    at: Instant
+
+
+class Register:
+    """Asks the register of one domain."""
+
+    def __init__(
+        self,
+        domain: Principal,
+        cache: VerificationCache,
+        limits: AccessLimits,
+        constitutions: tuple[VerifiedConstitution, ...] = (),
+    ) -> None:
+        """Answer for `domain`."""
+        self._domain, self._cache, self._limits = domain, cache, limits
+        self._constitutions = constitutions
+
+    # ------------------------------------------------------------ who can?
+
+    def who_can(
+        self, tables: Tables, question: Question, tester: Tester, *, after: str | None, limit: int
+    ) -> Page[Holder]:
+        """Return who can, in the order of their keys."""
+        page_limit(limit, self._limits)
+        shared = self.shared(tables, question.at)
+        last = cursor_bytes(after)
+        found: list[Holder] = []
+        looked_at = 0
+        while looked_at < self._limits.looked_at:
+            most = min(limit, _AT_ONCE, self._limits.looked_at - looked_at)
+            candidates = self._candidates(tables, question, last, limit=most)
+            for candidate in candidates:
+                last, looked_at = candidate, looked_at + 1
+                holder = self.holder(tables, question, principal_from_bytes(candidate), shared, tester)
+                if holder is not None:
+                    found.append(holder)
+                if len(found) == limit:
+                    return Page(tuple(found), last.hex())
+            if not candidates:
+                return Page(tuple(found))
+        return Page(tuple(found), None if last is None else last.hex())
+
+    def holder(
+        self,
+        tables: Tables,
+        question: Question,
+        principal: Principal,
+        shared: Sequence[SignedCertificate],
+        tester: Tester,
+    ) -> Holder | None:
+        """Return what the kernel grants one principal, or None."""
+        request = Request(principal, question.action, question.event_type.name, question.event_type)
+        pool = self.pool_of(tables, principal, question.at, shared)
+        evidence = gather_evidence(
+            request,
+            pool,
+            at=question.at,
+            cache=self._cache,
+            constitutions=self._constitutions,
+            standing=tester,
+        )
+        decision = decide(request, evidence, Facts(), question.at)
+        if not _answers(decision, question):
+            return None
+        chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
+        if isinstance(decision, Permit):
+            return Holder(principal, decision.view, decision.until, chains)
+        return Holder(principal, None, _first_end(evidence), chains, is_conditional=True)
+
+    def pool_of(
+        self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
+    ) -> list[SignedCertificate]:
+        """Return every certificate on record that can be part of a chain to `principal`."""
+        pool = {signed.id: signed for signed in shared}
+        known, frontier = {self._domain.key}, {principal.key}
+        while frontier and len(pool) < _POOL_MAX:
+            known |= frontier
+            where: Where = {
+                "subject": OneOf(tuple(sorted(frontier))),
+                "revoked_at": None,
+                "not_after": From(at),
+            }
+            rows = tables.find(RIGHTS, where, limit=_POOL_MAX, order="number")
+            found = [certificate_from_bytes(row.certificate) for row in rows]
+            pool |= {signed.id: signed for signed in found}
+            frontier = {signed.certificate.issuer.key for signed in found} - known
+        return list(pool.values())[:_POOL_MAX]
+
+    def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that may be part of anybody's chain: to the domain, and to names."""
+        named: Where = {"subject": b"", "revoked_at": None, "not_after": From(at)}
+        rows = tables.find(RIGHTS, named, limit=_AT_ONCE, order="number")
+        return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
+
+    def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
+        """Return the next principals that might be able to, in the order of their keys."""
+        standing: Where = {"revoked_at": None, "not_after": From(question.at)}
+        groups = tuple({about(question.event_type.name), ""})
+        found: set[bytes] = set()
+        speaks_to_names = False
+        for one in groups:
+            where = {**standing, "about": one}
+            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
+            speaks_to_names |= tables.count(RIGHTS, {**where, "subject": b""}) > 0
+        if speaks_to_names:
+            where = {**standing, "about": NAME}
+            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
+        owner = question.event_type.name.owner
+        if isinstance(owner, Principal) and (after is None or owner.key > after):
+            found.add(owner.key)
+        return sorted(found)[:limit]
+
+    # ------------------------------------------------------------ what was passed on
+
+    def register_delegation(
+        self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester
+    ) -> RegisterEntry:
+        """Note a certificate with which somebody passed on what leads through this domain."""
+        known = turn.tables.get(RIGHTS, signed.id)
+        if known is not None:
+            return entry_of(known)
+        self._check_delegation(turn, signed, tester)
+        where: Where = {"issuer": signed.certificate.issuer.key, "kind": EntryKind.DELEGATED.value}
+        if turn.tables.count(RIGHTS, where) >= self._limits.rights_each:
+            raise ServiceFull(f"one principal passes on at most {self._limits.rights_each} rights")
+        row = row_of(signed, EntryKind.DELEGATED, turn)
+        turn.tables.put(RIGHTS, [row])
+        return entry_of(row)
+
+    def _check_delegation(self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
+        certificate = signed.certificate
+        if not isinstance(certificate, AuthorisationCertificate):
+            raise BadRegistration("only a certificate that passes a right on is registered")
+        self._cache.check(signed)
+        if not certificate.validity.contains(turn.now) and _is_over(certificate, turn.now):
+            raise BadRegistration("the certificate has expired")
+        shared = self.shared(turn.tables, turn.now)
+        pool = self.pool_of(turn.tables, certificate.issuer, turn.now, shared)
+        good = [one for one in pool if tester.problem_with(one, turn.now) is None]
+        if not any(
+            self._passes_on(chain, certificate) for chain in self._chains(good, certificate, turn.now)
+        ):
+            raise BadRegistration(
+                "its issuer holds no right through this domain that may be passed on and covers any of it"
+            )
+
+    def _chains(
+        self, pool: Sequence[SignedCertificate], certificate: AuthorisationCertificate, now: Instant
+    ) -> Iterator[VerifiedChain]:
+        """Yield the chains by which the issuer of a certificate has something of what it passes on."""
+        owner = certificate.authority.resources.owner
+        if owner is None:
+            raise BadRegistration("a certificate that is registered names the owner of what it is about")
+        for resource in sample_resources(certificate.authority.resources, owner):
+            for action in sorted(certificate.authority.actions, key=lambda one: one.value):
+                try:
+                    yield from find_chains(
+                        pool,
+                        root=owner,
+                        subject=certificate.issuer,
+                        action=action,
+                        resource=resource,
+                        at=now,
+                        cache=self._cache,
+                        # One that leads through this domain counts, whatever another one grants besides.
+                        doubtful=frozenset(signed.id for signed in pool),
+                        constitutions=self._constitutions,
+                    )
+                except BrokenCredential:
+                    continue
+
+    def _passes_on(self, chain: VerifiedChain, certificate: AuthorisationCertificate) -> bool:
+        through_us = chain.root == self._domain or any(
+            signed.certificate.issuer == self._domain for signed in chain.certificates
+        )
+        return (
+            through_us
+            and chain.may_delegate
+            and intersect(chain.authority, certificate.authority) is not None
+        )
+
+
+def entry_of(row: RightRow) -> RegisterEntry:
+    """Return a row of the register as an answer."""
+    return RegisterEntry(
+        EntryKind(row.kind),
+        certificate_from_bytes(row.certificate),
+        row.membership or None,
+        row.rule,
+        Instant(row.registered_at),
+        None if row.revoked_at is None else Instant(row.revoked_at),
+        row.reason,
+    )
+
+
+def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | None:
+    """Return the uid of an attribute that somebody names."""
+    if name is None:
+        return None
+    if name not in event_type.vocabulary:
+        raise UnknownType(f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`")
+    return event_type.vocabulary[name].uid
+
+
+def _answers(decision: Decision, question: Question) -> bool:
+    """Say whether a decision is a yes to the question, or one under a condition."""
+    if not isinstance(decision, Permit):
+        return decision.kind is ConditionNotMet
+    uid = question.attribute
+    return uid is None or any(shows(window, uid) for window in decision.view.windows)
+
+
+def _first_end(evidence: Evidence) -> Instant | None:
+    ends = [chain.validity.not_after for chain in evidence.chains if chain.validity.not_after is not None]
+    return min(ends, default=None)
+
+
+def _is_over(certificate: AuthorisationCertificate, now: Instant) -> bool:
+    end = certificate.validity.not_after
+    return end is not None and end < now
+
+
+def _keys(values: Iterable[object]) -> Iterator[bytes]:
+    """Yield the keys among the subjects of rows; an empty one stands for a name or a threshold."""
+    for value in values:
+        if isinstance(value, bytes) and value:
+            yield value

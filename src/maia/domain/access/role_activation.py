@@ -1,0 +1,241 @@
+"""How does somebody become a member of a role, and what is on record then?
+
+The role engine finds the ways; the desk keeps the memberships that come of
+them, with everything that they rest on, and signs a role membership
+certificate for each, which other domains can ask for (dissertation 6.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import write_canonical
+from maia.credentials import Principal, SigningKey, Validity
+from maia.credentials.appointments import (
+    Appointment,
+    AppointmentKind,
+    SignedAppointment,
+    VerifiedAppointment,
+    appointment_from_bytes,
+    appointment_to_bytes,
+    issue_appointment,
+    verify_appointment,
+)
+from maia.credentials.arguments import Argument, argument_to_expression
+from maia.credentials.validity.online_tests import OnlineTest, TestKind
+from maia.domain.access.cascade import MEMBERSHIP, rest_on
+from maia.domain.access.refusals import ServiceFull, TooManyShown
+from maia.domain.access.results import Activated
+from maia.domain.access.settings import AccessSettings
+from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
+from maia.domain.storage.membership_encoding import membership_from_bytes, membership_to_bytes, support_key
+from maia.domain.storage.store import From, Tables, Where
+from maia.domain.storage.tables import (
+    APPOINTMENTS,
+    MEMBERSHIPS,
+    TESTERS,
+    AppointmentRow,
+    MembershipRow,
+    TesterRow,
+)
+from maia.events import Instant
+from maia.roles import Ground, RoleMembership, SupportKind
+
+__all__ = ["RoleDesk", "activated_of", "active_row", "is_active"]
+
+_SECOND: Final = 1_000_000
+_NUMBERS: Final = "memberships"
+_CERTIFICATES: Final = "appointments"
+
+
+class RoleDesk:
+    """Keeps memberships and appointments of one domain."""
+
+    def __init__(self, key: SigningKey, settings: AccessSettings) -> None:
+        """Sign certificates with `key`."""
+        self._key, self._settings = key, settings
+
+    def verified(self, shown: Iterable[SignedAppointment]) -> list[VerifiedAppointment]:
+        """Check the signatures of what was shown; refuse too many."""
+        given = list(shown)
+        if len(given) > self._settings.limits.shown:
+            raise TooManyShown(f"a request shows at most {self._settings.limits.shown} certificates")
+        return [verify_appointment(signed) for signed in given]
+
+    def take_in(
+        self, turn: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
+    ) -> tuple[Activated, bool]:
+        """Put a membership on record and say True, or find the same way there and say False.
+
+        What half of its time is left of is not activated a second time.
+        """
+        way = _way(membership)
+        known = self._lasting(turn, way, membership)
+        if known is not None:
+            return activated_of(turn.tables, known), False
+        self._check_room(turn, membership.principal)
+        signed = self._certificate(turn, membership)
+        row = MembershipRow(
+            id=membership.id,
+            number=next_number(turn.tables, _NUMBERS),
+            principal=membership.principal.key,
+            role=membership.role,
+            rule=membership.rule,
+            way=way,
+            until=end_of(membership.until),
+            membership=membership_to_bytes(membership),
+            certificate=signed.id,
+            activated_by=turn.actor.key,
+            activated_at=turn.now,
+            ended_at=None,
+            reason="",
+        )
+        turn.tables.put(MEMBERSHIPS, [row])
+        rest_on(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
+        self.keep_relied_on(turn, membership.rests_on, shown)
+        turn.given += 1
+        return Activated(membership, signed), True
+
+    def _lasting(self, turn: UnitOfWork, way: bytes, membership: RoleMembership) -> MembershipRow | None:
+        """Return the membership by the same way that lasts as long, or long enough."""
+        where: Where = {"way": way, "ended_at": None, "until": From(turn.now)}
+        rows = turn.tables.find(MEMBERSHIPS, where, limit=1, order="until", descending=True)
+        if not rows:
+            return None
+        (row,) = rows
+        left, whole = row.until - turn.now, row.until - row.activated_at
+        return row if row.until >= end_of(membership.until) or 2 * left > whole else None
+
+    def appoint(
+        self,
+        turn: UnitOfWork,
+        holder: Principal,
+        name: str,
+        parameters: Sequence[Argument],
+        validity: Validity,
+    ) -> SignedAppointment:
+        """Sign and register an appointment."""
+        return self._sign(turn, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
+
+    def _certificate(self, turn: UnitOfWork, membership: RoleMembership) -> SignedAppointment:
+        start = Instant(turn.now - turn.now % _SECOND)
+        return self._sign(
+            turn,
+            AppointmentKind.ROLE_MEMBERSHIP,
+            membership.principal,
+            membership.role,
+            membership.arguments,
+            Validity(start, membership.until),
+            membership.id,
+        )
+
+    def _sign(
+        self,
+        turn: UnitOfWork,
+        kind: AppointmentKind,
+        holder: Principal,
+        name: str,
+        parameters: Sequence[Argument],
+        validity: Validity,
+        membership: bytes,
+    ) -> SignedAppointment:
+        number = next_number(turn.tables, _CERTIFICATES)
+        test = OnlineTest(TestKind.TIMED_CRL, self._key.principal, self._settings.locations)
+        appointment = Appointment(
+            issuer=self._key.principal,
+            holder=holder,
+            name=name,
+            parameters=tuple(parameters),
+            validity=validity.with_tests(test),
+            kind=kind,
+            serial=number.to_bytes(8),
+        )
+        signed = issue_appointment(appointment, self._key)
+        turn.tables.put(APPOINTMENTS, [_row(signed, turn, number, membership)])
+        return signed
+
+    def keep_relied_on(
+        self, turn: UnitOfWork, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
+    ) -> None:
+        """Register the certificates of others that something rests on, and who must vouch for them."""
+        watched = {
+            ground.support.id: ground.is_watched
+            for ground in grounds
+            if ground.support.kind is SupportKind.CERTIFICATE
+        }
+        for verified in shown:
+            if verified.id not in watched:
+                continue
+            if turn.tables.get(APPOINTMENTS, verified.id) is None:
+                number = next_number(turn.tables, _CERTIFICATES)
+                turn.tables.put(APPOINTMENTS, [_row(verified.signed, turn, number, b"")])
+        self._watch_testers(turn, [one for one, is_watched in watched.items() if is_watched])
+
+    def _watch_testers(self, turn: UnitOfWork, certificates: Sequence[bytes]) -> None:
+        for identifier in certificates:
+            row = turn.tables.get(APPOINTMENTS, identifier)
+            if row is None or row.issuer == self._key.principal.key:
+                continue
+            tests = appointment_from_bytes(row.certificate).certificate.validity.tests
+            turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
+
+    def _check_room(self, turn: UnitOfWork, principal: Principal) -> None:
+        where = {"principal": principal.key, "ended_at": None, "until": From(turn.now)}
+        if turn.tables.count(MEMBERSHIPS, where) >= self._settings.limits.memberships_each:
+            raise ServiceFull(
+                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
+            )
+
+
+def _way(membership: RoleMembership) -> bytes:
+    """Return a digest of a membership that leaves out when it began and how long it lasts."""
+    supports = sorted(
+        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.rests_on
+    )
+    expression = (
+        membership.principal.key,
+        membership.role.encode(),
+        tuple(map(argument_to_expression, membership.arguments)),
+        membership.rule.encode(),
+        tuple(supports),
+    )
+    return sha256(b"maia/1/way\x00" + write_canonical(expression)).digest()
+
+
+def is_active(row: MembershipRow, now: Instant) -> bool:
+    """Say whether a membership has neither ended nor expired."""
+    return row.ended_at is None and row.until >= now
+
+
+def active_row(tables: Tables, membership: bytes, now: Instant) -> MembershipRow | None:
+    """Return the row of a membership, if it is active."""
+    row = tables.get(MEMBERSHIPS, membership)
+    return row if row is not None and is_active(row, now) else None
+
+
+def activated_of(tables: Tables, row: MembershipRow) -> Activated:
+    """Return a membership on record as an answer."""
+    certificate = tables.get(APPOINTMENTS, row.certificate)
+    assert certificate is not None  # noqa: S101 - both are written in one transaction, and forgotten in one
+    return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))
+
+
+def _row(signed: SignedAppointment, turn: UnitOfWork, number: int, membership: bytes) -> AppointmentRow:
+    said = signed.certificate
+    return AppointmentRow(
+        id=signed.id,
+        number=number,
+        kind=said.kind.value,
+        issuer=said.issuer.key,
+        holder=said.holder.key,
+        name=said.name,
+        not_after=end_of(said.validity.not_after),
+        membership=membership,
+        certificate=appointment_to_bytes(signed),
+        registered_by=turn.actor.key,
+        registered_at=turn.now,
+        revoked_at=None,
+        reason="",
+    )

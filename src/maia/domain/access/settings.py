@@ -1,0 +1,72 @@
+"""What is an access control service told before it starts, and how much does it take on?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from maia.credentials import VerifiedConstitution
+from maia.domain.keys.refusals import BadDomainSettings
+
+__all__ = ["AccessLimits", "AccessSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessLimits:
+    """The largest numbers that an access control service accepts; beyond them it refuses and says so."""
+
+    page: int = 500
+    """Rows in one page of an answer."""
+    looked_at: int = 5_000
+    """Rows that one page may look at before it is handed out, full or not."""
+    policy_bytes: int = 1 << 20
+    shown: int = 64
+    """Appointment certificates that one request may show."""
+    memberships_each: int = 256
+    """Active memberships of one principal."""
+    rights_each: int = 1_024
+    """Rights of one principal that stand at one time."""
+    held: int = 1_024
+    """Certificates that lead from owners to this domain."""
+    types: int = 1_024
+    facts: int = 1_000_000
+    fact_rows: int = 200_000
+    """Rows that a source may hand over at once."""
+    reason: int = 200
+    """Characters of a reason."""
+    revoked_in_a_list: int = 20_000
+    """Ids in one statement. Beyond it the service signs nothing more: everything it issued goes stale."""
+    statements_kept: int = 256
+    remembered_answers: int = 100_000
+    answers_each: int = 10_000
+    """Answers that are remembered for one principal, so that nobody uses up the room of all."""
+    answer_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """How long statements and rights last, and the limits."""
+
+    period_s: int = 30
+    """How long one timed list holds."""
+    lead_s: int = 5
+    """How long before the end of a list the next one is signed."""
+    right_s: int = 86_400
+    """How long a right is issued for, where the rule behind it does not end it sooner."""
+    answers_kept_s: int = 86_400
+    """How long an answer is remembered under its idempotency key."""
+    kept_s: int = 7 * 86_400
+    """How long after its end something is still kept, so that no clock set back brings it to life."""
+    locations: tuple[str, ...] = ()
+    """Where statements can be asked for; written into the certificates."""
+    limits: AccessLimits = field(default_factory=AccessLimits)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    """Who speaks for the quorums that own networks and types."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no service can keep."""
+        if not 1 <= self.period_s <= 86_400:
+            raise BadDomainSettings("a timed list holds for one second to one day")
+        if not 0 <= self.lead_s < self.period_s:
+            raise BadDomainSettings("the next list is signed within the period of the present one")
+        if self.right_s < 1 or self.answers_kept_s < 1:
+            raise BadDomainSettings("rights and remembered answers last at least one second")

@@ -1,0 +1,73 @@
+"""What happens within one act of the access control service?
+
+A `UnitOfWork` is one transaction at one moment by one actor. Acts collect in it what
+they take away; at the end of the turn that becomes one list of revocations
+and one record of the audit, in the same transaction as everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.credentials import Principal
+from maia.credentials.validity.statements import AuditHead
+from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
+from maia.domain.storage.store import FOR_EVER, Tables
+from maia.domain.storage.tables import AUDIT, META, AuditRow, MetaRow
+from maia.events import Instant
+from maia.roles import RoleMembership
+
+__all__ = ["UnitOfWork", "add_to", "audit_head", "end_of", "next_number"]
+
+_AUDIT: Final = "audit"
+
+
+@dataclass(slots=True)
+class UnitOfWork:
+    """One act under way: where it writes, who acts, when, and what was taken away so far."""
+
+    tables: Tables
+    actor: Principal
+    now: Instant
+    ids: list[bytes] = field(default_factory=list)
+    """Certificates that the domain no longer stands by."""
+    memberships: list[RoleMembership] = field(default_factory=list)
+    """Memberships that fell, in the order of the cascade."""
+    given: int = 0
+    """How many memberships and rights are new."""
+
+    def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
+        """Append the record of this act to the audit."""
+        record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=details)
+        self.tables.put(AUDIT, [AuditRow(record.number, record.body, record.previous, record.digest)])
+        self.tables.put(META, [MetaRow(_AUDIT, record.number, record.digest)])
+        return record
+
+
+def audit_head(tables: Tables) -> AuditHead:
+    """Return how long the audit is, and its last digest."""
+    row = tables.get(META, _AUDIT)
+    return AUDIT_START if row is None else AuditHead(row.number, row.data)
+
+
+def next_number(tables: Tables, name: str) -> int:
+    """Return the next number of a numbering; none is handed out twice, also after a restart."""
+    row = tables.get(META, name)
+    number = 1 if row is None else row.number + 1
+    tables.put(META, [MetaRow(name, number, b"")])
+    return number
+
+
+def add_to(tables: Tables, name: str, more: int) -> int:
+    """Count something that would take long to count; return how many there are now."""
+    row = tables.get(META, name)
+    number = (0 if row is None else row.number) + more
+    if more:
+        tables.put(META, [MetaRow(name, number, b"")])
+    return number
+
+
+def end_of(moment: Instant | None) -> int:
+    """Return a moment as rows have it."""
+    return FOR_EVER if moment is None else int(moment)

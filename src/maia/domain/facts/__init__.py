@@ -1,0 +1,1 @@
+"""Facts: where they come from, how they are kept, which are published."""

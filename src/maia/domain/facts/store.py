@@ -1,0 +1,164 @@
+"""Which facts hold in this domain?
+
+Facts are rows of a relation: `caseAssignment(smith, 42)`. They are asserted
+by administrators, or replaced as a whole by whatever source the domain
+follows. Each argument is kept beside its row, so that the rows that agree
+with any one of them are found without looking at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from maia.canonical import Limits, read_canonical, write_canonical
+from maia.credentials.arguments import (
+    Argument,
+    argument_from_expression,
+    argument_key,
+    argument_kind,
+    argument_to_expression,
+    arguments_digest,
+    checked_argument,
+)
+from maia.credentials.names import checked_label
+from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
+from maia.domain.access.settings import AccessLimits
+from maia.domain.access.unit_of_work import add_to
+from maia.domain.storage.store import OneOf, Tables, Where
+from maia.domain.storage.tables import FACT_ARGUMENTS, FACTS, FactArgumentRow, FactRow
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.roles import Support, fact_support
+
+__all__ = ["arguments_of", "assert_fact", "matching_facts", "replace_facts", "retract_fact"]
+
+_LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
+_AT_ONCE: Final = 1_000
+_COUNT: Final = "facts"
+
+
+def assert_fact(
+    tables: Tables, name: str, arguments: Sequence[Argument], limits: AccessLimits, now: Instant
+) -> bool:
+    """Put a fact on record; return whether it was not there."""
+    row = _row(name, arguments, now)
+    if tables.get(FACTS, row.name, row.digest) is not None:
+        return False
+    _check_room(tables, 1, limits)
+    _put(tables, [(row, tuple(arguments))])
+    return True
+
+
+def retract_fact(tables: Tables, name: str, arguments: Sequence[Argument]) -> set[Support]:
+    """Take a fact off the record; return what is lost by it."""
+    support = fact_support(name, arguments)
+    if not tables.delete(FACTS, {"name": name, "digest": support.id}):
+        return set()
+    tables.delete(FACT_ARGUMENTS, {"name": name, "digest": support.id})
+    add_to(tables, _COUNT, -1)
+    return {support}
+
+
+def replace_facts(
+    tables: Tables, name: str, rows: Iterable[Sequence[Argument]], limits: AccessLimits, now: Instant
+) -> tuple[int, set[Support]]:
+    """Make exactly these rows hold; return how many are new, and what is lost with those that are gone."""
+    wanted: dict[bytes, tuple[FactRow, tuple[Argument, ...]]] = {}
+    for arguments in rows:
+        row = _row(name, arguments, now)
+        wanted[row.digest] = row, tuple(arguments)
+        if len(wanted) > limits.fact_rows:
+            raise ServiceFull(f"a source hands over at most {limits.fact_rows} rows at once")
+    present = {row.digest: row for row in _all_rows(tables, name)}
+    gone = present.keys() - wanted.keys()
+    for digests in _chunks(sorted(gone)):
+        tables.delete(FACTS, {"name": name, "digest": OneOf(digests)})
+        tables.delete(FACT_ARGUMENTS, {"name": name, "digest": OneOf(digests)})
+    new = [one for digest, one in wanted.items() if digest not in present]
+    _check_room(tables, len(new) - len(gone), limits)
+    _put(tables, new)
+    return len(new), {fact_support(name, arguments_of(present[digest])) for digest in gone}
+
+
+def matching_facts(
+    tables: Tables, name: str, arguments: Sequence[Argument | None]
+) -> Iterator[tuple[Argument, ...]]:
+    """Yield the rows of a fact that agree with `arguments`; None agrees with everything."""
+    known = {place: argument for place, argument in enumerate(arguments) if argument is not None}
+    if len(known) == len(arguments):
+        row = tables.get(FACTS, name, fact_support(name, known.values()).id)
+        rows: Iterable[FactRow] = () if row is None else (row,)
+    elif known:
+        rows = _rows_with(tables, name, known)
+    else:
+        rows = _all_rows(tables, name)
+    wanted = {place: argument_key(argument) for place, argument in known.items()}
+    for row in rows:
+        found = arguments_of(row)
+        if len(found) == len(arguments) and all(
+            argument_key(found[place]) == key for place, key in wanted.items()
+        ):
+            yield found
+
+
+def arguments_of(row: FactRow) -> tuple[Argument, ...]:
+    """Return what a row of a fact is about."""
+    try:
+        match read_canonical(row.arguments, _LIMITS):
+            case tuple(expressions):
+                return tuple(map(argument_from_expression, expressions))
+    except MaiaError as problem:
+        raise DomainStoreUnavailable("a fact in the store cannot be read") from problem
+    raise DomainStoreUnavailable("a fact in the store cannot be read")
+
+
+def _row(name: str, arguments: Sequence[Argument], now: Instant) -> FactRow:
+    checked = [checked_argument(argument, argument_kind(argument)) for argument in arguments]
+    written = write_canonical(tuple(map(argument_to_expression, checked)))
+    return FactRow(checked_label(name), fact_support(name, checked).id, written, now)
+
+
+def _put(tables: Tables, rows: Sequence[tuple[FactRow, tuple[Argument, ...]]]) -> None:
+    tables.put(FACTS, [row for row, _ in rows])
+    placed = [
+        FactArgumentRow(row.name, place, _argument_digest(argument), row.digest)
+        for row, arguments in rows
+        for place, argument in enumerate(arguments)
+    ]
+    tables.put(FACT_ARGUMENTS, placed)
+
+
+def _rows_with(tables: Tables, name: str, known: dict[int, Argument]) -> Iterator[FactRow]:
+    """Yield the rows that agree with the rarest of the known arguments."""
+    conditions: list[Where] = [
+        {"name": name, "position": place, "value": _argument_digest(argument)}
+        for place, argument in known.items()
+    ]
+    rarest = min(conditions, key=lambda one: tables.count(FACT_ARGUMENTS, one)) if len(known) > 1 else None
+    where, after = rarest or conditions[0], None
+    while found := tables.find(FACT_ARGUMENTS, where, limit=_AT_ONCE, order="digest", after=after):
+        after = found[-1].digest
+        digests = OneOf(tuple(row.digest for row in found))
+        yield from tables.find(FACTS, {"name": name, "digest": digests}, limit=_AT_ONCE)
+
+
+def _all_rows(tables: Tables, name: str) -> Iterator[FactRow]:
+    after: bytes | None = None
+    while found := tables.find(FACTS, {"name": name}, limit=_AT_ONCE, order="digest", after=after):
+        after = found[-1].digest
+        yield from found
+
+
+def _argument_digest(argument: Argument) -> bytes:
+    return arguments_digest(b"argument", "", (argument,))
+
+
+def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
+    if add_to(tables, _COUNT, more) > limits.facts and more > 0:
+        raise ServiceFull(f"this domain keeps at most {limits.facts} facts")
+
+
+def _chunks(values: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield tuple(values[start : start + _AT_ONCE])

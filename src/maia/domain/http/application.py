@@ -1,0 +1,160 @@
+"""How does a call become an answer? Let in, read, done, written; errors as problem details.
+
+This is the outermost loop of the interface: whatever nobody foresaw ends
+here, with a number in the log and nothing in the answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from maia.api.problems import PROBLEM_JSON, ApiProblem, NoSuchPage, problem_of
+from maia.domain.access.results import AdminAct
+from maia.domain.http.authentication import Caller, Gate, read_body, signed_body
+from maia.domain.http.endpoints import Answer, Call, Endpoint, decoded, question_of
+from maia.domain.http.openapi import openapi_document
+from maia.errors import BadInput, MaiaError
+from maia.events import Instant
+from maia.net.observer import Records
+
+__all__ = ["application"]
+
+_ENCODER: Final = msgspec.json.Encoder()
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'",
+}
+_RETRY_AFTER_S: Final = 30
+
+
+class WrongMethod(BadInput):
+    """A page was asked for with a method that it does not have."""
+
+    code = "INPUT-API-METHOD"
+
+
+May = Callable[[Caller, AdminAct], Awaitable[None]]
+"""Raises unless a caller may do an act."""
+
+
+def application(
+    endpoints: tuple[Endpoint, ...],
+    gate: Gate,
+    *,
+    may: May,
+    clock: Callable[[], Instant],
+    records: Records,
+) -> Starlette:
+    """Return the interface as an ASGI application; `may` is asked before a body is read."""
+    document = _ENCODER.encode(openapi_document(endpoints))
+    routes = [_route(one, gate, may, clock, records) for one in endpoints]
+
+    async def openapi(_request: Request) -> Response:
+        return _response(200, document)
+
+    async def health(_request: Request) -> Response:
+        return _response(200, b'{"is_well":true}')
+
+    async def unknown(_request: Request, problem: Exception) -> Response:
+        if isinstance(problem, HTTPException) and problem.status_code == 405:
+            return _refused(WrongMethod("this page has no such method"), records)
+        return _refused(NoSuchPage("there is no such page; /openapi.json lists them"), records)
+
+    async def unforeseen(_request: Request, problem: Exception) -> Response:
+        return _unforeseen(problem, records)
+
+    app = Starlette(
+        routes=[*routes, Route("/openapi.json", openapi), Route("/health", health)],
+        exception_handlers={404: unknown, 405: unknown, Exception: unforeseen},
+    )
+    app.router.redirect_slashes = False  # a signed call is for one path, and for no other
+    return app
+
+
+def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant], records: Records) -> Route:
+    async def answer(request: Request) -> Response:
+        caller: Caller | None = None
+        try:
+            caller = None if endpoint.is_public else gate.admit(request)
+            call = await _read(request, caller, endpoint, may, clock)
+            return _written(await endpoint.handler(call))
+        except MaiaError as problem:
+            return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
+        except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
+            return _unforeseen(problem, records)
+
+    return Route(endpoint.path, answer, methods=[endpoint.method])
+
+
+async def _read(
+    request: Request, caller: Caller | None, endpoint: Endpoint, may: May, clock: Callable[[], Instant]
+) -> Call:
+    if caller is None:
+        body = await read_body(request, 0)
+    else:
+        if endpoint.body is not None and endpoint.act is not None:
+            # Asked again where the act is done. Here it keeps strangers from having large bodies read.
+            await may(caller, endpoint.act)
+        body = await signed_body(request, caller, endpoint.body_max)
+    return Call(
+        caller,
+        None if endpoint.body is None else decoded(body, endpoint.body),
+        None
+        if endpoint.question is None
+        else question_of(request.query_params.multi_items(), endpoint.question),
+        {name: str(request.path_params[name]) for name in endpoint.parameters},
+        clock(),
+        endpoint.act,
+    )
+
+
+def _written(answer: Answer) -> Response:
+    content = answer.content
+    body = content if isinstance(content, bytes) else _ENCODER.encode(content)
+    return _response(answer.status, body, headers=answer.headers)
+
+
+def _refused(
+    problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
+) -> Response:
+    told = problem_of(problem)
+    # Only whoever has signed the call is named: of others it is not known who they are.
+    who = {} if caller is None else {"principal": str(caller.principal)}
+    records.note("refused", {"code": problem.code, "page": page, **who})
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if told.status in (429, 503) else {}
+    if told.status == 401:
+        headers["WWW-Authenticate"] = "Maia"
+    return _response(told.status, _ENCODER.encode(told), PROBLEM_JSON, headers=headers)
+
+
+def _unforeseen(problem: Exception, records: Records) -> Response:
+    # The number is all that leaves: the text of a strange error can hold anything.
+    incident = os.urandom(6).hex()
+    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": _where(problem)})
+    told = ApiProblem(
+        "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
+    )
+    return _response(500, _ENCODER.encode(told), PROBLEM_JSON)
+
+
+def _where(problem: Exception) -> str:
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def _response(
+    status: int, body: bytes, kind: str = "application/json", *, headers: Mapping[str, str] = {}
+) -> Response:
+    return Response(body, status, {**_SAFE, **headers}, media_type=kind)

@@ -1,0 +1,198 @@
+"""Who makes this call, with which certificates, and is it really this call?
+
+Every page but a few public ones asks here first. The caller is whoever signed
+the request; certificates come with it and are verified where they are used.
+Everything is bounded before it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from maia.api.headers import (
+    CREDENTIALS_BYTES_MAX,
+    CREDENTIALS_HEADER,
+    ONCE_HEADER,
+    SCHEME,
+    TooLarge,
+    credentials_from_header,
+)
+from maia.api.problems import BadCall
+from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
+from maia.credentials.chains.rooted import read_from_owner
+from maia.domain.access.administration import WORK_MAX
+from maia.errors import BrokenCredential, Refusal
+from maia.events import Instant
+from maia.wire.api_requests import (
+    API_REQUEST_BYTES_MAX,
+    API_SKEW_S,
+    INSTANCE_BYTES,
+    ApiCall,
+    RequestAltered,
+    api_request_from_bytes,
+    verify_api_request,
+)
+from maia.wire.replays import ReplayMemory
+
+__all__ = [
+    "BODY_BYTES_MAX",
+    "Caller",
+    "Gate",
+    "RequestUnsigned",
+    "signed_body",
+    "target_of",
+]
+
+BODY_BYTES_MAX: Final = 2 << 20
+"""How much is read of a body, unless its page takes more."""
+REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
+"""Requests of one principal within the window of clock skew: ten a second with the usual one."""
+CERTIFICATES_REMEMBERED: Final = 4096
+"""Certificates whose signatures were found good, so that they are not checked again with each call."""
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
+
+
+class RequestUnsigned(Refusal):
+    """A page that is not public was asked for without a signed request."""
+
+    code = "REQUEST-UNSIGNED"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, the certificates that came along and that this domain's signatures lead to, and the key that
+    makes the call unique.
+    """
+
+    principal: Principal
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    once: str
+    digest: bytes = field(repr=False)
+    """What was called: the same for a call that is made again."""
+    content: bytes = field(repr=False)
+    """The digest of the body that was signed."""
+
+
+class Gate:
+    """The door of one run of a domain's server."""
+
+    def __init__(
+        self,
+        audience: Principal,
+        *,
+        instance: bytes,
+        clock: Callable[[], Instant],
+        skew_s: int = API_SKEW_S,
+        requests_max: int = REQUESTS_PER_PRINCIPAL_MAX,
+    ) -> None:
+        """Let in whoever signs for this domain and this run."""
+        if len(instance) != INSTANCE_BYTES:
+            raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
+        self.audience, self.instance, self.skew_s = audience, instance, skew_s
+        self._clock = clock
+        self._memory = ReplayMemory(per_principal_max=requests_max)
+        self._certificates = VerificationCache(certificates_max=CERTIFICATES_REMEMBERED)
+
+    def admit(self, request: Request) -> Caller:
+        """Return who calls; raise if the head of the call was not signed as it arrived."""
+        headers = _single_headers(request)
+        signed = api_request_from_bytes(_authorization(headers.get("authorization", "")))
+        shown = headers.get(CREDENTIALS_HEADER.lower(), "")
+        if len(shown) > CREDENTIALS_BYTES_MAX:
+            raise TooLarge(f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call")
+        once = headers.get(ONCE_HEADER.lower(), "")
+        said = signed.request.call.content
+        call = ApiCall.of(
+            request.method, target_of(request), body=b"", credentials=shown.encode("latin-1"), once=once
+        )
+        call = replace(call, content=said)
+        verified = verify_api_request(
+            signed,
+            call=call,
+            audience=self.audience,
+            instance=self.instance,
+            at=self._clock(),
+            memory=self._memory,
+            skew_s=self.skew_s,
+        )
+        digest = b"\x00".join((call.method.encode(), call.target.encode(), said))
+        return Caller(verified.signer, self._read(credentials_from_header(shown)), once, digest, said)
+
+    def _read(self, shown: list[bytes]) -> tuple[SignedCertificate, ...]:
+        """Read those certificates that this domain's signatures lead to; no others count here (A87)."""
+        budget = Budget.of(WORK_MAX)
+        try:
+            read = read_from_owner(shown, root=self.audience, cache=self._certificates, budget=budget)
+        except BrokenCredential as problem:
+            raise BadCall(
+                f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
+            ) from problem
+        return tuple(read.values())
+
+
+async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:
+    """Read the body of a call whose caller is known; raise if it is not the one that was signed.
+
+    Nobody fills our memory without a signature.
+    """
+    body = await read_body(request, body_max)
+    if sha256(body).digest() != caller.content:
+        raise RequestAltered("the body differs from what was signed")
+    return body
+
+
+async def read_body(request: Request, body_max: int = BODY_BYTES_MAX) -> bytes:
+    """Read a body to its end, in time and not beyond its limit."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > body_max:
+                    raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
+                parts.append(part)
+    except (TimeoutError, ClientDisconnect):
+        raise BadCall("the body did not arrive in time") from None
+    return b"".join(parts)
+
+
+def target_of(request: Request) -> str:
+    """Return path and query exactly as they were sent."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    target = path + (b"?" + query if query else b"")
+    try:
+        return str(target, "ascii")
+    except UnicodeDecodeError:
+        raise BadCall("path and query are written in ASCII") from None
+
+
+def _authorization(header: str) -> bytes:
+    scheme, _, word = header.partition(" ")
+    if not header:
+        raise RequestUnsigned("this page wants a signed request")
+    if scheme.lower() != SCHEME.lower() or len(word) > 2 * API_REQUEST_BYTES_MAX:
+        raise RequestUnsigned(f"the `Authorization` header carries `{SCHEME}` and a signed request")
+    try:
+        return base64.b64decode(word.strip(), validate=True)
+    except binascii.Error:
+        raise RequestUnsigned("the signed request is not written in base64") from None
+
+
+def _single_headers(request: Request) -> Mapping[str, str]:
+    """Return headers by name; one of ours that comes twice could be read in two ways."""
+    found: dict[str, str] = {}
+    ours = {"authorization", CREDENTIALS_HEADER.lower(), ONCE_HEADER.lower()}
+    for name, value in request.headers.items():
+        if name in found and name in ours:
+            raise BadCall(f"the header `{name}` came twice")
+        found[name] = value
+    return found

@@ -1,0 +1,221 @@
+"""How does the HTTP interface listen? TLS 1.3 with the domain's key, few connections, short waits.
+
+uvicorn does the talking. Signals are the process's own business, so its
+handlers are left out; a connection that begins a request and does not end it,
+or takes no more of an answer, is closed. Where there are too many connections
+without a request under way, one goes, the oldest from where most of them come:
+strangers that hold connections keep no caller out (A88).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from maia.credentials import SigningKey
+from maia.net.addresses import bind
+from maia.net.tls import serving_context
+from maia.wire.places import Places
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["listening"]
+
+CONNECTIONS_MAX: Final = 256
+IDLE_MAX: Final = 192
+"""Connections at one time on which no request is under way."""
+HALF_OPEN_MAX: Final = 128
+"""Connections at one time that have not ended the handshake of TLS."""
+HANDSHAKE_S: Final = 10.0
+HEAD_BYTES_MAX: Final = 96 << 10
+HEAD_S: Final = 10.0
+READ_S: Final = 30.0
+_KEEP_ALIVE_S: Final = 30
+_GRACE_S: Final = 5
+_ACCEPT_PAUSE_S: Final = 0.1
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the process it is part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class _ImpatientProtocol(H11Protocol):
+    """A connection that is closed if the head of a request, or its reader, keeps us waiting."""
+
+    _head: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+
+    def __init__(self, server: uvicorn.Server, idle: Places[_ImpatientProtocol]) -> None:
+        """Serve for a server; `idle` are its connections on which no request is under way."""
+        super().__init__(server.config, server.server_state, server.lifespan.state)
+        self._idle = idle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._is_idle()
+
+    def _is_idle(self) -> None:
+        """Take a place among those without a request, for which another one may have to go."""
+        self._idle.take(self, self.client[0] if self.client else None)
+        waits = self._idle.next_to_go() if self._idle.is_overfull else None
+        if waits is not None:
+            self._idle.leave(waits)
+            waits.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Be idle again, unless the next request was there already."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.cycle.response_complete:
+            self._is_idle()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait no longer for a head that is there; begin to wait for one that has begun."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            _cancel(self._head)
+            self._head = None
+            cycle: RequestResponseCycle | None = self.cycle  # None until the first head was read
+            if cycle is not None and not cycle.response_complete:
+                self._idle.leave(self)
+        elif self._head is None and self.conn.trailing_data[0]:
+            self._head = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a reader."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(READ_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait for a reader no more."""
+        _cancel(self._reader)
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._idle.leave(self)
+        _cancel(self._head)
+        _cancel(self._reader)
+        super().connection_lost(exc)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator[str]:
+    """Serve while the body runs; yield the address with the port that was taken."""
+    taken, address = bind(listen)
+    # Every connection inherits it; head and body of an answer would otherwise wait for one another.
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server = _Server(_config(app))
+    task = asyncio.create_task(server.serve(sockets=[]))
+    accepting: asyncio.Task[None] | None = None
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        if task.done():
+            await task  # says why
+        accepting = asyncio.create_task(_Door(server, serving_context(key)).accept(taken))
+        yield address
+    finally:
+        if accepting is not None:
+            accepting.cancel()
+            with suppress(asyncio.CancelledError):
+                await accepting
+        server.should_exit = True
+        await task
+        _close(taken)
+
+
+class _Door:
+    """Accepts connections for a server: uvicorn would wait for as many handshakes as there are sockets."""
+
+    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext) -> None:
+        # The key never lies in a file for uvicorn to read, so the context is made here.
+        self._server, self._context = server, context
+        self._idle: Places[_ImpatientProtocol] = Places(IDLE_MAX)
+        self._half_open: Places[asyncio.Task[None]] = Places(HALF_OPEN_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(self, listening: socket.socket) -> None:
+        """Take on whoever connects, until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    connection, where = await loop.sock_accept(listening)
+                except OSError:  # no file descriptors left, for instance: others may close some
+                    await asyncio.sleep(_ACCEPT_PAUSE_S)
+                else:
+                    self._take_on(connection, str(where[0]))
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _take_on(self, connection: socket.socket, address: str) -> None:
+        task = asyncio.create_task(self._shake_hands(connection))
+        self._tasks.add(task)
+        self._half_open.take(task, address)
+        waits = self._half_open.next_to_go() if self._half_open.is_overfull else None
+        if waits is not None:
+            self._half_open.leave(waits)
+            waits.cancel()
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._tasks.discard(ended)
+            self._half_open.leave(ended)
+            if ended.cancelled():  # perhaps before its first step, so that nobody else closes the socket
+                connection.close()
+
+        task.add_done_callback(done)
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        with suppress(OSError):  # that of TLS is one
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _ImpatientProtocol(self._server, self._idle),
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+            )
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_ImpatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        log_level="critical",  # what strangers send writes no line of its own; the interface counts refusals
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+    )
+
+
+def _close(taken: socket.socket) -> None:
+    if taken.fileno() >= 0:
+        taken.close()

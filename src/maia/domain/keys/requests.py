@@ -1,0 +1,213 @@
+"""What does a key server answer when a member asks for keys, or who publishes?
+
+    JoinGroups    -> the keys of the groups that are open to it
+    HistoryKeys   -> the keys that it could have had at their time
+    WhoWrites     -> the certificates with which somebody publishes
+    KeysHeld      -> which epoch is the newest, so that it sees what it missed
+
+Whoever asks was welcomed before (`keys/links.py`). A refusal is raised, and the
+server says it to the one who asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from maia.credentials import Principal, certificate_to_bytes
+from maia.credentials.validity.validity_state import Once
+from maia.domain.keys.challenges import KeyChallenges
+from maia.domain.keys.history import history_reply
+from maia.domain.keys.links import Links, MemberLink, Topic
+from maia.domain.keys.managed_types import ManagedTypes
+from maia.domain.keys.refusals import NotAMember
+from maia.domain.keys.statements import Hearing
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.policy import GrantsLeftOut
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.manager import GroupManager
+from maia.sealing.groups.membership import Claim, requests_for
+from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
+from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key
+from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, WhoWrites, Writer
+
+__all__ = ["KeyRequestHandler", "refusal_told"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequestHandler:
+    """Answers what members ask the manager `principal`."""
+
+    principal: Principal
+    types: ManagedTypes
+    links: Links
+    hearing: Hearing
+    challenges: KeyChallenges
+    random: Callable[[int], bytes] = field(repr=False)
+
+    def answer(
+        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
+    ) -> list[Effect]:
+        """Answer a question, or raise why not."""
+        match message:
+            case JoinGroups() | HistoryKeys():
+                return self._asked_for_keys(link, message, now)
+            case WhoWrites():
+                return self._tell_writer(link, message, now)
+
+    def held(self, link: MemberLink, type_id: bytes) -> KeysHeld:
+        """Say which epoch of a type is the newest, to whoever has joined it."""
+        manager = self.types.get(type_id)
+        if manager is None or type_id not in link.joined or manager.head is None:
+            return KeysHeld(type_id, 0, None)
+        return KeysHeld(type_id, manager.number, manager.head.digest)
+
+    # -------------------------------------------------------- keys, when they are vouched for
+
+    def _asked_for_keys(
+        self, link: MemberLink, message: JoinGroups | HistoryKeys, now: Instant
+    ) -> list[Effect]:
+        """Answer a question for keys; where somebody has to vouch for that, once they have."""
+        manager, claim = self._claimed(link, message, now)
+        topic = _topic(manager, message)
+        claim = replace(claim, vouched=link.answers(topic, claim.pool, now))
+        asked = self.challenges.ask(link, message, topic, manager, claim, now)
+        return asked or self._granted(link, message, manager, claim, now)
+
+    def go_on(
+        self,
+        link: MemberLink,
+        message: JoinGroups | HistoryKeys,
+        once: frozenset[Once],
+        missing: MaiaError | None,
+        now: Instant,
+    ) -> list[Effect]:
+        """Answer a question that has waited for one-time answers; `missing` says that some did not come."""
+        manager, claim = self._claimed(link, message, now)
+        claim = replace(claim, vouched=self.challenges.serving(once, now))
+        granted = self._granted(link, message, manager, claim, now, missing)
+        link.bring(_topic(manager, message), claim.pool, claim.vouched)
+        return granted
+
+    def stay(self, link: MemberLink, type_id: bytes, once: frozenset[Once], now: Instant) -> list[Effect]:
+        """Let a member stay as far as it was vouched for anew; whoever nobody vouches for is put out."""
+        manager = self.types.get(type_id)
+        claim = None if manager is None else manager.claim_of(link.peer)
+        if manager is None or claim is None:
+            return []
+        vouched, known = self.challenges.serving(once, now), link.brought.get((type_id, False))
+        if vouched is None or known is None:
+            link.brought.pop((type_id, False), None)
+        else:
+            link.brought[type_id, False] = replace(known, vouched=vouched)
+        if vouched is not None:
+            self.challenges.again(link.peer, type_id, vouched)
+        return self.types.told(manager, manager.vouch(link.peer, vouched, now))
+
+    def _granted(
+        self,
+        link: MemberLink,
+        message: JoinGroups | HistoryKeys,
+        manager: GroupManager,
+        claim: Claim,
+        now: Instant,
+        missing: MaiaError | None = None,
+    ) -> list[Effect]:
+        """Give what a claim opens; if that is nothing, and answers are missing, raise that they are."""
+        if isinstance(message, HistoryKeys):
+            return self._tell_past(link, message, manager, claim, now, missing)
+        try:
+            return self._join(link, message, manager, claim, now)
+        except NoGroupOpen as problem:
+            raise missing or problem from None
+
+    def _claimed(
+        self, link: MemberLink, message: JoinGroups | HistoryKeys, now: Instant
+    ) -> tuple[GroupManager, Claim]:
+        """Check who asks and for what: the encryption key, the type, the certificates, in this order."""
+        shown = EncryptionKey(message.key, message.signature)
+        check_encryption_key(shown, member=link.peer, manager=self.principal, session=self.links.instance)
+        versions = self.types.definitions.verified(message.definitions, now)
+        manager = self.types.of(versions)
+        pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
+        claim = Claim(link.peer, versions, pool)
+        self.hearing.hear_held(link, requests_for(claim), pool, now)
+        return manager, claim
+
+    def _join(
+        self, link: MemberLink, message: JoinGroups, manager: GroupManager, claim: Claim, now: Instant
+    ) -> list[Effect]:
+        """Let a member in, if its certificates open a group."""
+        outcomes = manager.join(claim, self._head(message.head), now)
+        self.types.joined(manager, claim.versions)
+        link.joined[manager.type_id], link.refs[manager.type_id] = message.key, message.id
+        if claim.vouched is not None:
+            self.challenges.again(link.peer, manager.type_id, claim.vouched)
+        fields = {**link.named(), "type": manager.type_id.hex(), "epoch": manager.number}
+        return [
+            Note("joined", fields),
+            Count("maia_key_joins_total"),
+            *_left_out(link, outcomes),
+            *self.types.told(manager, outcomes, asked=(link, message.id)),
+        ]
+
+    def _head(self, data: bytes | None) -> SignedEpoch | None:
+        if data is None:
+            return None
+        head = epoch_from_bytes(data)
+        verify_epoch(head, self.principal)
+        return head
+
+    def _tell_writer(self, link: MemberLink, message: WhoWrites, now: Instant) -> list[Effect]:
+        manager = self.types.get(message.type_id)
+        if manager is None or not manager.is_in(GroupId(message.type_id), link.peer):
+            raise NotAMember("only members of a type's groups are told who publishes")
+        shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
+        return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
+
+    def _tell_past(
+        self,
+        link: MemberLink,
+        message: HistoryKeys,
+        manager: GroupManager,
+        claim: Claim,
+        now: Instant,
+        missing: MaiaError | None,
+    ) -> list[Effect]:
+        """Tell a reader of the past the keys that it could have had at their time."""
+        reply = history_reply(
+            manager, message, claim, by=self.principal, now=now, random=self.random, missing=missing
+        )
+        fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
+        return [
+            Note("history-told", fields),
+            Count("maia_history_keys_total"),
+            Send(link.id, encode(reply)),
+        ]
+
+
+def refusal_told(link: MemberLink, number: int, problem: MaiaError) -> list[Effect]:
+    """Return what is said, noted and counted when a question is refused."""
+    return [
+        Note("refused", {**link.named(), "code": problem.code}),
+        Count("maia_refused_total", labels={"code": problem.code}),
+        Send(link.id, encode(Failed(number, problem.code, problem.message))),
+    ]
+
+
+def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
+    """Return what is noted and counted where a limit kept a member's grants from being counted."""
+    if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
+        return []
+    return [
+        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
+        Count("maia_grants_left_out_total"),
+    ]
+
+
+def _topic(manager: GroupManager, message: JoinGroups | HistoryKeys) -> Topic:
+    return manager.type_id, isinstance(message, HistoryKeys)

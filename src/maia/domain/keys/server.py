@@ -1,0 +1,283 @@
+"""The key server: it runs the key groups of every type whose owner has named it.
+
+    server.handle(Received(link, data), now) -> [Keep(...), Send(...), WakeAt(...), ...]
+
+It has no clock, no socket and no disk, like a broker. Members dial it, prove
+their right to be part of the network, and ask to join. What an epoch or an
+eviction changed is kept before anybody hears of it. Errors of one peer end in
+an answer to that peer, or in the end of its link, and never leave `handle`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, assert_never
+
+from maia.credentials import (
+    Budget,
+    Principal,
+    SignedStatement,
+    SigningKey,
+    VerificationCache,
+    certificate_to_bytes,
+)
+from maia.domain.keys.challenges import KeyChallenges
+from maia.domain.keys.departures import Parting
+from maia.domain.keys.links import Links, MemberLink
+from maia.domain.keys.managed_types import Changes, ManagedTypes
+from maia.domain.keys.notifications import Teller
+from maia.domain.keys.one_time_answers import KeyAnswers
+from maia.domain.keys.refusals import KeyServerStopped, NotExpected
+from maia.domain.keys.requests import KeyRequestHandler, refusal_told
+from maia.domain.keys.settings import DomainSettings
+from maia.domain.keys.statements import Hearing
+from maia.domain.keys.validity import Vouching
+from maia.errors import MaiaError, ProtocolViolation
+from maia.events import Instant
+from maia.sealing.groups.manager import GroupManager
+from maia.sealing.keys.at_rest import AtRest
+from maia.sealing.keys.secrets import Secret
+from maia.wire.codec import decode, encode
+from maia.wire.effects import (
+    Close,
+    Count,
+    DialFailed,
+    Effect,
+    Input,
+    Keep,
+    LinkClosed,
+    LinkOpened,
+    LogRead,
+    Note,
+    Received,
+    Recorded,
+    Send,
+    Tick,
+    WakeAt,
+)
+from maia.wire.messages import (
+    Accepted,
+    Bye,
+    Hello,
+    HistoryKeys,
+    JoinGroups,
+    KeysHeld,
+    LeaveGroups,
+    Message,
+    Ping,
+    Pong,
+    Show,
+    Vouched,
+    WhoWrites,
+)
+
+__all__ = ["KeyServer"]
+
+_NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
+
+
+class KeyServer:
+    """One key server of one network, as a value that is handed time, chance and messages."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        settings: DomainSettings,
+        *,
+        at_rest: Secret,
+        random: Callable[[int], bytes],
+        kept: Mapping[str, bytes] = _NOTHING_KEPT,
+    ) -> None:
+        """Make a server that holds `key`; secrets are kept sealed under a key that grows from `at_rest`."""
+        self._principal, self._settings = key.principal, settings
+        self._kept = dict(kept)
+        self._changes: Changes = {}
+        self._counters: Counter[str] = Counter()
+        self._is_draining = False
+        sealed, certificates = AtRest(at_rest, random), VerificationCache()
+        self._vouching = Vouching(settings, certificates, kept)
+        self._links = Links(
+            settings,
+            certificates,
+            vouching=self._vouching,
+            instance=random(16),
+            credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
+        )
+        self._types = ManagedTypes(
+            key,
+            settings,
+            at_rest=sealed,
+            random=random,
+            certificates=certificates,
+            witness=self._vouching.standing,
+            teller=Teller(key.principal, self._links, random),
+            changes=self._changes,
+        )
+        challenges = KeyChallenges(key.principal, settings, self._links, random)
+        self._challenges = challenges
+        self._parting = Parting(self._links, self._types, challenges)
+        self._hearing = Hearing(self._vouching, self._types, self._links, self._parting, self._changes)
+        self._desk = KeyRequestHandler(
+            key.principal, self._types, self._links, self._hearing, challenges, random
+        )
+        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links, self._parting)
+
+    # -------------------------------------------------------- life
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Verify what was kept and go on from there."""
+        kept, self._kept = self._kept, {}
+        dropped = self._types.reload(kept, now)
+        notes: list[Effect] = [Note("kept-dropped", {"name": name, "code": "unreadable"}) for name in dropped]
+        fields = {"principal": str(self._principal), "address": self._settings.address}
+        return self._finished([Note("started", fields), *notes, *self._look(now)], now)
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on; rights that have ended by `now` end first, and their keys with them."""
+        effects = self._look(now)
+        match happened:
+            case LinkOpened():
+                effects += self._links.open(happened, now)
+            case Received(link=number, data=data):
+                link = self._links.get(number)
+                answered = [] if link is None else self._received(link, data, now)
+                effects += [*self._hearing.take_told(), *answered]
+            case LinkClosed(link=number):
+                effects += self._parting.closed(number)
+            case DialFailed() | Tick() | Recorded() | LogRead():
+                pass  # it dials nobody and records nothing, and what was due has been looked at
+            case _:
+                assert_never(happened)
+        return self._finished(effects, now)
+
+    def drain(self, now: Instant) -> list[Effect]:
+        """Say goodbye on every link; members go on with the keys they have."""
+        self._is_draining = True
+        problem = KeyServerStopped("this key server is being stopped")
+        effects = [one for link in self._links.all() for one in self._parting.close(link, problem)]
+        return self._finished(effects, now)
+
+    def status(self, now: Instant) -> dict[str, object]:
+        """Return what an operator asks for: links, types, epochs, numbers; no key and no certificate."""
+        links = self._links.all()
+        return {
+            "principal": str(self._principal),
+            "network": self._settings.network.name,
+            "address": self._settings.address,
+            "at": str(now),
+            "draining": self._is_draining,
+            "links": [link.record(now) for link in links if link.is_ready],
+            "links_waiting": sum(not link.is_ready for link in links),
+            "members": sum(link.is_ready for link in links),
+            **self._types.status(),
+            "vouchers": self._vouching.status(now),
+            "one_time": {"waiting": len(self._challenges)},
+            "counters": dict(self._counters),
+        }
+
+    def groups_of(self, type_id: bytes) -> GroupManager | None:
+        """Return the groups of a type, if they are run here."""
+        return self._types.get(type_id)
+
+    # -------------------------------------------------------- what the domain decides
+
+    def evict(self, principal: Principal, now: Instant) -> list[Effect]:
+        """Put a principal out of every group at once, and keep it out."""
+        return self._finished(self._types.evict(principal, now), now)
+
+    def readmit(self, principal: Principal, now: Instant) -> list[Effect]:
+        """Let a principal in again that was put out, as soon as it asks; its right counts from now on."""
+        self._types.readmit(principal, now)
+        return self._finished([], now)
+
+    def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Effect]:
+        """Believe these certificates, named by their ids, no more."""
+        return self._finished(self._types.revoke(frozenset(certificates), now), now)
+
+    def hear(self, signed: SignedStatement, now: Instant) -> list[Effect]:
+        """Hear a statement that the domain made, or heard; whoever it takes the ground from is put out."""
+        return self._finished(self._hearing.hear([signed], now), now)
+
+    # -------------------------------------------------------- what members say
+
+    def _received(self, link: MemberLink, data: bytes, now: Instant) -> list[Effect]:
+        try:
+            self._links.heard(link, len(data), now)
+            return self._said(link, decode(data), now)
+        except MaiaError as problem:
+            refused = Count("maia_links_refused_total", labels={"code": problem.code})
+            return [refused, *self._parting.close(link, problem)]
+
+    def _said(self, link: MemberLink, message: Message, now: Instant) -> list[Effect]:
+        match message:
+            case Bye(code=code):
+                goodbye: list[Effect] = [Note("bye", {**link.named(), "code": code}), Close(link.id, code)]
+                return [*goodbye, *self._parting.closed(link.id)]
+            case Show() if not link.is_ready and not message.certificates:
+                self._hearing.hold(link, message)
+                return []
+            case Hello() if not link.is_ready:
+                return self._said_hello(link, message, now)
+            case _ if link.is_ready:
+                return self._answered(link, message, now)
+        raise NotExpected(f"`{type(message).__name__}` was not expected before hello")
+
+    def _said_hello(self, link: MemberLink, message: Hello, now: Instant) -> list[Effect]:
+        """Hear what a peer has shown beside its certificates, and then whether it may be here."""
+        budget = Budget.of(self._settings.limits.work_before_welcome)
+        link.pool = self._links.pool_of_stranger(message, budget)
+        self._hearing.hear_held(link, [self._links.connecting(link.peer)], link.pool, now, budget)
+        return self._links.said_hello(link, message, now, budget)
+
+    def _answered(self, link: MemberLink, message: Message, now: Instant) -> list[Effect]:
+        match message:
+            case Ping(nonce=nonce):
+                return [Send(link.id, encode(Pong(nonce)))]
+            case Pong():
+                return []
+            case Show(id=number, certificates=[]):
+                self._hearing.hold(link, message)
+                self._hearing.hear_known(link, now)
+                return [Send(link.id, encode(Accepted(number, None)))]
+            case KeysHeld(type_id=type_id):
+                return [Send(link.id, encode(self._desk.held(link, type_id)))]
+            case LeaveGroups(type_id=type_id):
+                return self._parting.left(link, type_id)
+            case JoinGroups() | WhoWrites() | HistoryKeys():
+                return self._asked(link, message, now)
+            case Vouched():
+                return self._answers.hear(link, message, now)
+        raise NotExpected(f"`{type(message).__name__}` is nothing that a key server is told")
+
+    def _asked(
+        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
+    ) -> list[Effect]:
+        try:
+            self._links.spend(link, now)
+            return self._desk.answer(link, message, now)
+        except ProtocolViolation:
+            raise
+        except MaiaError as problem:
+            return refusal_told(link, message.id, problem)
+
+    # -------------------------------------------------------- time
+
+    def _look(self, now: Instant) -> list[Effect]:
+        effects = [*self._answers.look(now), *self._types.look(now)]
+        ended, asked = self._links.look(now)
+        for link, problem in ended:
+            effects += self._parting.close(link, problem)
+        return [*effects, *asked]
+
+    def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
+        """Put what must be kept first, and ask for the next moment."""
+        kept: list[Effect] = [Keep(name, data) for name, data in self._changes.items()]
+        self._changes.clear()
+        for effect in effects:
+            if isinstance(effect, Count):
+                self._counters[effect.name] += effect.amount
+        moments = (self._types.next_look(), self._links.next_look(), self._challenges.next_look())
+        wake = min((one for one in moments if one is not None), default=None)
+        woken: list[Effect] = [] if wake is None else [WakeAt(Instant(max(wake, now)))]
+        return [*kept, *effects, *woken]

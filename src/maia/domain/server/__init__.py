@@ -1,0 +1,1 @@
+"""The domain as a process: configuration, background work, the stream of statements."""

@@ -1,0 +1,188 @@
+"""What does a domain's server do while nobody asks it anything?
+
+It signs and publishes lists before the last one ends, reads facts again,
+keeps the credential folders of its brokers fresh, and reads its policy again
+when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from maia.api.responses import WalletAnswer
+from maia.credentials import Principal, certificate_to_bytes
+from maia.credentials.encoding.statements import statement_to_bytes
+from maia.domain.access.results import RegisterEntry
+from maia.domain.access.service import AccessControl
+from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
+from maia.domain.facts.sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
+from maia.domain.server.access_config import FactConfig
+from maia.domain.server.policy_file import PolicyFile
+from maia.domain.server.service import DomainService
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.keystore.wallet_folder import WalletFolder
+from maia.net.observer import Records
+
+__all__ = ["beating", "end_when_over", "feeders", "pushing", "reloading_at_signals", "source_of"]
+
+PUSH_S: Final = 10.0
+RENEW_S: Final = 300
+"""How often it is asked at least what the policy grants a broker, beside what must be renewed sooner."""
+_BEAT_MOST_S: Final = 5.0
+_BEAT_LEAST_S: Final = 0.05
+_AGAIN_S: Final = 1.0
+_SECOND: Final = 1_000_000
+_PAGES_MAX: Final = 100
+
+
+async def beating(service: DomainService, records: Records) -> None:
+    """Publish what is due, list after list."""
+    while True:
+        try:
+            due = await service.beat()
+            wait_s = (due - service.clock()) / _SECOND
+        except MaiaError as problem:
+            records.note("failed", {"code": problem.code, "why": problem.message})
+            wait_s = _AGAIN_S
+        await asyncio.sleep(_BEAT_LEAST_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(wait_s, _BEAT_MOST_S) - _BEAT_LEAST_S):
+                await service.has_news.wait()
+
+
+async def end_when_over(service: DomainService) -> None:
+    """Raise when another process has taken the store over: this one must say nothing more."""
+    await service.is_over.wait()
+    assert service.fenced is not None  # noqa: S101 - set together
+    raise service.fenced
+
+
+async def reloading_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
+    """Read the policy again at every SIGHUP; without a file, a hang-up means nothing."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals are heard by the main thread alone; a guest in another's process has none
+    loop.add_signal_handler(signal.SIGHUP, told.set)
+    try:
+        while True:
+            await told.wait()
+            told.clear()
+            if policy is not None:
+                await policy.try_to(service, records)
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+# ------------------------------------------------------------ facts
+
+
+def feeders(
+    configs: Iterable[FactConfig], service: DomainService, ages: FactAges, records: Records
+) -> list[FactFeeder]:
+    """Return what feeds the facts that are polled."""
+    feeds = [
+        FactFeed(one.name, source, one.every_s, one.stale_s)
+        for one in configs
+        if (source := source_of(one)) is not None
+    ]
+    return [FactFeeder(feed, service, ages, clock=service.clock, records=records) for feed in feeds]
+
+
+def source_of(config: FactConfig) -> FactSource | None:
+    """Return where a fact is read from; None for one that is told by a stream."""
+    path, url, query = config.path or Path(), config.url or "", config.query or ""
+    match config.source:
+        case "sqlite":
+            return SqliteSource(path, query, config.kinds, time.monotonic)
+        case "postgresql":
+            return PostgresSource(url, query, config.kinds)
+        case "file":
+            return FileSource(path, config.columns, config.kinds)
+        case "http":
+            return HttpSource(url, config.columns, config.kinds)
+        case _:
+            return None
+
+
+# ------------------------------------------------------------ pushing certificates to brokers
+
+
+async def pushing(
+    pushes: Iterable[tuple[Principal, Path]], service: DomainService, address: str, records: Records
+) -> None:
+    """Keep the certificates of brokers in their folders, renewed before they end."""
+    told: dict[Path, tuple[bytes, ...]] = {}
+    renew_at: dict[Principal, Instant] = {}
+    while True:
+        for subject, folder in pushes:
+            try:
+                now = service.clock()
+                if now >= renew_at.get(subject, now):
+                    renew_at[subject] = await _renewed(subject, service, now)
+                wallet = await service.ask(_wallet_for(subject, now))
+                if told.get(folder) != (content := (*wallet.chains, *wallet.statements)):
+                    keep = _keeping(folder, wallet, service.principal, address, now)
+                    await asyncio.to_thread(keep)
+                    told[folder] = content
+            except MaiaError as problem:
+                records.note("failed", {"push": str(folder), "code": problem.code, "why": problem.message})
+        await asyncio.sleep(PUSH_S)
+
+
+async def _renewed(subject: Principal, service: DomainService, now: Instant) -> Instant:
+    """Issue to a broker whatever the policy grants it, as if it had logged in; return when to do so again."""
+    later = Instant(now + RENEW_S * _SECOND)
+
+    def work(access: AccessControl) -> Instant:
+        if access.policy() is None:
+            return later
+        renew_before = access.login(subject, (), actor=service.principal, now=now).renew_before
+        return later if renew_before is None else min(later, max(renew_before, Instant(now + _SECOND)))
+
+    return await service.ask(work)
+
+
+def _keeping(
+    folder: Path, wallet: WalletAnswer, domain: Principal, address: str, now: Instant
+) -> Callable[[], int]:
+    return lambda: WalletFolder(folder).keep(wallet, domain=domain, address=address, now=now)
+
+
+def _wallet_for(subject: Principal, now: Instant) -> Callable[[AccessControl], WalletAnswer]:
+    """Return a reading of everything that stands for a principal, with what leads from the owners to here."""
+
+    def read(access: AccessControl) -> WalletAnswer:
+        standing = [one.certificate for one in _entries(access, subject) if _stands(one, now)]
+        chains = {one.id: one for one in (*access.held(now), *standing)} if standing else {}
+        return WalletAnswer(
+            str(subject),
+            [],
+            [],
+            [certificate_to_bytes(one) for one in chains.values()],
+            [statement_to_bytes(one) for one in access.current_statements(now)] if standing else [],
+            None,
+        )
+
+    return read
+
+
+def _entries(access: AccessControl, subject: Principal) -> Iterable[RegisterEntry]:
+    after: str | None = None
+    for _ in range(_PAGES_MAX):
+        page = access.rights_of(subject, after=after)
+        yield from page.rows
+        after = page.after
+        if after is None:
+            return
+
+
+def _stands(entry: RegisterEntry, now: Instant) -> bool:
+    return entry.revoked_at is None and entry.certificate.certificate.validity.contains(now)

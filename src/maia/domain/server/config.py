@@ -1,0 +1,228 @@
+"""How shall this domain's server run?
+
+    maia domain serve --config domain.toml         a file,
+    MAIA_DOMAIN_LISTEN=127.0.0.1:7500              the environment,
+    maia domain serve --listen 127.0.0.1:7500      and flags, the last word of the three.
+
+Everything is checked before the server opens a port. An error names the file,
+the line and the key, and a setting that nobody knows is an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from maia.config import readers
+from maia.config.bounds_file import read_bounds
+from maia.config.constitutions import Quorums, constitutions_of, read_quorums, remembered_in
+from maia.config.input_files import (
+    BadFile,
+    read_certificates,
+    read_definition,
+    read_definitions,
+    read_owner,
+    read_principal,
+)
+from maia.config.sources import BadConfig, from_environment, from_file, from_flags
+from maia.config.start_checks import check_folder, opened, right_to_connect
+from maia.config.type_folder import in_order_of_making
+from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+from maia.domain import DomainLimits, DomainSettings
+from maia.domain.server.access_config import ACCESS_SETTINGS, AccessConfig, FactConfig, access_config
+from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
+from maia.events import Instant
+from maia.policy import BoundRule
+from maia.sealing.keys.key_ring import KeyTerms
+from maia.types import type_id
+
+__all__ = [
+    "DOMAIN_PREFIX",
+    "DOMAIN_SETTINGS",
+    "DomainConfig",
+    "PreparedDomain",
+    "prepare_domain",
+    "read_domain_config",
+]
+
+DOMAIN_PREFIX: Final = "MAIA_DOMAIN_"
+
+_TERMS: Final = KeyTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class DomainConfig:
+    """One key server's settings as the operator wrote them: words and paths, nothing opened yet."""
+
+    key: Path
+    """The server's own signing key; type definitions name its principal as their manager."""
+    network: str
+    """The name of the network that this server is a part of."""
+    coordinator: str
+    """Who owns the network: a key, a .pub file or quorum:…."""
+    credentials: tuple[Path, ...]
+    """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
+    data: Path
+    """A folder for epochs, sealed keys and evictions; a key server cannot run without one."""
+    listen: str = "127.0.0.1:7500"
+    """Where to listen; port 0 takes a free one."""
+    status: str | None = "127.0.0.1:0"
+    """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
+    history: tuple[Path, ...] = ()
+    """*.type files of the types whose old keys are kept, for pipelines that read the past."""
+    refresh_s: int = _TERMS.refresh_s
+    """How often keys are refreshed even if nobody comes or goes."""
+    overdue_s: int = _TERMS.overdue_s
+    """For how long publishers go on sealing after a refresh is overdue."""
+    drift_s: int = _TERMS.drift_s
+    """For how long old keys still open what was sealed before a refresh."""
+    back_dating_s: int = _TERMS.back_dating_s
+    """By how much a publication's moment may lie outside its epoch."""
+    lease_s: int = 60
+    """How long a silent member is believed to be there."""
+    require_install: bool = True
+    """Whether a type's signer must be allowed to install types on the network."""
+    bounds: tuple[Path, ...] = ()
+    """Files with bounds on what members of key groups may advertise and subscribe to."""
+    log_format: str = "auto"
+    log_level: str = "info"
+    limits: DomainLimits = field(default_factory=DomainLimits)
+    access: AccessConfig | None = None
+    """The access control service, where one was asked for."""
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Where each setting was said, by its name."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDomain:
+    """Everything that a key server needs, opened and checked; only `prepare_domain` makes one."""
+
+    config: DomainConfig
+    key: SigningKey = field(repr=False)
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    history: frozenset[bytes]
+    may_connect_until: Instant | None
+    access: PreparedAccess | None = None
+    quorums: Quorums = field(default_factory=dict, repr=False)
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+
+    def settings(self, address: str) -> DomainSettings:
+        """Return what the server is told, once it is known where it listens."""
+        config = self.config
+        terms = KeyTerms(config.refresh_s, config.overdue_s, config.drift_s, config.back_dating_s)
+        return DomainSettings(
+            self.network,
+            address,
+            self.credentials,
+            terms=terms,
+            history=self.history,
+            lease_s=config.lease_s,
+            require_install=config.require_install,
+            limits=config.limits,
+            bounds=self.bounds,
+            constitutions=constitutions_of(self.quorums),
+        )
+
+
+def read_domain_config(
+    file: Path | None, *, flags: Mapping[str, object], environment: Mapping[str, str]
+) -> DomainConfig:
+    """Put the three sources together and check every value; raise BadConfig at the first wrong one."""
+    said = {} if file is None else from_file(file, DOMAIN_SETTINGS)
+    said |= from_environment(environment, DOMAIN_SETTINGS, prefix=DOMAIN_PREFIX) | from_flags(flags)
+    for name in ("key", "network", "coordinator", "credentials", "data"):
+        if name not in said:
+            where = "the options" if file is None else f"`{file}`"
+            raise BadConfig(f"{where}: `{name}` is missing; a key server cannot run without it")
+    # object: each reader checks one setting, and the table below pairs it with its field.
+    values: dict[str, object] = {name: DOMAIN_SETTINGS[name](one, name) for name, one in said.items()}
+    limits = {
+        name.removeprefix("limits."): values.pop(name) for name in list(values) if name.startswith("limits.")
+    }
+    access = access_config({name: values.pop(name) for name in list(values) if name in ACCESS_SETTINGS})
+    origins = {name: one.origin for name, one in said.items()}
+    return DomainConfig(**values, limits=DomainLimits(**limits), access=access, origins=origins)  # type: ignore[arg-type]  # by the table
+
+
+def prepare_domain(
+    config: DomainConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]
+) -> PreparedDomain:
+    """Open and check whatever the configuration names; raise at the first thing that is wrong."""
+    key = opened(config, "key", lambda: open_key(config.key))
+    owner = opened(config, "coordinator", lambda: read_owner(config.coordinator))
+    network = opened(config, "network", lambda: NetworkName(owner, config.network))
+    credentials = tuple(opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    names = opened(
+        config, "history", lambda: [read_definition(one).definition.name for one in config.history]
+    )
+    history = frozenset(type_id(name.owner, name.name) for name in names)
+    check_folder(config, "data", config.data)
+    shown = (*config.credentials, *remembered_in(config.data))
+    quorums = opened(config, "credentials", lambda: read_quorums(shown))
+    constitutions = constitutions_of(quorums)
+    bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
+    until = right_to_connect(config, key, network, credentials, now, constitutions)
+    access = None if config.access is None else _prepared_access(config, config.access, constitutions)
+    prepared = PreparedDomain(
+        config, key, network, credentials, history, until, access, quorums=quorums, bounds=bounds
+    )
+    opened(config, "drift_s", lambda: prepared.settings(config.listen))
+    return prepared
+
+
+def _prepared_access(
+    config: DomainConfig, access: AccessConfig, constitutions: tuple[VerifiedConstitution, ...]
+) -> PreparedAccess:
+    """Open what the access control service names; its policy is read when it runs, again and again."""
+    hear = opened(config, "broker.hear", lambda: tuple(read_principal(one) for one in access.broker_hear))
+    held = opened(config, "policy.held", lambda: tuple(read_certificates(access.policy_held)))
+    types = opened(config, "policy.types", lambda: in_order_of_making(read_definitions(access.policy_types)))
+    streams = opened(
+        config, "facts", lambda: tuple(_stream(one) for one in access.facts if one.source == "stream")
+    )
+    pushes = opened(
+        config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
+    )
+    prepared = PreparedAccess(access, hear, held, types, streams, pushes, constitutions)
+    opened(config, "statements.period_s", lambda: prepared.settings)
+    return prepared
+
+
+def _stream(fact: FactConfig) -> StreamOfFacts:
+    definition = read_definition(fact.path or Path())
+    known = {one.name for one in definition.definition.attributes}
+    for name in (*fact.columns, *(() if fact.holds is None else (fact.holds,))):
+        if name not in known:
+            raise BadFile(f"`{fact.path}` has no attribute `{name[:64]}`")
+    return StreamOfFacts(fact.name, definition, fact.columns, fact.kinds, fact.holds, fact.stale_s)
+
+
+DOMAIN_SETTINGS: Final[Mapping[str, readers.Reader]] = {
+    "key": readers.path,
+    "network": readers.text,
+    "coordinator": readers.principal_word,
+    "credentials": readers.paths,
+    "data": readers.path,
+    "listen": readers.address,
+    "status": readers.loopback,
+    "history": readers.paths,
+    "refresh_s": readers.whole(1),
+    "overdue_s": readers.whole(0),
+    "drift_s": readers.whole(0),
+    "back_dating_s": readers.whole(0),
+    "lease_s": readers.whole(1),
+    "require_install": readers.yes_or_no,
+    "bounds": readers.paths,
+    "log_format": readers.one_of(readers.LOG_FORMATS),
+    "log_level": readers.one_of(readers.LOG_LEVELS),
+    **{f"limits.{one.name}": readers.whole(1) for one in fields(DomainLimits)},
+    **ACCESS_SETTINGS,
+}
+"""Every setting by its name, with the reader that checks it."""

@@ -1,0 +1,54 @@
+"""What does a domain's access control service need, once everything that its settings name was opened?
+
+Kept apart from the service itself, so that checking a configuration loads no server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
+from maia.credentials.arguments import ParameterKind
+from maia.domain.access.settings import AccessSettings
+from maia.domain.server.access_config import AccessConfig
+from maia.types import SignedDefinition
+
+__all__ = ["PreparedAccess", "StreamOfFacts"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOfFacts:
+    """A fact, the type of the events that tell it, and which attributes are its arguments."""
+
+    name: str
+    definition: SignedDefinition
+    columns: tuple[str, ...]
+    kinds: tuple[ParameterKind, ...]
+    holds: str | None
+    stale_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAccess:
+    """Everything that the service needs, opened and checked."""
+
+    config: AccessConfig
+    hear: tuple[Principal, ...] = ()
+    held: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    types: tuple[SignedDefinition, ...] = field(default=(), repr=False)
+    streams: tuple[StreamOfFacts, ...] = field(default=(), repr=False)
+    pushes: tuple[tuple[Principal, Path], ...] = ()
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+
+    @property
+    def settings(self) -> AccessSettings:
+        """Return what the service is told."""
+        config = self.config
+        return AccessSettings(
+            period_s=config.statements_period_s,
+            lead_s=config.statements_lead_s,
+            right_s=config.rights_seconds,
+            constitutions=self.constitutions,
+            locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
+        )

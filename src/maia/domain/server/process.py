@@ -1,0 +1,198 @@
+"""How does a key server live as a process of its own?
+
+`maia domain serve` prepares it and calls `serve_domain` here: the data folder
+is taken so that no second server uses it, the store is fenced, the status
+endpoint opens beside the network's port, and all of it closes in order when
+the process is told to stop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from maia.clock import system_now
+from maia.config.constitutions import keep_quorums
+from maia.credentials import SignedStatement, SigningKey
+from maia.domain import DomainSettings, KeyServer
+from maia.domain.server.config import PreparedDomain
+from maia.domain.storage.fenced_store import FencedStore
+from maia.events import Instant
+from maia.net.addresses import bind
+from maia.net.data_folder import one_of, own_folder
+from maia.net.links import LinkLimits
+from maia.net.node_runner import NodeRunner
+from maia.net.observer import Records
+from maia.net.signals import until_told_to_stop
+from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
+from maia.net.stores import MemoryStore, Store
+from maia.net.telemetry import Telemetry
+from maia.sealing.keys.secrets import Secret
+
+if TYPE_CHECKING:
+    from maia.domain.server.access import RunningAccess
+
+__all__ = ["DomainListening", "RunningKeyServer", "run_key_server", "serve_domain"]
+
+_STORE: Final = "groups.sqlite"
+_AT_REST: Final = b"maia/1/domain-at-rest"
+_GAUGES: Final = ("members", "links_waiting", "types", "versions", "evicted", "revoked")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainListening:
+    """Where a key server that is ready answers."""
+
+    address: str
+    principal: str
+    status: str | None
+    api: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningKeyServer:
+    """A key server that listens: where, and what an operator may ask of it."""
+
+    address: str
+    server: KeyServer
+    runner: NodeRunner
+    clock: Callable[[], Instant]
+
+    def status(self) -> dict[str, object]:
+        """Return links, types, epochs and counters."""
+        return self.server.status(self.clock())
+
+
+@asynccontextmanager
+async def run_key_server(
+    key: SigningKey,
+    settings_at: Callable[[str], DomainSettings],
+    *,
+    listen: str,
+    store: Store | None = None,
+    limits: LinkLimits | None = None,
+    records: Records | None = None,
+    clock: Callable[[], Instant] = system_now,
+) -> AsyncIterator[RunningKeyServer]:
+    """Run a key server while the body runs, and say goodbye on every link at the end."""
+    store = MemoryStore() if store is None else store
+    kept = store.load()
+    listening, bound = bind(listen)
+    # The signing key has a file of its own, so a copy of the data folder alone opens nothing.
+    at_rest = Secret.from_bytes(key.reveal_seed()).derive(_AT_REST)
+    with listening:
+        server = KeyServer(key, settings_at(bound), at_rest=at_rest, random=os.urandom, kept=kept)
+        # A refresh that broke off half way would hand out keys that nobody else has. The store is whole.
+        runner = NodeRunner(
+            server,
+            key,
+            store=store,
+            limits=limits,
+            records=records,
+            clock=clock,
+            stops_when_it_fails=True,
+        )
+        async with runner.running():
+            runner.perform(server.start(clock()))
+            runner.listen(listening)
+            try:
+                yield RunningKeyServer(bound, server, runner, clock)
+            finally:
+                await runner.drain(server.drain(clock()))
+
+
+async def serve_domain(
+    prepared: PreparedDomain, telemetry: Telemetry, ready: Callable[[DomainListening], None]
+) -> None:
+    """Run a key server until SIGTERM or Ctrl-C, then say goodbye on every link."""
+    config = prepared.config
+    links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
+    try:
+        with own_folder(config.data), closing(FencedStore(config.data / _STORE)) as store:
+            keep_quorums(config.data, prepared.quorums)
+            async with (
+                run_key_server(
+                    prepared.key,
+                    prepared.settings,
+                    listen=config.listen,
+                    store=store,
+                    limits=links,
+                    records=telemetry,
+                ) as running,
+                _access(prepared, telemetry, running) as access,
+            ):
+                await _answer_until_stopped(prepared, telemetry, running, access, ready)
+    except ExceptionGroup as group:
+        raise one_of(group) from group
+
+
+@asynccontextmanager
+async def _access(
+    prepared: PreparedDomain, telemetry: Telemetry, running: RunningKeyServer
+) -> AsyncIterator[RunningAccess | None]:
+    """Run the access control service beside the key groups, where there is one."""
+    if prepared.access is None:
+        yield None
+        return
+    from maia.domain.server.access import DomainIdentity, access_running
+
+    def on_revoked(ids: Iterable[bytes]) -> None:
+        running.runner.perform(running.server.revoke(ids, running.clock()))
+
+    def on_statement(signed: SignedStatement) -> None:
+        running.runner.perform(running.server.hear(signed, running.clock()))
+
+    identity = DomainIdentity(prepared.key, prepared.network, prepared.credentials)
+    async with access_running(
+        prepared.access,
+        identity,
+        data=prepared.config.data,
+        records=telemetry,
+        on_revoked=on_revoked,
+        on_statement=on_statement,
+    ) as access:
+        # What was stated while this process was not there, or before it served any key group.
+        for signed in await access.service.ask(lambda one: one.current_statements(running.clock())):
+            on_statement(signed)
+        yield access
+
+
+async def _answer_until_stopped(
+    prepared: PreparedDomain,
+    telemetry: Telemetry,
+    running: RunningKeyServer,
+    access: RunningAccess | None,
+    ready: Callable[[DomainListening], None],
+) -> None:
+    config, token, address = prepared.config, new_token(), None
+    endpoint = StatusEndpoint(_told(running, access, telemetry), token=token)
+    if config.status is not None:
+        address = await endpoint.start(config.status)
+        new_door(config.data, address, token)
+    try:
+        api = None if access is None else access.address
+        ready(DomainListening(running.address, str(prepared.key.principal), address, api))
+        await until_told_to_stop()
+        telemetry.note("stopping", {"address": running.address})
+    finally:
+        await endpoint.stop()
+        with suppress(OSError):
+            (config.data / DOOR_FILE).unlink()
+
+
+def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
+    def status() -> dict[str, object]:
+        return running.status() | ({} if access is None else access.status())
+
+    def metrics() -> bytes:
+        status = running.status()
+        for name in _GAUGES:
+            value = status.get(name)
+            if isinstance(value, int):
+                telemetry.measure(f"maia_{name}", value)
+        return telemetry.metrics()
+
+    return Told(is_ready=lambda: not running.status().get("draining"), metrics=metrics, status=status)

@@ -1,0 +1,354 @@
+"""How do a domain's statements reach the network, and how does it hear those of other issuers?
+
+The domain is an ordinary client of a broker: it publishes on its own validity
+stream and subscribes to the streams of the issuers that its rights rest on. A
+statement is carried when the broker has taken it on, which it does after it
+has acted on it. While no broker can be reached, nothing is lost: lists hold
+everything that is revoked, so the next one says it again, and verifiers that
+hear nothing stop believing when the last one ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.client import RowsRefused
+from maia.client.api.client import Client, connect
+from maia.client.api.publisher import Publisher
+from maia.credentials import (
+    Action,
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    VerifiedConstitution,
+    find_chain,
+)
+from maia.credentials.encoding.statements import statement_from_bytes, statement_to_bytes
+from maia.credentials.validity.statements import SignedStatement
+from maia.domain.access.results import Revoked
+from maia.domain.server.service import DomainService
+from maia.errors import BrokenCredential, MaiaError
+from maia.events import Instant
+from maia.net.observer import Records
+from maia.types import SignedDefinition, validity_definition, validity_type_name
+
+__all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
+
+Listener = Callable[[Client], Coroutine[None, None, None]]
+
+CARRY_S: Final = 10.0
+"""How long a call that takes something away waits for a broker."""
+_AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 30.0
+_CONNECT_S: Final = 10.0
+_LOOK_S: Final = 0.5
+_ISSUERS_S: Final = 2.0
+_HEARD_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Which brokers, of which network, and whose streams are listened to."""
+
+    addresses: tuple[str, ...]
+    network: NetworkName
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    hear: tuple[Principal, ...] = ()
+    carry_s: float = CARRY_S
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+
+
+class StatementStream:
+    """The domain's own connection to its broker. It is a carrier for `DomainService`."""
+
+    def __init__(
+        self,
+        service: DomainService,
+        key: SigningKey,
+        settings: StreamSettings,
+        records: Records,
+        *,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        """Publish as `key`; nothing is dialled yet. Listeners run on every connection beside it."""
+        self._service, self._key, self._settings, self._records = service, key, settings, records
+        self._listeners = listeners
+        self._publisher: Publisher | None = None
+        self._changed = asyncio.Condition()
+        self._away_since = asyncio.get_running_loop().time()
+        self._is_broken = asyncio.Event()
+        self.carried = 0
+        """How many statements a broker has taken on so far."""
+
+    # ------------------------------------------------------------ carrying
+
+    async def carry(self, statement: SignedStatement) -> bool:
+        """Publish a statement and wait until the broker has acted on it; say whether it has."""
+        try:
+            async with asyncio.timeout(self._patience_s()):
+                publisher = await self._ready()
+                await publisher.publish_many(_events(await self._with_all_that_holds(statement)))
+                await publisher.flush(timeout_s=self._settings.carry_s)
+        except TimeoutError:
+            self._records.note("failed", {"why": "no broker takes a statement on"})
+            self._is_broken.set()
+            return False
+        except MaiaError as problem:
+            self._records.note("failed", {"code": problem.code, "why": problem.message})
+            self._is_broken.set()
+            return False
+        self.carried += 1
+        return True
+
+    async def _with_all_that_holds(self, statement: SignedStatement) -> list[SignedStatement]:
+        """Return a statement behind the lists that hold beside it.
+
+        They travel as one frame, which is what brokers tell a newcomer as the state of the
+        stream: a revocation alone would say nothing about what still counts.
+        """
+        now, held = self._service.clock(), tuple[SignedStatement, ...]()
+        with suppress(MaiaError):  # the store is not there now; the statement itself is
+            held = await self._service.ask(lambda access: access.current_statements(now))
+        return [*(one for one in held if one.id != statement.id), statement]
+
+    def _patience_s(self) -> float:
+        """Return how long to wait: a broker that has been away for long keeps no further caller waiting."""
+        if self._publisher is not None:
+            return self._settings.carry_s
+        away_s = asyncio.get_running_loop().time() - self._away_since
+        return max(0.0, self._settings.carry_s - away_s)
+
+    async def _ready(self) -> Publisher:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._publisher is not None)
+            assert self._publisher is not None  # noqa: S101 - it was waited for
+            return self._publisher
+
+    # ------------------------------------------------------------ running
+
+    async def run(self) -> None:
+        """Be connected for as long as this runs, whatever happens to the broker."""
+        wait_s = _AGAIN_S
+        while True:
+            try:
+                await self._be_connected()
+                wait_s = _AGAIN_S
+            except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
+                self._records.note("failed", _fields(_first(group)))
+            finally:
+                await self._set(None)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+
+    async def _be_connected(self) -> None:
+        settings = self._settings
+        now = self._service.clock()
+        self._is_broken.clear()
+        async with connect(
+            settings.addresses,
+            key=self._key,
+            network=settings.network,
+            credentials=settings.credentials,
+            constitutions=settings.constitutions,
+            clock=self._service.clock,
+            timeout_s=_CONNECT_S,
+        ) as client:
+            publisher = await client.advertise(self._definition(now), timeout_s=_CONNECT_S)
+            fallen = await self._hear_own_words(client)
+            await self._tell_everything(publisher)
+            await self._set(publisher)
+            async with asyncio.TaskGroup() as tasks:
+                hearing = [
+                    tasks.create_task(self._hear_all(client)),
+                    tasks.create_task(self._tell_of(fallen)),
+                ]
+                hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
+                hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
+                await self._is_broken.wait()
+                for one in hearing:
+                    one.cancel()
+
+    async def _hear_own_words(self, client: Client) -> list[Revoked]:
+        """Hear what this domain said last before it says anything; return what falls here by it.
+
+        A store that was put back from an old copy does not know: its newest list would bring back what it
+        has revoked since.
+        """
+        own, fallen = self._key.principal, list[Revoked]()
+        with suppress(MaiaError):  # not to be had now; it is listened to for as long as there is a link
+            said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
+            await said.state_known(timeout_s=_CONNECT_S)
+            while events := await said.some(_HEARD_MAX, timeout_s=0):
+                for event in events:
+                    fallen.append(await self._taken_back(event.get("statement")))
+            await said.unsubscribe()
+        return [one for one in fallen if one.ids]
+
+    async def _taken_back(self, data: object) -> Revoked:
+        """Go on from a statement of this domain itself; who is to be told hears it later, with the rest."""
+        if not isinstance(data, bytes):
+            return Revoked()
+        own, now = self._key.principal, self._service.clock()
+        try:
+            signed = statement_from_bytes(data)
+            if signed.statement.by != own:
+                return Revoked()
+            return await self._service.ask(lambda access: access.hear_statement(signed, actor=own, now=now))
+        except MaiaError as problem:  # made up by a broker on the way, say: the next one may be our own
+            self._records.note("refused", {"issuer": str(own), "code": problem.code})
+            return Revoked()
+
+    async def _tell_of(self, fallen: list[Revoked]) -> None:
+        """Tell key groups and the network what fell because this domain has heard itself."""
+        if fallen:
+            self._records.note("put back", {"certificates": sum(len(one.ids) for one in fallen)})
+            await self._service.announce(fallen)
+
+    async def _tell_everything(self, publisher: Publisher) -> None:
+        """Say first what tells a newcomer everything: the broker may have been away, or be another."""
+        now = self._service.clock()
+        current = await self._service.ask(lambda access: access.current_statements(now))
+        await publisher.publish_many(_events(current))
+        with suppress(RowsRefused):  # what the broker has heard before it need not take again
+            await publisher.flush(timeout_s=self._settings.carry_s)
+
+    async def _tell_newcomers(self, client: Client, publisher: Publisher) -> None:
+        """Tell a broker everything again when the client has come back to it, or come to another."""
+        seen = client.session.link
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            link = client.session.link
+            if link is not None and link != seen and client.broker is not None:
+                seen = link
+                with suppress(MaiaError):  # gone again; the next link is noticed too
+                    await self._tell_everything(publisher)
+
+    async def _set(self, publisher: Publisher | None) -> None:
+        async with self._changed:
+            if publisher is None and self._publisher is not None:
+                self._away_since = asyncio.get_running_loop().time()
+            self._publisher = publisher
+            self._changed.notify_all()
+
+    def _definition(self, now: Instant) -> SignedDefinition:
+        settings = self._settings
+        return validity_definition(
+            self._key,
+            install_credentials(
+                self._key.principal, settings.network, settings.credentials, now, settings.constitutions
+            ),
+        )
+
+    # ------------------------------------------------------------ hearing
+
+    async def _hear_all(self, client: Client) -> None:
+        """Listen to every issuer that something here depends on, and to new ones as soon as they matter.
+
+        To our own stream too: who was put back from an old copy hears there how far it had come.
+        """
+        heard: set[Principal] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for issuer in sorted(await self._issuers() - heard)[: _HEARD_MAX - len(heard)]:
+                    heard.add(issuer)
+                    tasks.create_task(self._hear(client, issuer))
+                await asyncio.sleep(_ISSUERS_S)
+
+    async def _issuers(self) -> set[Principal]:
+        now = self._service.clock()
+        wanted = set(self._settings.hear)
+        with suppress(MaiaError):  # the store is not there now; those that are known are heard meanwhile
+            wanted |= await self._service.ask(lambda access: access.issuers_wanted(now))
+        return wanted | {self._key.principal}
+
+    async def _hear(self, client: Client, issuer: Principal) -> None:
+        """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
+        wait_s, complained = _AGAIN_S, False
+        while True:
+            try:
+                subscription = await client.subscribe(
+                    validity_type_name(issuer), state=True, timeout_s=_CONNECT_S
+                )
+                wait_s, complained = _AGAIN_S, False
+                async for event in subscription:
+                    await self._take(event.get("statement"), issuer)
+                return  # the client was closed
+            except MaiaError as problem:
+                if not complained:  # not every issuer has a stream, and one line says so
+                    self._records.note("unheard", {"issuer": str(issuer), "code": problem.code})
+                complained = True
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MOST_S)
+
+    async def _take(self, data: object, issuer: Principal) -> None:
+        if not isinstance(data, bytes):
+            return
+        try:
+            signed = statement_from_bytes(data)
+        except MaiaError as problem:
+            self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
+            return
+        if signed.statement.by != issuer:
+            return  # another's word proves itself too, but has a stream of its own
+        heard = await self._service.hear(signed)
+        if isinstance(heard, MaiaError):
+            self._records.note("refused", {"issuer": str(issuer), "code": heard.code})
+        elif heard.ids:
+            self._records.note("fell", {"issuer": str(issuer), "certificates": len(heard.ids)})
+
+
+@asynccontextmanager
+async def statements_carried(stream: StatementStream) -> AsyncIterator[StatementStream]:
+    """Run a stream while the body runs."""
+    task = asyncio.create_task(stream.run())
+    try:
+        yield stream
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _events(statements: Iterable[SignedStatement]) -> list[dict[str, object]]:
+    return [{"statement": statement_to_bytes(signed)} for signed in statements]
+
+
+def install_credentials(
+    principal: Principal,
+    network: NetworkName,
+    pool: Iterable[SignedCertificate],
+    now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that let a principal install types on a network; none if it has no right."""
+    if principal == network.owner:
+        return ()
+    try:
+        chain = find_chain(
+            tuple(pool),
+            root=network.owner,
+            subject=principal,
+            action=Action.INSTALL,
+            resource=network,
+            at=now,
+            constitutions=constitutions,
+        )
+    except BrokenCredential:
+        return ()
+    return chain.certificates
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
+    one = group.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+
+
+def _fields(problem: BaseException) -> dict[str, object]:
+    if isinstance(problem, MaiaError):
+        return {"code": problem.code, "why": problem.message}
+    return {"why": type(problem).__name__}

@@ -1,0 +1,1 @@
+"""What a domain keeps, as tables in SQLite or PostgreSQL."""

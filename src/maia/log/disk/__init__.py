@@ -1,0 +1,1 @@
+"""The event log in a folder: journals, segments, manifest, one writer, many readers."""

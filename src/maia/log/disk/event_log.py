@@ -1,0 +1,259 @@
+"""What did a broker record, and is it safe?
+
+A recording broker appends frames and acknowledges them when `append` has
+returned. Durable subscriptions and the pipeline read them again, by position.
+
+    with EventLog.open(folder) as log:
+        positions = log.append(messages, recorded_at=now)     # on disk when it returns
+        for record in log.read(positions[0]):
+            ...                                               # record.message == messages[0]
+
+What was acknowledged is served exactly as it was given, or reported as
+damaged; it is never silently missing, altered or doubled. Several threads may
+use one log: appending does not wait for rolling, joining or reading.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Final
+
+from maia.clock import system_now
+from maia.events import Instant
+from maia.log.disk.files import Disk, FolderDisk
+from maia.log.disk.journals import Cut, JournalFile, Journals
+from maia.log.disk.log_view import published_between, verified_paths
+from maia.log.disk.manifest import ManifestFile
+from maia.log.disk.reader import Snapshot, Verification, read_records, verify_files
+from maia.log.disk.rollover import (
+    changed,
+    delete_due,
+    join_segments,
+    records_of,
+    removal,
+    remove_left_overs,
+    write_piece,
+)
+from maia.log.format.errors import NotAFrame
+from maia.log.format.frames import checked_frame
+from maia.log.format.manifest import Change, Segment, in_order
+from maia.log.format.planning import Retention, pieces, to_forget, to_join
+from maia.log.format.records import LogRecord
+
+__all__ = ["EventLog", "LogLimits"]
+
+BATCH_MAX: Final = 65_536
+"""How many frames are made safe together at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How large things grow. A journal is finished, and a segment full, at these bytes."""
+
+    journal_bytes: int = 64 << 20
+    reserved_bytes: int = 4 << 20
+    segment_bytes: int = 128 << 20
+    rolled_at_once_bytes: int = 256 << 20
+    batch_bytes: int = 64 << 20
+    grace_s: float = 3600.0
+    """How long a file that was joined with others stays for those who found it before."""
+
+
+class EventLog:
+    """One folder of journals, segments and a manifest, owned by one process."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        random: Callable[[int], bytes],
+        now: Instant,
+        limits: LogLimits,
+    ) -> None:
+        """Recover what a disk holds that is already locked; `open` is what you want."""
+        self._disk, self._folder, self._limits = disk, folder, limits
+        self._writing, self._upkeep = Lock(), Lock()
+        self._manifest = ManifestFile(disk, random=random, at=now)
+        self._journals = Journals(
+            disk, random=random, bytes_max=limits.journal_bytes, reserves=limits.reserved_bytes
+        )
+        state = self._manifest.state
+        cuts = self._journals.recover(rolled_upto=state.rolled_upto, check=state.check)
+        self.cuts: tuple[Cut, ...] = (*self._manifest.cuts, *cuts)
+        """What was cut off at this start: writes that were under way when the last process died."""
+        remove_left_overs(disk, state, next_position=self._journals.next_position)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        limits: LogLimits = LogLimits(),  # noqa: B008  a frozen value that can be shared
+        now: Instant | None = None,
+        disk: Disk | None = None,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> EventLog:
+        """Take `folder` for this process alone, and recover what is in it.
+
+        Raises `LogInUse` if another process has it, and `LogDamaged`, with file and
+        offset, if something in it is not as it was written. Look at `cuts` afterwards.
+        """
+        disk = disk or FolderDisk(folder)
+        disk.lock()
+        try:
+            return cls(disk, folder, random=random, now=now or system_now(), limits=limits)
+        except BaseException:
+            disk.close()
+            raise
+
+    # -------------------------------------------------------- recording
+
+    @property
+    def next_position(self) -> int:
+        """Return the position that the next record will have; the first ever is 1."""
+        return self._journals.next_position
+
+    def append(self, messages: Sequence[bytes], *, recorded_at: Instant) -> range:
+        """Keep the bytes of `Carried` and `Sealed` messages; return their positions when they are on disk.
+
+        All of them are kept or none. Raises `NotAFrame`, `LogDiskFull` (try again when there
+        is room) and `LogBroken` (the log must be opened again).
+        """
+        if len(messages) > BATCH_MAX or sum(map(len, messages)) > self._limits.batch_bytes:
+            raise NotAFrame(f"a batch has at most {BATCH_MAX} frames and {self._limits.batch_bytes} bytes")
+        checked = [checked_frame(message) for message in messages]
+        with self._writing:
+            if not checked:
+                return range(self.next_position, self.next_position)
+            return self._journals.append(checked, recorded_at=recorded_at)
+
+    # -------------------------------------------------------- reading
+
+    def read(
+        self, from_position: int = 1, *, type_ids: Collection[bytes] | None = None
+    ) -> Iterator[LogRecord]:
+        """Yield what is recorded from a position on, in order, each once, up to now.
+
+        Raises `LogDamaged` instead of yielding anything that is not as it was written.
+        `removed_upto` says up to where retention has removed records of a type.
+        """
+        return read_records(self._disk, self._look, from_position=from_position, type_ids=type_ids)
+
+    def _look(self) -> Snapshot:
+        with self._writing:
+            state = self._manifest.state
+            return Snapshot(tuple(in_order(state.segments.values())), tuple(self._journals.files))
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes the journals and segments have together."""
+        found = self._look()
+        return sum(one.size for one in found.segments) + sum(one.end for one in found.journals)
+
+    def removed_upto(self, type_id: bytes) -> int:
+        """Return the highest position of this type that retention has removed; 0 for none."""
+        return self._manifest.state.forgotten.get(type_id, 0)
+
+    def segments(
+        self, type_id: bytes, *, since: Instant | None = None, until: Instant | None = None
+    ) -> list[Path]:
+        """Return the verified Parquet files of a type, in order, for Spark and for plain pyarrow.
+
+        `since` and `until` leave out files whose frames were all published earlier or later.
+        """
+        with self._writing:
+            found = published_between(self._manifest.state.of_type(type_id), since=since, until=until)
+        return verified_paths(self._disk, self._folder, found)
+
+    def verify(self, *, on_file: Callable[[str], None] = lambda _name: None) -> Verification:
+        """Read everything, and report (file, offset, what) for whatever is not as it was written."""
+        with self._upkeep:
+            snapshot = self._look()
+            records, problems, notes = verify_files(self._disk, snapshot, on_file=on_file)
+        files = len(snapshot.files()) + 1
+        return Verification(files, records, tuple(problems), tuple(notes))
+
+    # -------------------------------------------------------- upkeep
+
+    def roll(
+        self, now: Instant, *, on_segment: Callable[[Segment], None] = lambda _segment: None
+    ) -> list[Segment]:
+        """Turn what is in the journals into Parquet segments. A crash anywhere loses and doubles nothing."""
+        made: list[Segment] = []
+        with self._upkeep:
+            with self._writing:
+                self._journals.finish()
+            while batch := self._next_to_roll():
+                records = records_of(self._disk, batch)
+                held = self._limits.rolled_at_once_bytes
+                added = []
+                for piece in pieces(records, bytes_max=self._limits.segment_bytes, held_max=held):
+                    added.append(write_piece(self._disk, piece))
+                    on_segment(added[-1])
+                with self._writing:
+                    self._manifest.change(Change(+now, batch[-1].last, batch[-1].check, added, [], []))
+                    self._journals.drop(batch[-1].last)
+                made += added
+            delete_due(self._disk, self._manifest.state, now)
+        return made
+
+    def _next_to_roll(self) -> list[JournalFile]:
+        """Return the oldest finished journals, as many as are rolled in one change."""
+        chosen: list[JournalFile] = []
+        for journal in self._journals.finished:
+            if chosen and sum(one.end for one in chosen) + journal.end > self._limits.rolled_at_once_bytes:
+                break
+            chosen.append(journal)
+        return chosen
+
+    def compact(self, now: Instant) -> list[Segment]:
+        """Join small segments of one type and day; return those that were made."""
+        made: list[Segment] = []
+        with self._upkeep:
+            for group in to_join(self._manifest.state, bytes_max=self._limits.segment_bytes):
+                made.append(join_segments(self._disk, group))
+                gone = removal(group, now=+now, grace_s=self._limits.grace_s)
+                with self._writing:
+                    self._manifest.change(changed(self._manifest.state, now, added=made[-1:], removed=gone))
+            delete_due(self._disk, self._manifest.state, now)
+        return made
+
+    def retain(self, policy: Retention, now: Instant) -> list[Segment]:
+        """Remove the segments that are older, or more, than `policy` keeps; return them."""
+        with self._upkeep:
+            gone = to_forget(self._manifest.state, policy, +now)
+            if gone:
+                state = self._manifest.state
+                upto: dict[bytes, int] = {}
+                for one in gone:
+                    upto[one.type_id] = max(upto.get(one.type_id, 0), one.last)
+                removed = removal(gone, now=+now, grace_s=0.0)
+                with self._writing:
+                    self._manifest.change(
+                        Change(+now, state.rolled_upto, state.check, [], removed, list(upto.items()))
+                    )
+            delete_due(self._disk, self._manifest.state, now)
+        return gone
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        with self._upkeep, self._writing:
+            self._journals.close()
+            self._manifest.close()
+            self._disk.close()
+
+    def __enter__(self) -> EventLog:
+        """Return the log itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the log."""
+        self.close()

@@ -1,0 +1,270 @@
+"""What does the event log ask of a disk, and when is something safe on it?
+
+`sync` of a file makes its bytes safe, `sync_folder` the names in a folder.
+Nothing is safe before. Every path is one that the log made itself, inside one
+folder; links are not followed. Tests put another disk in the place of this
+one: it forgets what was not synchronised, and fails wherever it likes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
+
+from maia.log.format.errors import LogBroken, LogDiskFull, LogInUse
+from maia.private_files import exposure, make_private_folder, sync_folder
+
+__all__ = ["AppendFile", "Disk", "FolderDisk", "ReadFile", "disk_problem"]
+
+_LOCK: Final = "lock"
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class AppendFile(Protocol):
+    """A file that grows."""
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of `data` at `offset`, which is no further than the file's end; safe after `sync`."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything that was written is safe."""
+        ...
+
+    def cut(self, size: int) -> None:
+        """Take back whatever is behind `size`, and return when that is safe."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class ReadFile(Protocol):
+    """A file to read at any place."""
+
+    @property
+    def size(self) -> int:
+        """Return how long it is."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return these bytes; fewer only where the file ends."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Disk(Protocol):
+    """A folder of files, by paths inside it."""
+
+    def lock(self) -> None:
+        """Take the folder for this process alone; raises `LogInUse`."""
+        ...
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names in a folder, sorted; none if there is no such folder."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those it lies in; safe when it returns."""
+        ...
+
+    def create(self, path: str) -> AppendFile:
+        """Return a new, empty file; what was there before is gone."""
+        ...
+
+    def reopen(self, path: str) -> AppendFile:
+        """Return a file that is there, to be cut or to grow."""
+        ...
+
+    def read(self, path: str) -> ReadFile:
+        """Return a file to read; raises `FileNotFoundError`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of any file of that name; safe after `sync_folder`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def sync_folder(self, path: str = "") -> None:
+        """Return when the names in a folder are safe."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        ...
+
+
+def disk_problem(problem: OSError, doing: str) -> LogDiskFull | LogBroken:
+    """Return what the operator hears of a disk that refused."""
+    reason = problem.strerror or type(problem).__name__
+    kind = LogDiskFull if problem.errno in _FULL else LogBroken
+    return kind(f"the event log cannot {doing}: {reason}")
+
+
+# ------------------------------------------------------------ a folder of this machine
+
+
+class FolderDisk:
+    """A folder of the file system, readable by its owner alone."""
+
+    def __init__(self, root: Path, *, writable: bool = True) -> None:
+        """Use `root`, which is made if need be and wanted."""
+        self._root = root
+        self._lock: int | None = None
+        try:
+            if writable:
+                make_private_folder(root)
+            if not root.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(root))
+            exposed = exposure(root) if writable else None
+        except OSError as problem:
+            raise LogBroken(f"`{root}` cannot hold an event log: {problem.strerror}") from problem
+        if exposed is not None:
+            raise LogBroken(f"the event log cannot be written: {exposed}")
+
+    def lock(self) -> None:
+        """Take the folder; the kernel lets go of it when the process dies."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = _told(os.open, "lock its folder")(self._root / _LOCK, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise LogInUse(f"another process writes to the event log in `{self._root}`") from None
+        self._lock = descriptor
+
+    def names(self, folder: str = "") -> list[str]:
+        """List a folder."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self._path(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def make_folder(self, path: str) -> None:
+        """Make each missing part, and synchronise the folder it is in."""
+        self._path(path)
+        done = ""
+        for part in path.split("/"):
+            parent, done = done, f"{done}/{part}" if done else part
+            target = self._path(done)
+            try:
+                target.mkdir(mode=0o700)
+            except FileExistsError:
+                if not stat.S_ISDIR(target.lstat().st_mode):
+                    raise LogBroken(f"`{target}` is in the way of a folder of the event log") from None
+            else:
+                self.sync_folder(parent)
+
+    def create(self, path: str) -> AppendFile:
+        """Begin a file."""
+        return _FileToAppend(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+
+    def reopen(self, path: str) -> AppendFile:
+        """Go on with a file."""
+        return _FileToAppend(self._open(path, os.O_WRONLY))
+
+    def read(self, path: str) -> ReadFile:
+        """Open a file to read."""
+        return _FileToRead(self._open(path, os.O_RDONLY))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename within the folder."""
+        self._path(old).replace(self._path(new))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._path(path).unlink(missing_ok=True)
+
+    def sync_folder(self, path: str = "") -> None:
+        """Synchronise a folder."""
+        sync_folder(self._path(path))
+
+    def close(self) -> None:
+        """Let the next process have the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _open(self, path: str, flags: int) -> int:
+        return os.open(self._path(path), flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def _path(self, path: str) -> Path:
+        # INVARIANT: paths are made by `format/names.py`. This is the second lock on that door (A71).
+        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            _refuse(path)
+        return self._root / path
+
+
+def _refuse(path: str) -> NoReturn:
+    raise LogBroken(f"`{ascii(path[:128])[1:-1]}` lies outside the event log")
+
+
+def _told(call: Callable[_P, _R], doing: str) -> Callable[_P, _R]:
+    """Return `call` with the disk's refusals told as ours."""
+
+    def telling(*args: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return call(*args, **named)
+        except OSError as problem:
+            raise disk_problem(problem, doing) from problem
+
+    return telling
+
+
+class _FileToAppend:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, offset: int, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, offset)
+            offset, rest = offset + written, rest[written:]
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def cut(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class _FileToRead:
+    __slots__ = ("_descriptor", "_size")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length > 0 and (part := os.pread(self._descriptor, length, offset)):
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,222 @@
+"""What was appended and is not in a segment yet, and where does the next record go?
+
+The event log asks. At the start the journals are read from the beginning: an
+unfinished write at the very end is cut off, put aside and reported, and
+anything else that is not as it was written is damage. What is appended then
+goes into a new journal, so that a finished one never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.events import Instant
+from maia.log.disk.files import Disk
+from maia.log.disk.record_file import GrowingFile
+from maia.log.format.errors import LogDamaged
+from maia.log.format.journal import JournalReader, Kind, Opening, Tail, TailKind
+from maia.log.format.names import cut_name, journal_first, journal_name
+from maia.log.format.records import MARKER_BYTES, LogRecord
+
+__all__ = ["Cut", "JournalFile", "Journals", "cut_off", "read_journal"]
+
+_COPIED_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """A journal: its records are `first` to `last`, which has this check; they end at `end` in the file."""
+
+    name: str
+    first: int
+    last: int
+    end: int
+    check: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An unfinished write that was cut off at the start, and where its bytes were put."""
+
+    file: str
+    offset: int
+    size: int
+    what: str
+    kept_in: str
+
+
+class Journals:
+    """The journals of one log. Not safe for several threads at once; the event log sees to that."""
+
+    def __init__(self, disk: Disk, *, random: Callable[[int], bytes], bytes_max: int, reserves: int) -> None:
+        """Begin with nothing; `recover` reads what is there."""
+        self._disk, self._random = disk, random
+        self._bytes_max, self._reserves = bytes_max, reserves
+        self._finished: list[JournalFile] = []
+        self._active: GrowingFile | None = None
+        self._next_position, self._check = 1, b""
+
+    # -------------------------------------------------------- recovery
+
+    def recover(self, *, rolled_upto: int, check: bytes) -> list[Cut]:
+        """Read every journal; records up to `rolled_upto`, whose check is given, are in segments already."""
+        self._next_position, self._check = rolled_upto + 1, check
+        cuts: list[Cut] = []
+        names = _left_over(self._disk, rolled_upto)
+        for name in names:
+            found, cut = self._recovered(name, is_last=name == names[-1])
+            cuts += [cut] if cut else []
+            if found.last < found.first:
+                self._disk.remove(name)  # it was begun, and nothing in it was ever acknowledged
+            else:
+                self._finished.append(found)
+        return cuts
+
+    def _recovered(self, name: str, *, is_last: bool) -> tuple[JournalFile, Cut | None]:
+        with closing(self._disk.read(name)) as file:
+            reader = JournalReader(file, name, Kind.JOURNAL)
+            _check_follows(reader, name, position=self._next_position, check=self._check)
+            for _ in reader.entries() if is_last else reader.finished_entries():
+                pass
+            size = file.size
+        cut = cut_off(self._disk, name, reader.tail, size)
+        if reader.last.offset:
+            self._check = reader.last.head.check
+        self._next_position = reader.next_position
+        last = self._next_position - 1
+        return JournalFile(name, reader.opening.first, last, reader.tail.offset, self._check), cut
+
+    # -------------------------------------------------------- writing
+
+    @property
+    def next_position(self) -> int:
+        """Return the position that the next record will have."""
+        return self._next_position
+
+    def append(self, messages: Sequence[bytes], *, recorded_at: Instant) -> range:
+        """Write a batch and return its positions when it is safe."""
+        active = self._active or self._begin(recorded_at)
+        positions = active.append(messages, at=recorded_at)
+        self._next_position = positions.stop
+        if active.end >= self._bytes_max:
+            self.finish()
+        return positions
+
+    def _begin(self, at: Instant) -> GrowingFile:
+        opening = Opening(self._random(MARKER_BYTES), self._next_position, self._check)
+        name = journal_name(self._next_position)
+        self._active = GrowingFile.begin(
+            self._disk, name, Kind.JOURNAL, opening, at=at, reserves=self._reserves
+        )
+        return self._active
+
+    def finish(self) -> None:
+        """Let the active journal grow no more; refuse if it is in doubt what the disk holds of it."""
+        active = self._active
+        if active is None or active.next_position == active.first:
+            return
+        active.refuse_if_broken()
+        active.close()
+        self._finished.append(_about(active))
+        self._check, self._active = active.check, None
+
+    def close(self) -> None:
+        """Let go of the active journal."""
+        if self._active is not None:
+            self._active.close()
+            self._active = None
+
+    # -------------------------------------------------------- what there is
+
+    @property
+    def finished(self) -> list[JournalFile]:
+        """Return the journals that grow no more, oldest first."""
+        return list(self._finished)
+
+    @property
+    def files(self) -> list[JournalFile]:
+        """Return all journals, as far as they are safe."""
+        active = self._active
+        if active is None or active.next_position == active.first:
+            return list(self._finished)
+        return [*self._finished, _about(active)]
+
+    def drop(self, upto: int) -> None:
+        """Remove the finished journals whose records are all in segments."""
+        gone = [one for one in self._finished if one.last <= upto]
+        self._finished = [one for one in self._finished if one.last > upto]
+        for one in gone:
+            self._disk.remove(one.name)
+
+
+def _about(active: GrowingFile) -> JournalFile:
+    return JournalFile(active.name, active.first, active.next_position - 1, active.end, active.check)
+
+
+def _left_over(disk: Disk, rolled_upto: int) -> list[str]:
+    """Return the journals with something that is in no segment; the others are removed."""
+    found = [(first, name) for name in disk.names() if (first := journal_first(name)) is not None]
+    left: list[str] = []
+    for at, (first, name) in enumerate(found):
+        is_last = at == len(found) - 1
+        # Only a journal that begins among rolled records can hold none but those.
+        end = first if first > rolled_upto else _end_of(disk, name) if is_last else found[at + 1][0]
+        if first <= rolled_upto and end <= rolled_upto + 1:
+            disk.remove(name)
+        else:
+            left.append(name)
+    return left
+
+
+def _end_of(disk: Disk, name: str) -> int:
+    with closing(disk.read(name)) as file:
+        reader = JournalReader(file, name, Kind.JOURNAL)
+        for _ in reader.entries():
+            pass
+        return reader.next_position
+
+
+def _check_follows(reader: JournalReader, name: str, *, position: int, check: bytes) -> None:
+    first = reader.opening.first
+    if first != journal_first(name) or first != position:
+        raise LogDamaged(name, 0, f"it begins with record {first}, where record {position} belongs")
+    if reader.opening.before != check:
+        raise LogDamaged(name, 0, "it does not follow the record before it")
+
+
+def read_journal(disk: Disk, journal: JournalFile) -> Iterator[LogRecord]:
+    """Yield the records of a journal up to where it was safe."""
+    with closing(disk.read(journal.name)) as file:
+        reader = JournalReader(file, journal.name, Kind.JOURNAL, upto=journal.end)
+        for entry in reader.finished_entries():
+            yield LogRecord(entry.head.position, Instant(entry.head.recorded_at), entry.payload)
+        if reader.next_position != journal.last + 1:
+            raise LogDamaged(journal.name, reader.last.end, f"record {reader.next_position} is missing")
+
+
+def cut_off(disk: Disk, name: str, tail: Tail, size: int) -> Cut | None:
+    """Cut an unfinished write off the end of a file, once its bytes are put aside; refuse damage."""
+    match tail.kind:
+        case TailKind.NOTHING:
+            return None
+        case TailKind.DAMAGE:
+            raise LogDamaged(name, tail.offset, tail.what)
+        case TailKind.UNFINISHED:
+            kept_in = cut_name(journal_first(name) or 0, tail.offset)
+            _put_aside(disk, name, tail.offset, kept_in)
+            with closing(disk.reopen(name)) as file:
+                file.cut(tail.offset)
+            return Cut(name, tail.offset, size - tail.offset, tail.what, kept_in)
+
+
+def _put_aside(disk: Disk, path: str, offset: int, kept_in: str) -> None:
+    with closing(disk.read(path)) as source, closing(disk.create(kept_in)) as target:
+        copied = 0
+        while data := source.read(offset + copied, _COPIED_AT_ONCE):
+            target.write(copied, data)
+            copied += len(data)
+        target.sync()
+    disk.sync_folder()

@@ -1,0 +1,177 @@
+"""How do journals become segments, and small segments large ones, so that a crash repeats nothing?
+
+Each job writes new files beside the old ones, makes them safe, and then says
+so in one change of the manifest. Before it, nothing has happened; after it,
+the old files are of no use and are removed, now or at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from maia.events import INSTANT_MAX, Instant
+from maia.log.disk.files import Disk, disk_problem
+from maia.log.disk.journals import JournalFile, read_journal
+from maia.log.disk.record_file import write_whole
+from maia.log.format.errors import LogDamaged
+from maia.log.format.manifest import Change, Manifest, Removed, Segment
+from maia.log.format.names import (
+    UNFINISHED,
+    SegmentName,
+    is_cut,
+    journal_first,
+    manifest_number,
+    segment_name,
+)
+from maia.log.format.planning import Piece
+from maia.log.format.records import LogRecord
+from maia.log.format.segments import digest_of, joined, parquet_bytes, table_of, verified_file
+
+__all__ = [
+    "changed",
+    "delete_due",
+    "join_segments",
+    "read_bytes",
+    "records_of",
+    "remove_left_overs",
+    "removal",
+    "segment_paths",
+    "write_piece",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What is told of a segment beside its name."""
+
+    frames: int
+    events: int
+    recorded_from: int
+    recorded_until: int
+    published_from: int
+    published_until: int
+
+
+def records_of(disk: Disk, journals: Sequence[JournalFile]) -> Iterator[LogRecord]:
+    """Yield the records of finished journals."""
+    for journal in journals:
+        yield from read_journal(disk, journal)
+
+
+def write_piece(disk: Disk, piece: Piece) -> Segment:
+    """Write a piece as a segment, and return it when it is safe."""
+    rows = piece.rows
+    content = _Content(
+        frames=len(rows),
+        events=sum(row.rows for row in rows),
+        recorded_from=min(row.recorded_at for row in rows),
+        recorded_until=max(row.recorded_at for row in rows),
+        published_from=min(row.published_at for row in rows),
+        published_until=max(row.published_at for row in rows),
+    )
+    first, last = rows[0].position, rows[-1].position
+    return _write(disk, table_of(rows), (piece.type_id, piece.day, first, last), content)
+
+
+def join_segments(disk: Disk, segments: Sequence[Segment]) -> Segment:
+    """Write neighbours as one segment, once all of them are verified; return it when it is safe."""
+    tables = [verified_file(read_bytes(disk, one.path), one.name).read() for one in segments]
+    content = _Content(
+        frames=sum(one.frames for one in segments),
+        events=sum(one.events for one in segments),
+        recorded_from=min(one.recorded_from for one in segments),
+        recorded_until=max(one.recorded_until for one in segments),
+        published_from=min(one.published_from for one in segments),
+        published_until=max(one.published_until for one in segments),
+    )
+    about = segments[0].type_id, segments[0].day, segments[0].first, segments[-1].last
+    return _write(disk, joined(tables), about, content)
+
+
+def _write(disk: Disk, table: pa.Table, about: tuple[bytes, str, int, int], content: _Content) -> Segment:
+    type_id, day, first, last = about
+    data = parquet_bytes(table, type_id)
+    name = SegmentName(type_id, day, first, last, digest_of(data))
+    try:
+        disk.make_folder(name.folder)
+        write_whole(disk, name.path, data)
+    except OSError as problem:
+        raise disk_problem(problem, "write a segment") from problem
+    return Segment(
+        type_id,
+        day,
+        first,
+        last,
+        name.digest,
+        content.frames,
+        content.events,
+        len(data),
+        content.recorded_from,
+        content.recorded_until,
+        content.published_from,
+        content.published_until,
+    )
+
+
+def removal(segments: Sequence[Segment], *, now: int, grace_s: float) -> list[Removed]:
+    """Return that these are no longer part of the log, with the moment from which their files may go."""
+    delete_at = min(now + int(grace_s * 1_000_000), INSTANT_MAX)
+    return [Removed(one, delete_at) for one in segments]
+
+
+def delete_due(disk: Disk, state: Manifest, now: Instant) -> list[str]:
+    """Delete the files that are no longer part of the log and whose time has come."""
+    paths = [one.segment.path for one in state.due(+now)]
+    for path in paths:
+        disk.remove(path)
+    state.deleted(paths)
+    return paths
+
+
+def remove_left_overs(disk: Disk, state: Manifest, *, next_position: int) -> list[str]:
+    """Remove what was being written when a process died; whatever is not ours is left alone."""
+    gone = [name for name in disk.names() if name.endswith(UNFINISHED) and _is_ours(name)]
+    for path in segment_paths(disk):
+        name = segment_name(path.removesuffix(UNFINISHED))
+        if name is None or path in state.segments or path in state.waiting:
+            continue
+        if name.last >= next_position and not path.endswith(UNFINISHED):
+            # Its journals are gone, so it was part of the log: the manifest has lost what it said of it.
+            raise LogDamaged(path, 0, f"it holds record {name.last}, and the manifest does not know of it")
+        gone.append(path)
+    for path in gone:
+        disk.remove(path)
+    return gone
+
+
+def _is_ours(name: str) -> bool:
+    name = name.removesuffix(UNFINISHED)
+    return journal_first(name) is not None or manifest_number(name) is not None or is_cut(name)
+
+
+def segment_paths(disk: Disk) -> Iterator[str]:
+    """Yield the paths of all files in the folders of types and days."""
+    for type_folder in disk.names():
+        if not type_folder.startswith("type="):
+            continue
+        for day in disk.names(type_folder):
+            for name in disk.names(f"{type_folder}/{day}"):
+                yield f"{type_folder}/{day}/{name}"
+
+
+def read_bytes(disk: Disk, path: str) -> bytes:
+    """Return a whole file; one that should be there and is not, is damage."""
+    try:
+        with closing(disk.read(path)) as file:
+            return file.read(0, file.size)
+    except FileNotFoundError:
+        raise LogDamaged(path, 0, "the file is missing") from None
+
+
+def changed(state: Manifest, now: Instant, *, added: Sequence[Segment], removed: Sequence[Removed]) -> Change:
+    """Return a change that leaves what is rolled as it is."""
+    return Change(+now, state.rolled_upto, state.check, list(added), list(removed), [])

@@ -1,0 +1,1 @@
+"""The bytes of the event log: records, journals, segments, manifest. No disk."""

@@ -1,0 +1,182 @@
+"""Which segments make up the log, and which positions are in them?
+
+A manifest is a file of records like a journal; each record is one change that
+happened as a whole. Rolling adds segments and says up to where the journals
+are in them, compaction replaces some by one, retention removes some. Whoever
+reads the records in order knows the log. Names are made anew from what a
+record says, never taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from maia.errors import BadInput
+from maia.events import INSTANT_MAX, INSTANT_MIN
+from maia.log.format.errors import LogDamaged
+from maia.log.format.journal import JournalEntry, JournalReader, Kind, Source
+from maia.log.format.names import SegmentName
+from maia.log.format.records import CHECK_BYTES, NO_CHECK
+
+__all__ = ["Change", "Manifest", "Removed", "Segment", "change_bytes", "read_manifest", "whole_state"]
+
+_Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
+_TypeId: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
+_Digest: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+_Check: TypeAlias = Annotated[bytes, Meta(min_length=CHECK_BYTES, max_length=CHECK_BYTES)]
+
+
+class _Part(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """What all parts of a change share."""
+
+
+class Segment(_Part, frozen=True):
+    """One Parquet file: where it lies and what is in it. Times are microseconds; `until` is inclusive."""
+
+    type_id: _TypeId
+    day: Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+    first: _Number
+    last: _Number
+    digest: _Digest
+    frames: _Number
+    events: _Number
+    size: _Number
+    recorded_from: _Moment
+    recorded_until: _Moment
+    published_from: _Moment
+    published_until: _Moment
+
+    @property
+    def name(self) -> SegmentName:
+        """Return where the segment lies; refuse what is no name."""
+        return SegmentName(self.type_id, self.day, self.first, self.last, self.digest)
+
+    @property
+    def path(self) -> str:
+        """Return the path inside the log's folder."""
+        return self.name.path
+
+
+class Removed(_Part, frozen=True):
+    """A segment that is no longer part of the log; its file goes when `delete_at` has come."""
+
+    segment: Segment
+    delete_at: _Moment
+
+
+class Change(_Part, frozen=True):
+    """What changed as a whole. `rolled_upto` and `check` are of the last record that is in segments.
+
+    `forgotten` says up to which position retention has removed records of a type.
+    """
+
+    at: _Moment
+    rolled_upto: _Number
+    check: _Check
+    added: list[Segment]
+    removed: list[Removed]
+    forgotten: list[tuple[_TypeId, _Number]]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Change)
+
+
+def change_bytes(change: Change) -> bytes:
+    """Return a change as a manifest holds it."""
+    return _ENCODER.encode(change)
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The log after all changes that were read. `apply` is the only thing that alters it."""
+
+    rolled_upto: int = 0
+    check: bytes = NO_CHECK
+    segments: dict[str, Segment] = field(default_factory=dict)
+    waiting: dict[str, Removed] = field(default_factory=dict)
+    """Files that are no longer part of the log and may still be read by those who found them earlier."""
+    forgotten: dict[bytes, int] = field(default_factory=dict)
+    changes: int = 0
+
+    def apply(self, change: Change) -> None:
+        """Make a change, or refuse one that contradicts what was before; then nothing is changed."""
+        paths = [one.path for one in change.added]
+        gone = [one.segment.path for one in change.removed]
+        if change.rolled_upto < self.rolled_upto or any(path in self.segments for path in paths):
+            raise BadChange("a change of the manifest repeats what was changed before")
+        if any(one.last > change.rolled_upto for one in change.added):
+            raise BadChange("a change of the manifest adds what was not rolled yet")
+        self.rolled_upto, self.check = change.rolled_upto, change.check
+        for path, removed in zip(gone, change.removed, strict=True):
+            self.segments.pop(path, None)
+            self.waiting[path] = removed
+        for path, segment in zip(paths, change.added, strict=True):
+            self.segments[path] = segment
+            self.waiting.pop(path, None)
+        for type_id, position in change.forgotten:
+            self.forgotten[type_id] = max(self.forgotten.get(type_id, 0), position)
+        self.changes += 1
+
+    def of_type(self, type_id: bytes) -> list[Segment]:
+        """Return the segments of a type in the order of their positions."""
+        return in_order(one for one in self.segments.values() if one.type_id == type_id)
+
+    def due(self, now: int) -> list[Removed]:
+        """Return what is no longer part of the log and may be deleted now."""
+        return [one for one in self.waiting.values() if one.delete_at <= now]
+
+    def deleted(self, paths: Iterable[str]) -> None:
+        """Forget files that are deleted."""
+        for path in paths:
+            self.waiting.pop(path, None)
+
+
+class BadChange(BadInput):
+    """A record of the manifest is no change, or contradicts those before it."""
+
+    code = "LOG-MANIFEST"
+
+
+def in_order(segments: Iterable[Segment]) -> list[Segment]:
+    """Return segments in the order of their positions."""
+    return sorted(segments, key=lambda one: (one.first, one.last))
+
+
+def whole_state(manifest: Manifest, at: int) -> list[Change]:
+    """Return few changes that lead from nothing to this state, for a manifest that is written anew."""
+    segments = in_order(manifest.segments.values())
+    waiting = list(manifest.waiting.values())
+    forgotten = list(manifest.forgotten.items())
+    chunks = [segments[start : start + _AT_ONCE] for start in range(0, len(segments), _AT_ONCE)] or [[]]
+    upto, check = manifest.rolled_upto, manifest.check
+    first = Change(at, upto, check, chunks[0], waiting, forgotten)
+    return [first, *(Change(at, upto, check, chunk, [], []) for chunk in chunks[1:])]
+
+
+_AT_ONCE: Final = 10_000
+
+
+def read_manifest(source: Source, name: str) -> tuple[Manifest, JournalReader]:
+    """Read a manifest as far as it goes; the reader's `tail` says how it ends."""
+    reader = JournalReader(source, name, Kind.MANIFEST)
+    manifest = Manifest()
+    for entry in reader.entries():
+        try:
+            manifest.apply(_change(entry))
+        except BadInput as problem:
+            raise LogDamaged(name, entry.offset, problem.message) from problem
+    return manifest, reader
+
+
+def _change(entry: JournalEntry) -> Change:
+    try:
+        return _DECODER.decode(entry.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadChange("it is no change of a manifest") from problem

@@ -1,0 +1,254 @@
+"""How do messages cross one connection, within limits?
+
+A node's runner holds one `TlsLink` for each connection. A link cuts the bytes
+that arrive into messages and hands them on at once, so that there is no inbox
+to fill: a node that is busy reads later, and TCP tells the sender. What waits
+to be written is counted in bytes; a peer that does not read fast enough is
+closed (SLOW-LINK) and never slows anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from maia.credentials import Principal
+from maia.errors import MaiaError, Unavailable
+from maia.net.tls import proved_principal
+from maia.net.tls_stream import TlsStream
+from maia.wire.codec import is_welcome
+from maia.wire.effects import LinkId
+from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, length_prefix
+
+__all__ = ["TlsLink", "LinkLimits", "LinkOwner", "MessageTooSlow", "SlowLink"]
+
+_CHUNK: Final = 256 << 10
+"""How many bytes are handed to TLS at a time."""
+
+
+class SlowLink(Unavailable):
+    """The peer reads more slowly than messages for it arrive, and too many bytes wait."""
+
+    code = "SLOW-LINK"
+
+
+class MessageTooSlow(Unavailable):
+    """The peer began a message and did not end it in time."""
+
+    code = "UNAVAILABLE-MESSAGE-TIME"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """How much, how many and how long, for the connections of one node."""
+
+    links: int = 4096
+    """Connections at one time that have ended the handshake of TLS."""
+    half_open: int = 256
+    """Connections at one time that have not; the oldest of the busiest address makes room for a new one."""
+    outbox_bytes: int = 32 << 20
+    """What may wait to be written to one peer; one message that fits alone may always wait."""
+    handshake_s: float = 10.0
+    dial_s: float = 10.0
+    message_s: float = 30.0
+    """How long a message may take from its first byte to its last."""
+    close_s: float = 5.0
+    """How long a closing link may take to write what waits."""
+
+
+class LinkOwner(Protocol):
+    """Whoever is told what happens on a link."""
+
+    def link_opened(self, link: TlsLink) -> None:
+        """Take note that the peer has proved its key."""
+
+    def link_received(self, link: TlsLink, messages: list[bytes]) -> None:
+        """Take whole messages, in order."""
+
+    def link_closed(self, link: TlsLink, problem: Exception | None) -> None:
+        """Take note that the connection is gone; `problem` says why, if this side found a reason."""
+
+    def link_drained(self, link: TlsLink) -> None:
+        """Take note that nothing waits to be written any more."""
+
+
+class TlsLink:
+    """One connection: framing, the outbox, and the limits of both."""
+
+    def __init__(self, owner: LinkOwner, number: LinkId, limits: LinkLimits, dialled: str | None) -> None:
+        """Begin with the small size limit that holds until a welcome."""
+        self.id = number
+        self.dialled = dialled
+        self.peer: Principal | None = None
+        self.remote: str | None = None
+        self._owner = owner
+        self._limits = limits
+        self._splitter = Splitter()
+        self._outbox: deque[bytes] = deque()
+        self._waiting = 0
+        self._stream: TlsStream | None = None
+        self._is_paused = False
+        self._is_closing = False
+        self._has_sent = False
+        self._problem: Exception | None = None
+        self._message_began: float | None = None
+        self._closing_ends: float | None = None
+
+    # -------------------------------------------------------- what the stream tells
+
+    def open(self, stream: TlsStream) -> None:
+        """Read who proved its key; a peer whose leaf is odd is never announced."""
+        self._stream = stream
+        stream.start(self)
+        try:
+            self.peer, self.remote = proved_principal(stream.tls), stream.remote
+        except MaiaError as problem:
+            self.fail(problem)
+            return
+        self._owner.link_opened(self)
+
+    def data_received(self, data: memoryview) -> None:
+        """Hand on every message that is whole now."""
+        if self._is_closing:
+            return
+        try:
+            messages = self._splitter.feed(data)
+        except MaiaError as problem:
+            self.fail(problem)
+            return
+        if messages or not self._splitter.held:
+            self._message_began = None
+        if messages:
+            self._hand_on(messages)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """Forget what waits, and say so."""
+        self._is_closing = True
+        self._outbox.clear()
+        self._waiting = 0
+        self._owner.link_closed(self, self._problem or problem)
+
+    def pause_writing(self) -> None:
+        """Keep messages here until the peer has read."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Write what waited."""
+        self._is_paused = False
+        self.flush()
+        if not self._outbox and not self._is_paused:
+            self._owner.link_drained(self)
+
+    # -------------------------------------------------------- what the runner asks for
+
+    @property
+    def waiting(self) -> int:
+        """Return how many bytes wait for the stream to take them."""
+        return self._waiting
+
+    @property
+    def is_closing(self) -> bool:
+        """Say whether nothing more can be sent."""
+        return self._is_closing
+
+    @property
+    def is_hanging_up(self) -> bool:
+        """Say whether this side has said its last word, and waits for the peer to take it and go."""
+        return self._closing_ends is not None
+
+    def send(self, message: bytes) -> None:
+        """Put one message behind those that wait; `flush` writes them."""
+        if self._is_closing:
+            return
+        if self._waiting and self._waiting + len(message) > self._limits.outbox_bytes:
+            self.flush()
+        if self._waiting and self._waiting + len(message) > self._limits.outbox_bytes:
+            self.fail(SlowLink(f"{self._waiting} bytes wait for a peer that does not read them"))
+            return
+        self._outbox.append(length_prefix(message))
+        self._outbox.append(message)
+        self._waiting += len(message)
+        self._has_sent = True
+        if self.dialled is None and is_welcome(message):
+            self._allow_longer_messages()
+
+    def flush(self) -> None:
+        """Write as much as the stream takes."""
+        stream = self._stream
+        while self._outbox and not self._is_paused and stream is not None:
+            stream.write(self._next_chunk())
+        if self._closing_ends is not None and not self._outbox and stream is not None:
+            stream.close()
+
+    def close(self, now: float) -> None:
+        """Write what waits, then close; after `close_s` close anyhow. `now` is the loop's clock."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._closing_ends = now + self._limits.close_s
+        self.flush()
+
+    def fail(self, problem: Exception) -> None:
+        """Close at once, whatever waits."""
+        self._problem = self._problem or problem
+        self._is_closing, self._closing_ends = True, None
+        self._outbox.clear()
+        self._waiting = 0
+        if self._stream is not None:
+            self._stream.abort()
+
+    def read_on(self, wanted: bool) -> None:
+        """Read on, or leave what arrives to TCP until somebody has room for it again."""
+        if self._stream is None or self._is_closing:
+            return
+        if wanted:
+            self._stream.resume_reading()
+        else:
+            self._stream.pause_reading()
+
+    def check_deadlines(self, now: float) -> None:
+        """Close a link that holds back the rest of a message, or does not take its last bytes."""
+        if self._closing_ends is not None and now >= self._closing_ends:
+            self._end_closing()
+        elif self._splitter.held and self._message_began is not None:
+            if now - self._message_began >= self._limits.message_s:
+                self.fail(MessageTooSlow("the peer began a message and did not end it in time"))
+        elif self._splitter.held:
+            self._message_began = now
+
+    # -------------------------------------------------------- inside
+
+    def _hand_on(self, messages: list[bytes]) -> None:
+        # Only whoever dialled, and has said hello, waits for a welcome; otherwise it changes nothing.
+        waits_for_welcome = self.dialled is not None and self._has_sent
+        if waits_for_welcome and self._splitter.limit < MESSAGE_BYTES_MAX and any(map(is_welcome, messages)):
+            messages += self._splitter.raise_limit()
+        self._owner.link_received(self, messages)
+
+    def _end_closing(self) -> None:
+        if self._outbox or (self._stream is not None and self._stream.waiting):
+            self.fail(SlowLink("the peer did not take its last messages in time"))
+        elif self._stream is not None:
+            self._stream.abort()  # it has everything, and does not hang up
+
+    def _allow_longer_messages(self) -> None:
+        late = self._splitter.raise_limit()
+        if late:  # the peer did not wait for its welcome
+            asyncio.get_running_loop().call_soon(self._owner.link_received, self, late)
+
+    def _next_chunk(self) -> bytes:
+        """Take the messages that are written next, as one piece."""
+        if self._waiting <= _CHUNK:
+            whole = b"".join(self._outbox)
+            self._outbox.clear()
+            self._waiting = 0
+            return whole
+        chunk: list[bytes] = []
+        size = 0
+        while self._outbox and size < _CHUNK:
+            chunk += (self._outbox.popleft(), self._outbox.popleft())
+            size += len(chunk[-1])
+        self._waiting -= size
+        return b"".join(chunk)

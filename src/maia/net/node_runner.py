@@ -1,0 +1,400 @@
+"""How does a node that only computes live in a world of sockets, disks and clocks?
+
+The runner tells a node what happens, one input after the other, and performs
+the effects that it asks for. Brokers and clients are driven by the same one.
+Whatever the node wants kept is safe before anything that it says leaves, so a
+crash never takes back an answer that was heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Protocol, assert_never, runtime_checkable
+
+from maia.clock import system_now
+from maia.credentials import SigningKey
+from maia.errors import MaiaError, Unavailable
+from maia.events import Instant
+from maia.net.connections import BackOff, Connections
+from maia.net.links import LinkLimits, TlsLink
+from maia.net.observer import QuietRecords, Records
+from maia.net.recorder import Recorder
+from maia.net.stores import MemoryStore, Store
+from maia.net.timers import AlarmClock
+from maia.wire.effects import (
+    Close,
+    Count,
+    Dial,
+    DialFailed,
+    Effect,
+    Input,
+    Keep,
+    LinkClosed,
+    LinkOpened,
+    Note,
+    ReadLater,
+    ReadLog,
+    Received,
+    Record,
+    Send,
+    Tick,
+    WakeAt,
+)
+
+__all__ = ["Node", "NodeFailed", "NodeRunner"]
+
+_BATCH: Final = 256
+"""How many inputs share one write to the store and one flush of each link."""
+_SECOND: Final = 1_000_000
+
+
+class NodeFailed(Unavailable):
+    """A node met something that it was not written for, and stops before it does worse."""
+
+    code = "UNAVAILABLE-NODE-FAILED"
+
+
+class Node(Protocol):
+    """A broker or a client."""
+
+    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+        """Take one input on; after a `Tick`, say again when to be woken next."""
+        ...
+
+
+@runtime_checkable
+class SigningNode(Node, Protocol):
+    """A node that signs what several inputs made it say with one signature."""
+
+    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
+        """Take one of several inputs on."""
+        ...
+
+    def signed(self, effects: list[Effect], /) -> list[Effect]:
+        """Return the effects of all of them, ready to be performed."""
+        ...
+
+    def go_on(self, now: Instant, /) -> list[Effect] | None:
+        """Do more of what the last input left to do; None if nothing is left."""
+        ...
+
+
+class NodeRunner:
+    """One node, its connections, its store and its alarm clock."""
+
+    def __init__(  # noqa: PLR0913 - every one is named at the call
+        self,
+        node: Node,
+        key: SigningKey,
+        *,
+        store: Store | None = None,
+        limits: LinkLimits | None = None,
+        records: Records | None = None,
+        clock: Callable[[], Instant] = system_now,
+        random: Callable[[int], bytes] = os.urandom,
+        dial_again_s: float = 0.25,
+        after_inputs: Callable[[], None] = lambda: None,
+        recorder: Recorder | None = None,
+        stops_when_it_fails: bool = False,
+    ) -> None:
+        """Drive `node`, which proves on every connection that it holds `key`.
+
+        `recorder` does what a node with an event log asks of it. `after_inputs`
+        is called when the node has taken some inputs on, and when a link has
+        room again. A node that `stops_when_it_fails` does not outlive an
+        exception: its state may be torn, and its store is not.
+        """
+        self._take_on: Callable[[Input, Instant], Sequence[Effect]] = node.handle
+        self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
+        self._go_on: Callable[[Instant], list[Effect] | None] = lambda _now: None
+        if isinstance(node, SigningNode):
+            self._take_on, self._signed, self._go_on = node.take_on, node.signed, node.go_on
+        self._store: Store = MemoryStore() if store is None else store
+        self._records: Records = QuietRecords() if records is None else records
+        self._clock = clock
+        self._after_inputs = after_inputs
+        self._inputs: deque[Input] = deque()
+        self._is_busy = False
+        self._unflushed: dict[TlsLink, None] = {}
+        self._later: dict[TlsLink, asyncio.TimerHandle] = {}
+        """Links that are not read for a while."""
+        self._uncounted: list[Count] = []
+        self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
+        self._failure: MaiaError | None = None
+        self._body: asyncio.Task[object] | None = None
+        self._recorder = recorder
+        self._stops_when_it_fails = stops_when_it_fails
+        self._is_reading = True
+        back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
+        self.connections = Connections(self, key, LinkLimits() if limits is None else limits, back_off)
+
+    # -------------------------------------------------------- life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the node while the body runs; every task ends before this does.
+
+        The tasks live in a group of their own, so that what the body raises
+        arrives as it is. If the node cannot go on, the body is cancelled and
+        the reason raised.
+        """
+        self._body = asyncio.current_task()
+        begun, stop = asyncio.Event(), asyncio.Event()
+        living = asyncio.create_task(self._live(begun, stop))
+        living.add_done_callback(lambda _living: None if stop.is_set() else self._cancel_body())
+        try:
+            await begun.wait()
+            yield
+        except asyncio.CancelledError:
+            if self._failure is None or self._body is None:
+                raise
+            self._body.uncancel()
+            raise self._failure from None
+        finally:
+            stop.set()
+            await living
+
+    async def _live(self, begun: asyncio.Event, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            self.connections.start(group)
+            recording = None if self._recorder is None else group.create_task(self._record_on(self._recorder))
+            begun.set()
+            await stop.wait()
+            self._alarm.stop()
+            self.connections.stop()
+            if recording is not None:
+                recording.cancel()
+
+    async def _record_on(self, recorder: Recorder) -> None:
+        await recorder.run(give=self.give, fail=self._fail, after_writing=self._check_room)
+
+    def _check_room(self) -> None:
+        """Read no links while too much waits for the disk: TCP tells whoever sends."""
+        if self._recorder is not None and self._is_reading is self._recorder.is_full:
+            self._is_reading = not self._recorder.is_full
+            self.connections.read_on(self._is_reading)
+
+    def _fail(self, problem: MaiaError) -> None:
+        """End everything: a node that cannot keep what it must keep says nothing more."""
+        if self._failure is None:
+            self._failure = problem
+            self._cancel_body()
+
+    def _cancel_body(self) -> None:
+        if self._body is not None:
+            self._body.cancel()
+
+    def listen(self, listening: socket.socket) -> None:
+        """Accept connections at a socket that listens already."""
+        self.connections.listen(listening)
+
+    async def drain(self, effects: Iterable[Effect]) -> None:
+        """Accept nobody else, perform a node's last effects, and wait until its links are closed."""
+        self.connections.stop_listening()
+        self.perform(effects)
+        await self.connections.closed()
+
+    # -------------------------------------------------------- inputs
+
+    def give(self, *happened: Input) -> None:
+        """Tell the node what happened; while it is busy, later things wait for their turn."""
+        self._inputs.extend(happened)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while (effects := self._next_effects()) is not None:
+                self._perform(self._signed(effects))
+        finally:
+            self._is_busy = False
+        self._flush()
+        self._count()
+        self._after_inputs()
+
+    def _next_effects(self) -> list[Effect] | None:
+        """Let the node take inputs on, or what it left of them once what it has said so far is on its way."""
+        if not self._inputs:
+            self._flush()  # which may be how the node hears of a link that is gone
+        if not self._inputs:
+            return self._rest()
+        effects: list[Effect] = []
+        for _ in range(min(_BATCH, len(self._inputs))):
+            effects += self._handled(self._inputs.popleft())
+        return effects
+
+    def _rest(self) -> list[Effect] | None:
+        try:
+            return self._go_on(self._clock())
+        except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
+            self._note_failure("Rest", problem)
+            return []
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Perform effects that the node asked for outside `handle`, such as at its start."""
+        was_busy, self._is_busy = self._is_busy, True
+        try:
+            self._perform(list(effects))
+        finally:
+            self._is_busy = was_busy
+        if not was_busy:
+            self.give()  # what happened meanwhile
+
+    def _handled(self, happened: Input) -> Sequence[Effect]:
+        try:
+            return self._take_on(happened, self._clock())
+        except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
+            self._note_failure(type(happened).__name__, problem)
+            if self._stops_when_it_fails:
+                return []
+            if isinstance(happened, LinkOpened | Received):
+                link = self.connections.find(happened.link)
+                if link is not None:
+                    link.fail(problem)
+            # A node says at the end of each look when it wants the next one, and this look had no end.
+            return [WakeAt(Instant(self._clock() + _SECOND))] if isinstance(happened, Tick) else []
+
+    def _note_failure(self, what: str, problem: Exception) -> None:
+        self._records.note("failed", {"input": what, "problem": _place_of(problem)})
+        self._records.count("maia_failures_total", 1, {})
+        if self._stops_when_it_fails:
+            self._fail(NodeFailed(f"stopped after a failure inside: {_place_of(problem)}"))
+
+    # -------------------------------------------------------- effects
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        if not self._kept([effect for effect in effects if type(effect) is Keep]):
+            return
+        for effect in effects:
+            if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
+                self._send(self.connections.find(effect.link), effect.data)
+            elif type(effect) is Count:
+                self._uncounted.append(effect)  # nobody waits for it, and somebody does for what is sent
+            else:
+                self._perform_one(effect)
+
+    def _kept(self, wishes: Sequence[Keep]) -> bool:
+        """Keep everything that is to be kept before anything leaves; say whether that worked."""
+        if not wishes:
+            return True
+        changes = {wish.name: wish.data for wish in wishes}
+        try:
+            self._store.keep(changes)
+        except MaiaError as problem:
+            self._records.note("store-failed", problem.as_record())
+            self._fail(problem)
+            return False
+        return True
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Send(link=number, data=data):
+                self._send(self.connections.find(number), data)
+            case WakeAt(at=at):
+                self._alarm.wake_at(at)
+            case Note(event=event, fields=fields):
+                self._records.note(event, fields)
+            case Close(link=number):
+                self._close(self.connections.find(number))
+            case ReadLater(link=number, until=until):
+                self._read_later(self.connections.find(number), until)
+            case Dial(address=address):
+                self.connections.dial(address)
+            case Record():
+                assert self._recorder is not None  # noqa: S101 - a node records only if it was given a log
+                self._recorder.record(effect)
+                self._check_room()
+            case ReadLog():
+                assert self._recorder is not None  # noqa: S101 - the same
+                self._recorder.read(effect)
+            case Keep() | Count():
+                pass  # done before, or after
+            case _:
+                assert_never(effect)
+
+    def _send(self, link: TlsLink | None, data: bytes) -> None:
+        if link is not None:
+            link.send(data)
+            self._unflushed[link] = None
+
+    def _close(self, link: TlsLink | None) -> None:
+        if link is not None:
+            link.close(asyncio.get_running_loop().time())
+
+    def _read_later(self, link: TlsLink | None, until: Instant) -> None:
+        """Leave what a peer says to TCP for a while: whoever it is, it slows itself down and nobody else."""
+        if link is None or link.is_closing:
+            return
+        self._read_again(link)  # forgets an earlier wish
+        link.read_on(False)
+        wait_s = max(0.0, (until - self._clock()) / _SECOND)
+        self._later[link] = asyncio.get_running_loop().call_later(wait_s, self._read_again, link)
+
+    def _read_again(self, link: TlsLink) -> None:
+        waits = self._later.pop(link, None)
+        if waits is not None:
+            waits.cancel()
+            link.read_on(self._is_reading)
+
+    def _flush(self) -> None:
+        """Write what the last inputs caused: one write for each link, however many messages there are."""
+        unflushed, self._unflushed = self._unflushed, {}
+        for link in unflushed:
+            link.flush()
+
+    def _count(self) -> None:
+        uncounted, self._uncounted = self._uncounted, []
+        for effect in uncounted:
+            self._records.count(effect.name, effect.amount, effect.labels)
+
+    # -------------------------------------------------------- what connections tell
+
+    def opened(self, link: TlsLink) -> None:
+        """Tell the node who is there."""
+        assert link.peer is not None  # noqa: S101 - an open link has proved its key
+        # What a node dialled says where the peer is; where it dialled from is known of the others alone.
+        remote = link.remote if link.dialled is None else None
+        self.give(LinkOpened(link.id, link.peer, link.dialled, remote))
+
+    def received(self, link: TlsLink, messages: list[bytes]) -> None:
+        """Tell the node what was said."""
+        number = link.id
+        self.give(*[Received(number, data) for data in messages])
+
+    def closed(self, link: TlsLink, problem: Exception | None) -> None:
+        """Tell the node who is gone; why goes to the log."""
+        if isinstance(problem, MaiaError):
+            self._records.note(
+                "link-failed", {"link": link.id, "peer": str(link.peer), **problem.as_record()}
+            )
+            self._records.count("maia_links_failed_total", 1, {"code": problem.code})
+        self._unflushed.pop(link, None)
+        self._read_again(link)
+        self.give(LinkClosed(link.id))
+
+    def drained(self, link: TlsLink) -> None:
+        """Let whoever waited for room go on."""
+        del link
+        self._after_inputs()
+
+    def refused(self, problem: Exception, dialled: str | None) -> None:
+        """Tell the node that nobody is to be had at an address it dialled."""
+        code = problem.code if isinstance(problem, MaiaError) else type(problem).__name__
+        self._records.count("maia_handshakes_failed_total", 1, {"code": code})
+        if dialled is not None:
+            self._records.note("dial-failed", {"address": dialled, "code": code})
+            self.give(DialFailed(dialled))
+
+
+def _place_of(problem: Exception) -> str:
+    """Say what kind of exception it is and where it was raised; its text may hold what nobody should read."""
+    at = problem.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    kind = type(problem).__name__
+    return kind if at is None else f"{kind} in {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"

@@ -1,0 +1,214 @@
+"""How does a machine next to the broker ask it how it is?
+
+    GET /health    is the process alive?                    everybody on this machine
+    GET /ready     does it take on clients?                 everybody on this machine
+    GET /metrics   how much did it do? numbers, no names    everybody on this machine
+    GET /status    who is connected, what stands?           with the token from the data folder
+
+The listener is bound to loopback and refuses to be bound to anything else. A
+request that a browser was tricked into sending names another host and is
+turned away. Nothing can be changed here, only read (A70).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from maia.credentials.keys import same_secret
+from maia.errors import BadInput, Unavailable
+from maia.net.addresses import host_and_port
+
+__all__ = [
+    "DOOR_FILE",
+    "Door",
+    "NoStatus",
+    "NotLoopback",
+    "StatusEndpoint",
+    "Told",
+    "new_door",
+    "new_token",
+    "read_door",
+]
+
+DOOR_FILE: Final = "status.door"
+"""The file in the data folder that says where the endpoint listens, and with which token to ask."""
+
+_REQUEST_BYTES_MAX: Final = 8192
+_REQUEST_S: Final = 5.0
+_CONNECTIONS_MAX: Final = 32
+_TOKEN_BYTES: Final = 32
+_NAMES_OF_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_TEXT: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
+_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class NotLoopback(BadInput):
+    """The status endpoint was asked to listen where other machines could reach it."""
+
+    code = "INPUT-STATUS-NOT-LOOPBACK"
+
+
+class NoStatus(Unavailable):
+    """No broker answers for this data folder."""
+
+    code = "UNAVAILABLE-STATUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the endpoint asks the broker for, each at the moment of a request."""
+
+    is_ready: Callable[[], bool]
+    metrics: Callable[[], bytes]
+    status: Callable[[], Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where to ask, and the token that opens /status."""
+
+    address: str
+    token: str = field(repr=False)
+
+
+class StatusEndpoint:
+    """The listener: one short request for each connection, few at a time, each with a deadline."""
+
+    def __init__(self, told: Told, *, token: str) -> None:
+        """Answer with what `told` says; `token` is needed for /status."""
+        self._told = told
+        self._token = token.encode()
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    async def start(self, listen: str) -> str:
+        """Listen, and return the address with the port that was taken."""
+        host, port = host_and_port(listen)
+        if not _is_loopback(host):
+            raise NotLoopback(f"`{listen}` can be reached from other machines; use 127.0.0.1 or [::1]")
+        self._server = await asyncio.start_server(
+            self._serve, host, port, limit=_REQUEST_BYTES_MAX, backlog=_CONNECTIONS_MAX
+        )
+        taken = self._server.sockets[0].getsockname()
+        return f"[{taken[0]}]:{taken[1]}" if ":" in taken[0] else f"{taken[0]}:{taken[1]}"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            with suppress(OSError):
+                await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _CONNECTIONS_MAX:
+                async with asyncio.timeout(_REQUEST_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(head))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # too slow, too long or gone: such a peer gets no answer
+        finally:
+            self._open -= 1
+            writer.close()
+
+    def _answer(self, head: bytes) -> bytes:
+        try:
+            line, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
+            method, path, protocol = line.split(" ")
+        except (UnicodeDecodeError, ValueError):
+            return _response("400 Bad Request", b"bad request\n")
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)
+        }
+        if not protocol.startswith("HTTP/1."):
+            return _response("400 Bad Request", b"bad request\n")
+        if headers.get("host", "").rpartition(":")[0].lower() not in _NAMES_OF_LOOPBACK:
+            # A page from elsewhere whose name was pointed at this machine says that name here.
+            return _response("421 Misdirected Request", b"ask by the name of this machine\n")
+        if method not in ("GET", "HEAD"):
+            return _response("405 Method Not Allowed", b"only reading is possible\n")
+        response = self._page(path, headers)
+        return response if method == "GET" else response.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+    def _page(self, path: str, headers: Mapping[str, str]) -> bytes:
+        match path:
+            case "/health":
+                return _response("200 OK", b"ok\n")
+            case "/ready":
+                ready = self._told.is_ready()
+                return (
+                    _response("200 OK", b"ready\n")
+                    if ready
+                    else _response("503 Service Unavailable", b"not ready\n")
+                )
+            case "/metrics":
+                return _response("200 OK", self._told.metrics(), _PROMETHEUS)
+            case "/status" if self._is_let_in(headers):
+                body = json.dumps(self._told.status(), ensure_ascii=False, default=str)
+                return _response("200 OK", body.encode(), _JSON)
+            case "/status":
+                return _response("401 Unauthorized", b"the token is in the data folder\n")
+            case _:
+                return _response("404 Not Found", b"not here\n")
+
+    def _is_let_in(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, shown = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and same_secret(shown.strip().encode(), self._token)
+
+
+def new_door(data: Path, address: str, token: str) -> Path:
+    """Write where to ask and the token to a file that only the broker's user can read."""
+    path = data / DOOR_FILE
+    unfinished = path.with_name(f"{DOOR_FILE}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        unfinished.unlink()
+    with os.fdopen(os.open(unfinished, flags, 0o600), "w", encoding="ascii") as file:
+        file.write(json.dumps({"address": address, "token": token, "pid": os.getpid()}) + "\n")
+    unfinished.replace(path)
+    return path
+
+
+def new_token() -> str:
+    """Make a token from the random bytes of the operating system; it lives as long as the process."""
+    return os.urandom(_TOKEN_BYTES).hex()
+
+
+def read_door(data: Path) -> Door:
+    """Read where the broker of a data folder answers; raise NoStatus if there is none."""
+    path = data / DOOR_FILE
+    try:
+        found = json.loads(path.read_text(encoding="ascii")[:4096])
+        return Door(str(found["address"]), str(found["token"]))
+    except FileNotFoundError:
+        raise NoStatus(f"no broker runs with the data folder `{data}`") from None
+    except OSError as problem:
+        raise NoStatus(f"`{path}` cannot be read: {problem.strerror}") from problem
+    except (ValueError, KeyError, TypeError):
+        raise NoStatus(f"`{path}` was not written by a broker") from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _response(status: str, body: bytes, kind: str = _TEXT) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body

@@ -1,0 +1,1 @@
+"""Predicates as people write them: scanner, parser, literals, writer."""

@@ -1,0 +1,167 @@
+"""What is a member of a role granted now, and what would a role be able to do?
+
+Authorisation in OASIS takes one active role and some environmental
+constraints, and ends in a privilege. Here it ends in everything that an
+authorisation certificate says. A right never outlasts its membership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maia.credentials import (
+    Authority,
+    NetworkPattern,
+    Principal,
+    ResourcePattern,
+    TopicPattern,
+    TypePattern,
+    Validity,
+)
+from maia.credentials.arguments import Given
+from maia.events import INSTANT_MAX, Instant, PresentValue
+from maia.policy.clock_facts import during
+from maia.predicates.language.parser import parse_predicate
+from maia.predicates.language.scanner import BadPredicateText
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate
+from maia.roles.engine import (
+    DEFAULT_LIMITS,
+    ActivationLimits,
+    checked_arguments,
+    end_of,
+    role_called,
+    whole_second,
+)
+from maia.roles.matching import Search, Way, bind, earliest, is_active, values_for
+from maia.roles.memberships import GrantedRight, Ground, RoleMembership, World, membership_support
+from maia.roles.policy import Grant, Policy, Privilege, ResourceKind
+
+__all__ = ["PossibleRight", "possible_rights", "rights"]
+
+_MEMBERSHIP: Final = -1
+"""The position of the membership itself among the grounds of a right."""
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleRight:
+    """What a grant would give a member of a role, if its own premises were met.
+
+    `authority` is None where a restriction speaks of values that only those
+    premises can bind; `restriction` is then its text.
+    """
+
+    grant: Grant
+    authority: Authority | None
+    restriction: str | None
+
+
+def rights(
+    policy: Policy,
+    membership: RoleMembership,
+    world: World,
+    now: Instant,
+    limits: ActivationLimits = DEFAULT_LIMITS,
+) -> tuple[GrantedRight, ...]:
+    """Return everything that the policy grants a membership now; nothing once its time is over."""
+    if not is_active(membership, now) or membership.role not in policy.roles:
+        return ()
+    search = Search(policy, world, membership.principal, now, limits.steps)
+    return tuple(
+        right for grant in policy.grants[membership.role] for right in _by_grant(search, grant, membership)
+    )
+
+
+def possible_rights(
+    policy: Policy, role: str, arguments: Sequence[Given], holder: Principal, now: Instant
+) -> tuple[PossibleRight, ...]:
+    """Say what a member of `role(arguments)` would be able to do, whatever the facts are."""
+    values = [value for value in checked_arguments(role_called(policy, role), arguments) if value is not None]
+    found = []
+    for grant in policy.grants[role]:
+        binding = bind(grant.terms, values, {}, holder)
+        if binding is not None:
+            found.append(_possible(policy, grant, values_for(binding, holder=holder, now=now)))
+    return tuple(found)
+
+
+def _possible(policy: Policy, grant: Grant, values: dict[str, PresentValue]) -> PossibleRight:
+    try:
+        authority = _authority(policy, grant.privilege, values)
+    except BadPredicateText:  # it speaks of a value that only a premise of the grant binds
+        authority = None
+    return PossibleRight(grant, authority, grant.privilege.restriction)
+
+
+def _by_grant(search: Search, grant: Grant, membership: RoleMembership) -> list[GrantedRight]:
+    start = bind(grant.terms, membership.arguments, {}, membership.principal)
+    if start is None:
+        return []
+    found: dict[Authority, GrantedRight] = {}
+    for way in search.ways(grant.premises, grant.conditions, start):
+        right = _right(search, grant, membership, way)
+        if right is not None:
+            known = found.get(right.authority)
+            # Of several ways to the same right, the one that lasts longest.
+            if known is None or _ends(right) > _ends(known):
+                found[right.authority] = right
+    return list(found.values())
+
+
+def _ends(right: GrantedRight) -> int:
+    ends = right.validity.not_after
+    return INSTANT_MAX if ends is None else ends
+
+
+def _right(search: Search, grant: Grant, membership: RoleMembership, way: Way) -> GrantedRight | None:
+    values = values_for(way.binding, holder=membership.principal, now=search.now)
+    until = earliest(membership.until, end_of(way, grant.ends, search.now))
+    if until is not None and until < search.now:
+        return None
+    itself = Ground(_MEMBERSHIP, membership_support(membership), True, membership.until, name=membership.role)
+    return GrantedRight(
+        grant.id,
+        membership.principal,
+        _authority(search.policy, grant.privilege, values),
+        Validity(whole_second(search.now), until),
+        grant.privilege.tests,
+        grant.privilege.may_delegate,
+        (itself, *way.grounds),
+    )
+
+
+def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentValue]) -> Authority:
+    restriction: Predicate = ALWAYS
+    if privilege.restriction is not None:
+        restriction = parse_predicate(privilege.restriction, privilege.vocabulary, values)
+    return Authority(
+        _resources(policy, privilege),
+        privilege.actions,
+        privilege.attributes,
+        restriction,
+        _condition(privilege, values),
+    )
+
+
+def _resources(policy: Policy, privilege: Privilege) -> ResourcePattern:
+    owner, pattern = policy.owner(privilege.resource.owner), privilege.resource.pattern
+    match privilege.resource.kind:
+        case ResourceKind.TYPE:
+            return TypePattern(owner, pattern, None)
+        case ResourceKind.TOPIC:
+            return TopicPattern(owner, pattern)
+        case ResourceKind.NETWORK:
+            return NetworkPattern(owner, pattern)
+
+
+def _condition(privilege: Privilege, values: dict[str, PresentValue]) -> Predicate:
+    parts: list[Predicate] = []
+    if privilege.condition is not None:
+        parts.append(parse_predicate(privilege.condition, None, values))
+    window = privilege.during
+    if window is not None:
+        parts.append(during(window.zone, days=window.days, start=window.begins, end=window.ends))
+    if not parts:
+        return ALWAYS
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))

@@ -1,0 +1,1 @@
+"""Which of very many filters admit an event?"""

@@ -1,0 +1,216 @@
+"""Which filters of a finished block does an event match?
+
+A block is built once from many filters and answers until a later one takes
+its place; all that can still happen to it is that filters leave. It asks the
+pages first, then the words of the pages that are left, then whatever bits
+could not say. Rows that lie in the same cells are answered together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from maia.events import AttributeUid, Event, Frame
+from maia.routing.matching.attributes import CELLS_MAX, attributes_of_block
+from maia.routing.matching.bitmaps import PAGE, Bitmaps, packed_bits, pages_of
+from maia.routing.matching.cells import Ranks, RankSpans, rank_spans
+from maia.routing.matching.contents import Contents
+from maia.routing.matching.order import clustered
+from maia.routing.matching.search import groups_of, pairs_in_all
+from maia.routing.matching.single_event import slots_for_event
+from maia.routing.matching.spans import Slots
+
+__all__ = ["Block", "Steps"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+Steps: TypeAlias = Generator[None, None, "Block[Key]"]
+"""The making of a block, one step after the other."""
+
+
+class Block(Generic[Key]):
+    """Many filters, ready to be matched."""
+
+    __slots__ = (
+        "_first_slot",
+        "_has_more_to_ask",
+        "_is_live",
+        "_live_pages",
+        "_live_words",
+        "_mapped",
+        "_more_slots",
+        "_unmapped",
+        "contents",
+        "live",
+    )
+
+    def __init__(self, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> None:
+        """Put the slots in order and set their bits."""
+        for _ in self._steps(contents, cells_max):
+            pass
+
+    @classmethod
+    def in_steps(cls, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> Steps[Key]:
+        """Make a block step by step; it is returned behind the last one, and asked nothing before."""
+        block = cls.__new__(cls)
+        yield from block._steps(contents, cells_max)
+        return block
+
+    def _steps(self, contents: Contents[Key], cells_max: int) -> Iterator[None]:
+        """Do the work; each step grows with the number of slots, and none with that of attributes."""
+        count = len(contents.ids)
+        ranks: dict[AttributeUid, Ranks] = {}
+        spans: dict[AttributeUid, RankSpans] = {}
+        for uid, asked in contents.spans.items():
+            ranks[uid] = Ranks(asked)
+            yield
+            spans[uid] = rank_spans(ranks[uid], asked)
+            yield
+        order = clustered(count, [(spans[uid], ranks[uid].count) for uid in spans])
+        new_slots = np.empty(count, np.int64)
+        new_slots[order] = np.arange(count)
+        yield
+        self.contents = contents.moved(new_slots)
+        yield
+        moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
+        attributes = yield from attributes_of_block(count, ranks, moved, cells_max=cells_max)
+        self._mapped, self._unmapped = attributes.mapped, attributes.unmapped
+        self._has_more_to_ask = np.zeros(count, np.bool_)
+        self._has_more_to_ask[[*self._unmapped, *self.contents.rest]] = True
+        self._first_slot: dict[Key, int] = {}
+        self._more_slots: dict[Key, list[int]] = {}
+        for slot, key in enumerate(self.contents.ids):
+            if self._first_slot.setdefault(key, slot) != slot:
+                self._more_slots.setdefault(key, []).append(slot)
+        self.live = count
+        self._is_live = np.ones(count, np.bool_)
+        self._live_words = packed_bits(self._is_live)
+        self._live_pages = pages_of(self._live_words)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._first_slot
+
+    def __len__(self) -> int:
+        return len(self.contents.ids)
+
+    def discard(self, key: Key) -> None:
+        """Let a filter leave; its slots stay, and match nothing."""
+        slots = [self._first_slot.pop(key), *self._more_slots.pop(key, ())]
+        self._is_live[slots] = False
+        self.live -= len(slots)
+        for slot in slots:
+            page = slot // PAGE
+            self._live_words[page] &= ~_bit(slot)
+            if not self._live_words[page]:
+                self._live_pages[page // PAGE] &= ~_bit(page)
+
+    @property
+    def filters(self) -> int:
+        """Return how many filters are left."""
+        return len(self._first_slot)
+
+    def live_contents(self) -> Contents[Key]:
+        """Return what is left, for a new block."""
+        return self.contents.kept(self._is_live)
+
+    # ------------------------------------------------------------ one event
+
+    def ids_matching(self, event: Event) -> Iterator[Key]:
+        """Yield the filters that admit one event, once for each alternative that does."""
+        ranks = [attribute.ranks.of(event.get(attribute.uid)) for attribute in self._mapped]
+        ids = self.contents.ids
+        for slot in slots_for_event(self._mapped, ranks, pages=self._live_pages, words=self._live_words):
+            if not self._has_more_to_ask.item(slot) or self._passes_the_rest(slot, event):
+                yield ids[slot]
+
+    def _passes_the_rest(self, slot: int, event: Event) -> bool:
+        """Ask what the bitmaps do not know about a slot."""
+        if not all(one.accepts(slot, event) for one in self._unmapped.get(slot, ())):
+            return False
+        rest = self.contents.rest.get(slot)
+        return rest is None or rest.holds(event)
+
+    # ------------------------------------------------------------ many events
+
+    def rows_by_id(self, frame: Frame) -> dict[Key, list[int]]:
+        """Return the rows that each filter admits, in order; filters that admit none are left out."""
+        slots, rows = self._pairs(frame)
+        if not len(slots):
+            return {}
+        starts = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
+        keys = map(self.contents.ids.__getitem__, slots[starts].tolist())
+        bounds, in_order = [*starts.tolist(), len(rows)], rows.tolist()
+        runs = [in_order[start:end] for start, end in pairwise(bounds)]
+        return _joined(keys, runs) if self._more_slots else dict(zip(keys, runs, strict=True))
+
+    def rows_wanted(self, frame: Frame) -> set[int]:
+        """Return the rows that some filter admits."""
+        return set(self._pairs(frame)[1].tolist())
+
+    def _pairs(self, frame: Frame) -> tuple[Slots, _Numbers]:
+        """Return the pairs of a slot and a row that match, in the order of slots and then of rows."""
+        ranks = {
+            one.uid: one.ranks.of_column(column.kind, column.values)
+            for one in self._mapped
+            if (column := frame.columns.get(one.uid)) is not None
+        }
+        slots, rows = self._candidate_pairs(ranks, frame.rows)
+        for one in self._mapped:
+            if one.doubts is not None and len(slots):
+                accepted = one.doubts.accept(slots, ranks[one.uid][rows] if one.uid in ranks else 0)
+                slots, rows = slots[accepted], rows[accepted]
+        keys = np.sort(slots * max(1, frame.rows) + rows)
+        return self._without_failing_rest(*np.divmod(keys, max(1, frame.rows)), frame)
+
+    def _candidate_pairs(self, ranks: Mapping[AttributeUid, _Numbers], rows: int) -> tuple[Slots, _Numbers]:
+        """Return pairs by bits alone."""
+        pages, words = self._live_pages, self._live_words
+        bitmaps: list[Bitmaps] = []
+        cells: list[_Numbers] = []
+        for one in self._mapped:
+            if one.uid in ranks:
+                bitmaps.append(one.bitmaps)
+                cells.append(one.bitmaps.cells(ranks[one.uid]))
+            else:  # no row has it: cell 0 for all of them, once
+                pages, words = pages & one.bitmaps.pages[0], words & one.bitmaps.words[0]
+        if not pages.any() or not rows:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        groups = groups_of(cells, [len(one.words) for one in bitmaps], rows)
+        firsts = groups.firsts()
+        found = pairs_in_all(
+            bitmaps, [column[firsts] for column in cells], pages=pages, words=words, rows=len(firsts)
+        )
+        return groups.spread(*found)
+
+    def _without_failing_rest(self, slots: Slots, rows: _Numbers, frame: Frame) -> tuple[Slots, _Numbers]:
+        """Ask what bitmaps do not know, pair by pair, of the slots that have something left to ask."""
+        has_more = self._has_more_to_ask[slots]
+        if not has_more.any():
+            return slots, rows
+        kept = ~has_more
+        events: dict[int, Event] = {}
+        for at in np.flatnonzero(has_more).tolist():
+            row = int(rows[at])
+            if row not in events:
+                events[row] = {uid: column.values[row] for uid, column in frame.columns.items()}
+            kept[at] = self._passes_the_rest(int(slots[at]), events[row])
+        return slots[kept], rows[kept]
+
+
+def _bit(number: int) -> np.uint64:
+    return np.uint64(1 << number % PAGE)
+
+
+def _joined(keys: Iterable[Key], runs: Iterable[list[int]]) -> dict[Key, list[int]]:
+    """Return the rows of each key, where a key may come with several alternatives."""
+    found: dict[Key, list[int]] = {}
+    for key, run in zip(keys, runs, strict=True):
+        known = found.get(key)
+        found[key] = run if known is None else sorted({*known, *run})
+    return found

@@ -1,0 +1,226 @@
+"""Which of many filters admit an event?
+
+A broker keeps one `MatchIndex` per event type, and asks it for every frame.
+The answer is exact: it equals `admits` for every filter. The cost of a
+question grows far slower than the number of filters. Filters come and go
+between questions: new ones wait in a short list that is read one by one, and
+move into a block with bitmaps when they are many or asked often. Blocks at
+least double from one to the next, so a filter is built into a block about
+log(number of filters) times in its life. Large blocks are built step by step
+beside those that they replace (docs/decisions/matching-index.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from maia.events import Event, Frame
+from maia.predicates.covering.alternatives import Alternative, alternatives_of
+from maia.predicates.meaning import admits
+from maia.predicates.syntax import Predicate, checked_size
+from maia.routing.matching.attributes import CELLS_MAX
+from maia.routing.matching.block import Block
+from maia.routing.matching.contents import KnownAttributes, contents_of, joined_contents
+from maia.routing.matching.growth import Growth
+
+__all__ = ["MatchIndex"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+WAITING_MAX: Final = 64
+READINGS_MAX: Final = 512
+"""Reading waiting filters this often, filters times events, costs about as much as a small block."""
+
+FEW_ROWS: Final = 4
+"""Up to this many rows are matched one by one, which starts faster than a whole frame."""
+
+AHEAD: Final = 256
+"""Once an index is asked at all, so many filters are built into a block before anybody has to wait for it."""
+
+AT_ONCE_MAX: Final = 2048
+"""A block of more filters is built in steps, one with each change and question, beside those it replaces."""
+
+_GROWTH: Final = 2
+
+
+class MatchIndex(Generic[Key]):
+    """The filters of one event type, by key."""
+
+    __slots__ = (
+        "_blocks",
+        "_cells_max",
+        "_growth",
+        "_hopeless",
+        "_is_asked",
+        "_known",
+        "_readings",
+        "_waiting",
+    )
+
+    def __init__(self, *, cells_max: int = CELLS_MAX) -> None:
+        """Begin without filters. `cells_max` bounds the bits kept per filter, eight cells to a byte."""
+        self._cells_max = cells_max
+        self._blocks: list[Block[Key]] = []
+        self._waiting: dict[Key, Predicate] = {}
+        self._hopeless: set[Key] = set()
+        self._known = KnownAttributes()
+        self._readings = 0
+        self._is_asked = False
+        self._growth: Growth[Key] | None = None
+
+    def __contains__(self, key: Key) -> bool:
+        if key in self._waiting or key in self._hopeless:
+            return True
+        return any(key in block for block in self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._hopeless) + sum(block.filters for block in self._blocks)
+
+    def add(self, key: Key, predicate: Predicate) -> None:
+        """Let `key` stand for a filter, in place of any other that it stood for.
+
+        A filter beyond the size that the language allows is refused.
+        """
+        checked_size(predicate)
+        if key in self:
+            self.remove(key)
+        self._waiting[key] = predicate
+        if self._is_asked and len(self._waiting) >= AHEAD:
+            self._build()
+        self._go_on()
+
+    def remove(self, key: Key) -> None:
+        """Forget a filter; `KeyError` for an key that stands for none."""
+        if key in self._waiting:
+            del self._waiting[key]
+        elif key in self._hopeless:
+            self._hopeless.discard(key)
+        else:
+            self._block_of(key).discard(key)
+            if self._growth is not None:
+                self._growth.left.append(key)
+                self._go_on()
+
+    def match(self, event: Event) -> set[Key]:
+        """Return the identifiers of all filters that admit `event`."""
+        self._settle(events=1)
+        found = {key for key, wanted in self._waiting.items() if admits(wanted, event)}
+        for block in self._blocks:
+            found.update(block.ids_matching(event))
+        return found
+
+    def match_frame(self, frame: Frame) -> dict[Key, list[int]]:
+        """Return the rows that each filter admits, in order; filters that admit none are left out."""
+        if not self._waiting and not self._blocks:
+            return {}
+        if frame.rows <= FEW_ROWS:
+            return self._match_row_by_row(frame)
+        self._settle(events=frame.rows)
+        found: dict[Key, list[int]] = {}
+        for block in self._blocks:
+            found.update(block.rows_by_id(frame))
+        if self._waiting:
+            events = list(frame.events())
+            for key, wanted in self._waiting.items():
+                if rows := [row for row, event in enumerate(events) if admits(wanted, event)]:
+                    found[key] = rows
+        return found
+
+    def rows_wanted(self, frame: Frame) -> list[int]:
+        """Return the rows that at least one filter admits, in order."""
+        self._settle(events=frame.rows)
+        wanted: set[int] = set()
+        for block in self._blocks:
+            wanted |= block.rows_wanted(frame)
+        if self._waiting and len(wanted) < frame.rows:
+            for row, event in enumerate(frame.events()):
+                if row not in wanted and any(admits(one, event) for one in self._waiting.values()):
+                    wanted.add(row)
+        return sorted(wanted)
+
+    def _match_row_by_row(self, frame: Frame) -> dict[Key, list[int]]:
+        found: dict[Key, list[int]] = {}
+        for row, event in enumerate(frame.events()):
+            for key in self.match(event):
+                found.setdefault(key, []).append(row)
+        return found
+
+    def _block_of(self, key: Key) -> Block[Key]:
+        for block in self._blocks:
+            if key in block:
+                return block
+        raise KeyError(key)
+
+    # ------------------------------------------------------------ growing
+
+    def _settle(self, *, events: int) -> None:
+        """Before `events` are asked about: build what has waited long enough, drop what has mostly left."""
+        self._is_asked = True
+        self._readings += len(self._waiting) * events
+        is_due = len(self._waiting) > WAITING_MAX or self._readings > READINGS_MAX
+        if self._waiting and is_due:
+            self._build()
+        self._go_on()
+        for block in self._settled_blocks():
+            if block.live * _GROWTH < len(block):
+                self._replace([block])
+
+    def _build(self) -> None:
+        """Make a block of all that waits, and one of it and of every block that is not much larger."""
+        if not self._blocks:
+            self._known = KnownAttributes()
+        contents = contents_of(self._spread_out(), self._known)
+        self._waiting, self._readings = {}, 0
+        size, tail = len(contents.ids), list[Block[Key]]()
+        if not size:
+            return
+        settled = self._settled_blocks()
+        while settled and settled[-1].live <= _GROWTH * size:
+            tail.append(settled.pop())
+            size += tail[-1].live
+        if not tail or size > AT_ONCE_MAX:
+            tail.insert(0, Block(contents, cells_max=self._cells_max))
+            self._blocks.append(tail[0])
+            self._replace(tail)
+        else:
+            parts = [contents, *(block.live_contents() for block in tail)]
+            joined = Block(joined_contents(parts), cells_max=self._cells_max)
+            self._blocks = [block for block in self._blocks if block not in tail] + [joined]
+
+    def _settled_blocks(self) -> list[Block[Key]]:
+        """Return the blocks in whose place no other is being built, in their order."""
+        if self._growth is None:
+            return list(self._blocks)
+        return [block for block in self._blocks if block not in self._growth.blocks]
+
+    def _replace(self, blocks: Sequence[Block[Key]]) -> None:
+        """Build one block in place of these: at once if they are small, in steps while they go on if not."""
+        size = sum(block.live for block in blocks)
+        if (len(blocks) == 1 and blocks[0].live == len(blocks[0])) or self._growth is not None:
+            return  # there is nothing to gain, or not now
+        steps = Block.in_steps(
+            joined_contents([block.live_contents() for block in blocks]), cells_max=self._cells_max
+        )
+        self._growth = Growth(tuple(blocks), steps)
+        while size <= AT_ONCE_MAX and self._growth is not None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take one step of the block that is being built, and let it take its place if that was the last."""
+        growth = self._growth
+        if growth is None or not growth.advance():
+            return
+        place = self._blocks.index(growth.blocks[-1])
+        before = [block for block in self._blocks[:place] if block not in growth.blocks]
+        after = [block for block in self._blocks[place:] if block not in growth.blocks]
+        made = growth.made()
+        self._blocks = [*before, *([made] if made.live else []), *after]
+        self._growth = None
+
+    def _spread_out(self) -> Iterator[tuple[Key, Predicate, Sequence[Alternative]]]:
+        for key, predicate in self._waiting.items():
+            alternatives = alternatives_of(predicate)
+            if not alternatives:
+                self._hopeless.add(key)
+            yield key, predicate, alternatives

@@ -1,0 +1,126 @@
+"""Which slots are set in all of these bitmaps, for many rows at once?
+
+A block asks for a whole frame. Rows in the same cells form a group and are
+searched once; the answer is spread over them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from maia.routing.matching.bitmaps import PAGE, PAGE_BITS, Bitmaps, Words, bits_of
+from maia.routing.matching.spans import Slots
+
+__all__ = ["RowGroups", "groups_of", "pairs_in_all"]
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+
+_WORDS_AT_ONCE: Final = 1 << 20
+_SPREAD_AT_ONCE: Final = 1 << 16
+"""Bounds of what is in memory at once: words looked at, and words spread out into bits."""
+
+_KEYS_MAX: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Rows by group. `rows` holds those of group 0, then those of group 1, and so on."""
+
+    rows: _Numbers
+    starts: _Numbers
+    sizes: _Numbers
+
+    def firsts(self) -> _Numbers:
+        """Return one row of each group."""
+        return self.rows[self.starts]
+
+    def spread(self, slots: Slots, groups: _Numbers) -> tuple[Slots, _Numbers]:
+        """Turn pairs of slot and group into pairs of slot and row."""
+        sizes = self.sizes[groups]
+        total = int(sizes.sum())
+        if total == len(slots):  # every group is one row
+            return slots, self.rows[self.starts[groups]]
+        within = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.repeat(slots, sizes), self.rows[np.repeat(self.starts[groups], sizes) + within]
+
+
+def groups_of(cells: Sequence[_Numbers], sizes: Sequence[int], rows: int) -> RowGroups:
+    """Group the rows that lie in the same cell of every attribute; `sizes` are the numbers of cells."""
+    keys = _keys(cells, sizes, rows)
+    if keys is None:
+        return RowGroups(np.arange(rows), np.arange(rows), np.ones(rows, np.int64))
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return RowGroups(order, starts, np.diff(np.append(starts, rows)))
+
+
+def _keys(cells: Sequence[_Numbers], sizes: Sequence[int], rows: int) -> _Numbers | None:
+    """Return one number per row, equal exactly for rows in the same cells; None if 64 bits are too few."""
+    keys, room = np.zeros(rows, np.int64), 1
+    for column, size in zip(cells, sizes, strict=True):
+        room *= size
+        if room > _KEYS_MAX:
+            return None
+        keys = keys * size + column
+    return keys
+
+
+def pairs_in_all(
+    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
+) -> tuple[Slots, _Numbers]:
+    """Return slot and row wherever a bit is set in `words` and in every bitmap at the row's cell.
+
+    `pages` says which of the `words` are not zero.
+    """
+    found: list[tuple[Slots, _Numbers]] = []
+    step = max(1, _WORDS_AT_ONCE // len(words))
+    for start in range(0, rows, step):
+        some = [column[start : start + step] for column in cells]
+        in_step = min(step, rows - start)
+        for slots, at in _pairs(bitmaps, some, pages=pages, words=words, rows=in_step):
+            found.append((slots, at + start))
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([slots for slots, _ in found]), np.concatenate([at for _, at in found])
+
+
+def _pairs(
+    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
+) -> Iterator[tuple[Slots, _Numbers]]:
+    at, left = _pages_in_all(bitmaps, cells, pages=pages, rows=rows)
+    bits = words[left]
+    for one, column in zip(bitmaps, cells, strict=True):
+        bits &= one.words.reshape(-1).take(column[at] * len(words) + left)
+    for source, bit in _spread(bits):
+        yield (left[source] << PAGE_BITS) + bit, at[source]
+
+
+def _pages_in_all(
+    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, rows: int
+) -> tuple[_Numbers, _Numbers]:
+    """Return row and page wherever the page can hold a match."""
+    left = np.broadcast_to(pages, (rows, len(pages))).copy()
+    for one, column in zip(bitmaps, cells, strict=True):
+        left &= one.pages[column]
+    found = [
+        (source // len(pages), (source % len(pages) << PAGE_BITS) + bit) for source, bit in _spread(left)
+    ]
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([at for at, _ in found]), np.concatenate([page for _, page in found])
+
+
+def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
+    """Yield, in bounded steps, the place of a word and the number of a bit for every bit that is set."""
+    flat = words.reshape(-1)
+    hit = np.flatnonzero(flat)
+    for start in range(0, len(hit), _SPREAD_AT_ONCE):
+        some = hit[start : start + _SPREAD_AT_ONCE]
+        numbers = bits_of(flat[some])
+        yield some[numbers >> PAGE_BITS], numbers & (PAGE - 1)

@@ -1,0 +1,1 @@
+"""The structured overlay: ids, prefix routing, leaf sets, joining and leaving."""

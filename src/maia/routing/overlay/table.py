@@ -1,0 +1,236 @@
+"""Which broker is the next one on the way to a point of the ring?
+
+The broker asks for every type it handles; the rendezvous tree of a type is
+made of the answers. A node keeps two things. Its *leaf set* holds its nearest
+neighbours on both sides of the ring. Its *table* holds one node for each
+prefix around it, as in Pastry (dissertation, section 2.3): wide prefixes far
+away, narrow ones nearby. The next hop is the kept node closest to the target.
+
+Promises. Every hop is strictly closer to its target than the node before it,
+however incomplete or outdated the tables are, so a route never loops. When
+the leaf sets are right, it ends at the closest node of all. When the tables
+are filled as well, it takes about log16(n) hops. Only nodes whose key and
+right to connect were verified on a link may be learned here; what others say
+waits in `overlay/membership.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from maia.routing.overlay.ids import DIGIT_BITS, RING, NodeId, distance, is_closer
+
+__all__ = ["LEAF_SIZE", "Overlay", "Slot", "slot_of"]
+
+LEAF_SIZE: Final = 16
+
+Slot: TypeAlias = tuple[int, int]
+"""How many low digits are free, and the digits before them: a prefix, and the stretch of ring under it."""
+
+
+def slot_of(node: NodeId, *, own: NodeId) -> Slot:
+    """Return the prefix around `own` that `node` would stand for.
+
+    The distance decides how narrow the prefix is. Pastry lets the first
+    differing digit decide, which puts the two sides of a digit boundary far
+    apart although they are neighbours: its next hop must then sometimes move
+    away from the target, and may be sent back. See docs/decisions/overlay.md.
+    """
+    level = (distance(node, own).bit_length() - 1) // DIGIT_BITS
+    return level, node >> (DIGIT_BITS * level)
+
+
+class Overlay:
+    """What one node keeps of the others: a leaf set and a table, both bounded."""
+
+    __slots__ = ("_addresses", "_changes", "_leaf_set", "_leaf_size", "_own", "_ring", "_table")
+
+    def __init__(self, own: NodeId, leaf_size: int = LEAF_SIZE) -> None:
+        if leaf_size < 2 or leaf_size % 2:
+            raise ValueError("a leaf set has as many places on either side, and at least one")
+        self._own = own
+        self._leaf_size = leaf_size
+        # INVARIANT: _ring is sorted and holds own; the other ids in it are the keys of _addresses; each of
+        # them is in the leaf set, or is the holder of its slot in _table, or both.
+        self._ring: list[NodeId] = [own]
+        self._addresses: dict[NodeId, str] = {}
+        self._table: dict[Slot, NodeId] = {}
+        self._changes = 0
+        self._leaf_set: frozenset[NodeId] | None = None  # None: not computed since the last change
+
+    # ------------------------------------------------------------ membership
+
+    def learn(self, node: NodeId, address: str) -> bool:
+        """Take in a node that proved its key; say whether it is kept.
+
+        A node that holds a place of the table keeps it until it is forgotten, so newcomers cannot push
+        out those that have served. A leaf gives way to a closer one.
+        """
+        if node == self._own:
+            return False
+        if node in self._addresses:
+            self._addresses[node] = address
+            return True
+        self._changes += 1
+        self._insert(node, address)
+        self._table.setdefault(slot_of(node, own=self._own), node)
+        if not self._is_leaf(node):
+            self._drop_unless_holder(node)
+        for outsider in self._beyond_the_leaves():
+            self._drop_unless_holder(outsider)
+        return node in self._addresses
+
+    def forget(self, node: NodeId) -> bool:
+        """Remove a node that left or is not answering; say whether it was kept."""
+        if node not in self._addresses:
+            return False
+        self._changes += 1
+        self._remove(node)
+        slot = slot_of(node, own=self._own)
+        if self._table.get(slot) == node:
+            del self._table[slot]
+            self._promote_a_leaf_to(slot)
+        return True
+
+    def would_keep(self, node: NodeId) -> bool:
+        """Say whether `learn` would keep this node, which is not kept yet."""
+        if node == self._own or node in self._addresses:
+            return False
+        if slot_of(node, own=self._own) not in self._table:
+            return True
+        return self._would_be_leaf(node)
+
+    def _would_be_leaf(self, node: NodeId) -> bool:
+        place, own_place = bisect_left(self._ring, node), bisect_left(self._ring, self._own)
+        steps = abs(place - (own_place + (place <= own_place)))
+        return min(steps, len(self._ring) + 1 - steps) <= self._leaf_size // 2
+
+    def _promote_a_leaf_to(self, slot: Slot) -> None:
+        for leaf in sorted(self.leaf_set):
+            if slot_of(leaf, own=self._own) == slot:
+                self._table[slot] = leaf
+                return
+
+    def _beyond_the_leaves(self) -> tuple[NodeId, ...]:
+        """Return the nodes just outside the leaf set; one of them may have been pushed out."""
+        if len(self._addresses) <= self._leaf_size:
+            return ()
+        place, count, step = bisect_left(self._ring, self._own), len(self._ring), self._leaf_size // 2 + 1
+        return self._ring[(place + step) % count], self._ring[(place - step) % count]
+
+    def _is_leaf(self, node: NodeId) -> bool:
+        steps = abs(bisect_left(self._ring, node) - bisect_left(self._ring, self._own))
+        return min(steps, len(self._ring) - steps) <= self._leaf_size // 2
+
+    def _drop_unless_holder(self, node: NodeId) -> None:
+        if node in self._addresses and self._table.get(slot_of(node, own=self._own)) != node:
+            self._remove(node)
+
+    def _insert(self, node: NodeId, address: str) -> None:
+        self._leaf_set = None
+        insort(self._ring, node)
+        self._addresses[node] = address
+
+    def _remove(self, node: NodeId) -> None:
+        self._leaf_set = None
+        del self._ring[bisect_left(self._ring, node)]
+        del self._addresses[node]
+
+    # ------------------------------------------------------------ questions
+
+    @property
+    def own(self) -> NodeId:
+        """Return the id of this node."""
+        return self._own
+
+    @property
+    def leaf_size(self) -> int:
+        """Return how many nodes the leaf set wants, half of them on either side."""
+        return self._leaf_size
+
+    @property
+    def changes(self) -> int:
+        """Return a number that grows whenever an answer may differ from before."""
+        return self._changes
+
+    def __len__(self) -> int:
+        """Return how many other nodes are kept."""
+        return len(self._addresses)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._addresses
+
+    def address(self, node: NodeId) -> str:
+        """Return where a kept node listens; KeyError if it is not kept."""
+        return self._addresses[node]
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        """Return all kept nodes, in ring order."""
+        return tuple(node for node in self._ring if node != self._own)
+
+    @property
+    def table(self) -> dict[Slot, NodeId]:
+        """Return a copy of the table: which node stands for which prefix."""
+        return dict(self._table)
+
+    @property
+    def leaf_set(self) -> frozenset[NodeId]:
+        """Return the nearest kept nodes: up to half of `leaf_size` on either side."""
+        if self._leaf_set is None:
+            self._leaf_set = frozenset(self.successors() + self.predecessors())
+        return self._leaf_set
+
+    def successors(self) -> tuple[NodeId, ...]:
+        """Return the leaves that follow this node on the ring, nearest first."""
+        return self._leaves(step=1)
+
+    def predecessors(self) -> tuple[NodeId, ...]:
+        """Return the leaves that precede this node on the ring, nearest first."""
+        return self._leaves(step=-1)
+
+    def _leaves(self, *, step: int) -> tuple[NodeId, ...]:
+        place = bisect_left(self._ring, self._own)
+        count = len(self._ring)
+        reach = min(self._leaf_size // 2, count - 1)
+        return tuple(self._ring[(place + step * i) % count] for i in range(1, reach + 1))
+
+    def next_hop(self, target: NodeId) -> NodeId | None:
+        """Return the kept node closest to `target`, or None when that is this node itself."""
+        # The closest node of a sorted ring stands just before the target or just after it.
+        place = bisect_left(self._ring, target)
+        before, after = self._ring[place - 1], self._ring[place % len(self._ring)]
+        best = before if is_closer(before, than=after, target=target) else after
+        return None if best == self._own else best
+
+    def closest(self, target: NodeId, count: int) -> tuple[NodeId, ...]:
+        """Return up to `count` nodes closest to `target`, this one among them, closest first."""
+        if count <= 0:
+            return ()
+        place, known = bisect_left(self._ring, target), len(self._ring)
+        if 2 * count >= known:
+            nearby: Iterable[NodeId] = self._ring
+        else:
+            nearby = [self._ring[(place + i) % known] for i in range(-count, count)]
+        # `closeness`, written out: every refresh of every broker asks this.
+        measured = [(min((node - target) % RING, (target - node) % RING), node) for node in nearby]
+        return tuple([node for _, node in sorted(measured)[:count]])
+
+    def replicas(self, target: NodeId, count: int) -> tuple[NodeId, ...]:
+        """Return the other nodes that would follow this one as the closest to `target`, in turn."""
+        others = [node for node in self.closest(target, count + 1) if node != self._own]
+        return tuple(others[:count])
+
+    def neighbours(self, targets: Iterable[NodeId] = ()) -> frozenset[NodeId]:
+        """Return the nodes to keep links with: the leaf set, and the next hops to `targets`."""
+        hops = {hop for target in targets if (hop := self.next_hop(target)) is not None}
+        return self.leaf_set | hops
+
+    def covers(self, target: NodeId) -> bool:
+        """Say whether `target` lies within the leaf set, so that the next hop is the last one."""
+        if len(self._addresses) < self._leaf_size:
+            return True
+        first, last = self.predecessors()[-1], self.successors()[-1]
+        return (target - first) % RING <= (last - first) % RING

@@ -1,0 +1,1 @@
+"""Routes by type: interests, offers, leases, what each neighbour was sent, replicas."""

@@ -1,0 +1,142 @@
+"""What do neighbours tell each other about interests and offers, and who is a neighbour?
+
+The routing book hears of hops and answers with tells. A hop is whatever the
+broker uses to name a neighbour, or `LOCAL` for its own clients. Nothing here
+knows how a tell travels, nor who may say what: the baggage of an entry, such
+as the request that proves it, passes through unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from maia.predicates import Predicate
+
+__all__ = [
+    "ENTRIES_PER_TELL_MAX",
+    "LOCAL",
+    "RouteEntry",
+    "Hop",
+    "SealedEntry",
+    "Tell",
+    "TellInterest",
+    "TellOffer",
+    "TellRenew",
+    "TellResync",
+    "TypeId",
+    "book_key_of_sealed",
+    "is_of_sealed",
+    "type_of_book_key",
+]
+
+ENTRIES_PER_TELL_MAX: Final = 1024
+"""More changes than this are told in several steps: what is added first, what is removed last."""
+
+
+class _Local(Enum):
+    """The one hop that is no neighbour."""
+
+    LOCAL = "local"
+
+
+LOCAL: Final = _Local.LOCAL
+"""All clients of this broker together."""
+
+Hop: TypeAlias = Hashable
+"""A neighbour broker, or `LOCAL`; compared and hashed, never looked into."""
+
+TypeId: TypeAlias = bytes
+"""What the book keeps apart. Sealed publications of a type are another thing than plain ones."""
+
+_SEALED: Final = b"/sealed"
+_TYPE_ID_BYTES: Final = 32
+
+
+def book_key_of_sealed(type_id: bytes) -> TypeId:
+    """Return the name under which the book knows sealed publications of a type.
+
+    What is said of them and what is said of plain ones never meet, so that a
+    plain interest can neither stand for a sealed one nor receive what it does.
+    """
+    return type_id + _SEALED
+
+
+def is_of_sealed(key: TypeId) -> bool:
+    """Say whether a name of the book is that of sealed publications."""
+    return len(key) > _TYPE_ID_BYTES
+
+
+def type_of_book_key(key: TypeId) -> bytes:
+    """Return the id of the type that a name of the book is about."""
+    return key[:_TYPE_ID_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """One filter that somebody behind a hop is interested in.
+
+    `id` is unique among the entries of one type that one hop tells. `baggage`
+    travels with it.
+    """
+
+    id: bytes
+    predicate: Predicate
+    baggage: object = field(default=None, repr=False, compare=False)
+    size: int = field(default=0, repr=False, compare=False, kw_only=True)
+    """About how many bytes it takes to keep, for whoever counts what a hop has told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEntry(RouteEntry):
+    """One filter of which this broker may not know everything.
+
+    `predicate` is what it is matched by: it admits whatever the filter admits.
+    `marks` stand for what is not in it; equal marks are equal parts. `digest`
+    is that of the filter as it travels, the same at both ends of a link
+    whatever each end knows.
+    """
+
+    marks: frozenset[bytes] = frozenset()
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TellInterest:
+    """Add and remove entries of a type at a neighbour; an id that is there already is replaced."""
+
+    hop: Hop
+    type_id: TypeId
+    add: tuple[RouteEntry, ...]
+    remove: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellOffer:
+    """Publications of a type may, or may no longer, come to a neighbour from here."""
+
+    hop: Hop
+    type_id: TypeId
+    stands: bool
+    baggage: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TellRenew:
+    """All that was told to a neighbour still stands: so many entries, with this digest."""
+
+    hop: Hop
+    entries: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TellResync:
+    """Ask a neighbour to tell everything again."""
+
+    hop: Hop
+
+
+Tell: TypeAlias = TellInterest | TellOffer | TellRenew | TellResync

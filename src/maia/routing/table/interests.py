@@ -1,0 +1,171 @@
+"""What does one hop want of one type, and which of its filters stand for the others?
+
+A type's book keeps one of these per hop. Entries with the same filter form a
+group, and the group's first entry is its front, which speaks for it. Groups
+that no other group of the hop covers are shown: the rest of the book sees
+only those. Finding the group of an entry costs one hash; only a filter that
+is new to the hop, or leaves it for good, costs a question to the cover table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from maia.predicates import Predicate
+from maia.predicates.covering.boxes import Box, RecentBoxes
+from maia.predicates.covering.cover_table import CoverTable
+from maia.routing.table.comparison import compared_by
+from maia.routing.table.hops import Hop, RouteEntry
+
+__all__ = ["Group", "Held", "HopInterests"]
+
+_NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """An entry as one hop told it."""
+
+    entry: RouteEntry
+    filter_digest: bytes
+    told_as: bytes
+    """The id under which we pass it on: its own, unless another hop was there first with the same one."""
+    is_stale: bool = False
+    """Not told since the neighbour was asked to tell everything again."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The entries of one hop that have the same filter."""
+
+    hop: Hop
+    born: int
+    """A number that grows from group to group over all hops, by which it is known."""
+    predicate: Predicate
+    """The filter that all members share, as it is compared with others."""
+    boxes: RecentBoxes = field(repr=False)
+    first: Held | None = None
+    """The entry that was here first; None once all have left."""
+    others: dict[bytes, Held] | None = None
+    """The other entries by their ids, in the order in which they came; most groups have none."""
+    is_shown: bool = False
+    covered_from: Mapping[Hop, int] = field(default_factory=lambda: _NOBODY)
+    """How many shown groups of each other hop cover this one; kept by `table/covering_order.py`."""
+
+    @property
+    def box(self) -> Box:
+        """Return the filter with its bounds."""
+        return self.boxes.of(self.predicate)
+
+    @property
+    def front(self) -> Held:
+        """Return the entry that speaks for the group: the one that was here first."""
+        assert self.first is not None  # noqa: S101 - a group that is shown has members
+        return self.first
+
+    def count_coverers(self, hop: Hop, count: int) -> None:
+        """Take note of how many shown groups of another hop cover this one."""
+        rest = {one: known for one, known in self.covered_from.items() if one != hop}
+        self.covered_from = {**rest, hop: count} if count else rest or _NOBODY
+
+    def join(self, held: Held) -> None:
+        """Add an entry behind those that are here."""
+        if self.first is None:
+            self.first = held
+        elif self.others is None:
+            self.others = {held.entry.id: held}
+        else:
+            self.others[held.entry.id] = held
+
+    def leave(self, held: Held) -> None:
+        """Take an entry out; the next one speaks for the group then."""
+        others = self.others or {}
+        if held is not self.first:
+            del others[held.entry.id]
+        else:
+            self.first = others.pop(next(iter(others))) if others else None
+        self.others = others or None
+
+
+class HopInterests:
+    """The entries of one hop for one type."""
+
+    __slots__ = ("_by_born", "_by_digest", "_held", "_hop", "_table")
+
+    def __init__(self, hop: Hop) -> None:
+        """Begin without entries."""
+        self._hop = hop
+        self._held: dict[bytes, Held] = {}
+        self._by_digest: dict[bytes, Group] = {}
+        self._by_born: dict[int, Group] = {}
+        self._table: CoverTable[int] = CoverTable()
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._held)
+
+    @property
+    def table(self) -> CoverTable[int]:
+        """Return who covers whom among the groups, by their numbers."""
+        return self._table
+
+    def find(self, entry_id: bytes) -> Held | None:
+        """Return the entry with this id, if the hop told one."""
+        return self._held.get(entry_id)
+
+    def all_held(self) -> Iterator[Held]:
+        """Yield all entries."""
+        return iter(self._held.values())
+
+    def group_born(self, born: int) -> Group:
+        """Return the group with this number."""
+        return self._by_born[born]
+
+    def group_of(self, held: Held) -> Group:
+        """Return the group that an entry of this hop belongs to."""
+        return self._by_digest[held.filter_digest]
+
+    def shown(self) -> Iterator[Group]:
+        """Yield the groups that no other group of this hop covers, in the order of their birth."""
+        return (group for group in self._by_born.values() if group.is_shown)
+
+    def add(self, held: Held, *, born: int) -> set[Group]:
+        """Add an entry under an id that is not in use; return the groups that it may have changed.
+
+        `born` is a number that grows from entry to entry, over all hops.
+        """
+        self._held[held.entry.id] = held
+        group = self._by_digest.get(held.filter_digest)
+        if group is not None:
+            group.join(held)
+            return set()
+        compared = compared_by(held.entry)
+        inserted = self._table.insert(born, compared)
+        group = Group(self._hop, born, compared, self._table.boxes, held)
+        self._by_digest[held.filter_digest] = self._by_born[born] = group
+        return {group, *self._groups(inserted.now_covers)}
+
+    def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
+        """Remove entries that are here; return the groups that this may have changed."""
+        changed: set[Group] = set()
+        for entry_id in entry_ids:
+            held = self._held.pop(entry_id)
+            group = self._by_digest[held.filter_digest]
+            group.leave(held)
+            changed.add(group)
+            if group.first is None:
+                del self._by_digest[held.filter_digest], self._by_born[group.born]
+        removed = self._table.remove_all(group.born for group in changed if group.first is None)
+        return {*changed, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
+
+    def ought_to_be_shown(self, group: Group) -> bool:
+        """Say whether a group is here, admits anything, and is not covered by another of this hop."""
+        if group.first is None or self._table.is_empty(group.born):
+            return False
+        return self._table.is_maximal(group.born)
+
+    def _groups(self, born: Iterable[int]) -> Iterator[Group]:
+        return (self._by_born[one] for one in born)

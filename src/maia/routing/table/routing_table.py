@@ -1,0 +1,317 @@
+"""The routing book: who wants what, who offers what, and what must be said to whom because of it?
+
+The broker hands in what its clients and neighbours say, and sends the tells
+that come back. Per type, the next hops towards the rendezvous node form a
+tree (dissertation, section 2.3.1), and the book keeps this broker's place in
+it. Nothing is sent twice, nothing is sent that a wider filter makes needless,
+and a hop can change only what it said itself.
+
+The book asks that the parent of a type is nearer to the rendezvous node than
+this broker in one order that all brokers share, that links keep the order of
+what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from maia.events import Instant
+from maia.predicates import Predicate
+from maia.routing.matching.matchers import Matcher, ScanMatcher
+from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TellResync, TypeId, is_of_sealed
+from maia.routing.table.limits import BookFull, BookLimits, TooMuchTold, UnknownHop
+from maia.routing.table.links import NeighbourLink
+from maia.routing.table.neighbours import Neighbours, is_within
+from maia.routing.table.queries import ReadableBook
+from maia.routing.table.targets import Targets
+from maia.routing.table.type_routes import TypeRoutes
+
+__all__ = ["BookFull", "BookLimits", "RoutingTable", "TooMuchTold", "UnknownHop"]
+
+_ADVERTISEMENT: Final = "offer"
+"""A neighbour has one offer per type, under this key unless it is told anew under another."""
+
+
+class RoutingTable(ReadableBook):
+    """What this broker knows of interests and offers, and what it has told of them."""
+
+    def __init__(
+        self,
+        *,
+        parent_of: Callable[[TypeId], Hop | None] = lambda type_id: None,
+        limits: BookLimits = BookLimits(),  # noqa: B008 - frozen, so one value serves all
+        matcher: Callable[[], Matcher] = ScanMatcher,
+        with_local_targets: bool = True,
+    ) -> None:
+        """Begin empty. `parent_of` names the next hop towards a type's rendezvous; None at the rendezvous.
+
+        A broker that matches for its own clients does without `LOCAL` among
+        the targets.
+        """
+        super().__init__()
+        self._parent_of = parent_of
+        self._limits = limits
+        self._new_matcher = matcher
+        self._with_local_targets = with_local_targets
+        self._neighbours = Neighbours(limits)
+        self._links = self._neighbours.links
+        self._local_entries = 0
+        self._numbers: Final = count(1)
+        self._moved: list[tuple[Hop, TypeId]] = []
+        self._lapsed: list[tuple[Hop, TypeId]] = []
+
+    # ------------------------------------------------------------ this broker's clients
+
+    def local_subscribe(
+        self, type_id: TypeId, entry_id: bytes, predicate: Predicate, baggage: object = None
+    ) -> list[Tell]:
+        """Add a client's interest, or replace it; one that differs in its baggage alone is told to nobody."""
+        return self.local_entry(type_id, RouteEntry(entry_id, predicate, baggage))
+
+    def local_entry(self, type_id: TypeId, entry: RouteEntry) -> list[Tell]:
+        """Add a client's interest as an entry, sealed or not, or replace it."""
+        is_new = self.entry(LOCAL, type_id, entry.id) is None
+        if is_new and self._local_entries >= self._limits.local_entries_max:
+            raise BookFull(f"the routing book holds {self._local_entries} interests of this broker's clients")
+        tells = self._book(type_id).hear(LOCAL, add=(entry,), remove=(), links=self._links)
+        self._local_entries += is_new
+        return tells
+
+    def local_unsubscribe(self, type_id: TypeId, *entry_ids: bytes) -> list[Tell]:
+        """Remove clients' interests at one moment, those that are there."""
+        here = [one for one in entry_ids if self.entry(LOCAL, type_id, one) is not None]
+        if not here:
+            return []
+        self._local_entries -= len(here)
+        return self._settled(
+            type_id, self._types[type_id].hear(LOCAL, add=(), remove=here, links=self._links)
+        )
+
+    def local_advertise(
+        self, type_id: TypeId, advertisement: Hashable = None, baggage: object = None
+    ) -> list[Tell]:
+        """Add a client's advertisement under its key, or refresh its baggage."""
+        return self._book(type_id).hear_offer(LOCAL, advertisement, baggage, self._links)
+
+    def local_unadvertise(self, type_id: TypeId, advertisement: Hashable = None) -> list[Tell]:
+        """Remove a client's advertisement, if it is there."""
+        if type_id not in self._types:
+            return []
+        return self._settled(type_id, self._types[type_id].hear_no_offer(LOCAL, advertisement, self._links))
+
+    # ------------------------------------------------------------ the overlay
+
+    def hop_up(self, hop: Hop, now: Instant) -> list[Tell]:
+        """Hear that the link to a neighbour stands; tell it what it ought to know."""
+        if hop in self._links:
+            return []
+        self._links[hop] = NeighbourLink(renewed_at=now)
+        return self._for_all_types(lambda book: book.bring_up_to_date(self._links))
+
+    def hop_gone(self, hop: Hop) -> list[Tell]:
+        """Hear that the link to a neighbour is gone, and with it all that was said on it."""
+        if not self._neighbours.gone(hop):
+            return []
+        for book in self._types.values():
+            book.forget_told(hop)
+        return self._forget_heard(hop)
+
+    def set_parent(self, type_id: TypeId, parent: Hop | None) -> list[Tell]:
+        """Change the next hop towards a type's rendezvous: tell the new one all, the old one nothing more."""
+        book = self._types.get(type_id)
+        if book is None or book.parent == parent:
+            return []
+        if book.parent is not None:
+            self._moved.append((book.parent, type_id))
+        book.parent = parent
+        return book.bring_up_to_date(self._links)
+
+    def parents_changed(self) -> list[Tell]:
+        """Ask `parent_of` again for every type."""
+        return [
+            tell
+            for type_id in list(self._types)
+            for tell in self.set_parent(type_id, self._parent_of(type_id))
+        ]
+
+    def take_moved(self) -> list[tuple[Hop, TypeId]]:
+        """Return the former parents of the types whose parent has changed since this was asked last."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    # ------------------------------------------------------------ what neighbours say
+
+    def heard_interest(
+        self, hop: Hop, type_id: TypeId, add: Collection[RouteEntry], remove: Iterable[bytes], now: Instant
+    ) -> list[Tell]:
+        """Change what a neighbour wants; ids that it never told are ignored when it removes them."""
+        self._neighbours.check_room(hop, len(add))
+        tells = self._book(type_id).hear(hop, add=add, remove=remove, links=self._links)
+        self._neighbours.begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    def understood_anew(
+        self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], remove: Iterable[bytes]
+    ) -> list[Tell]:
+        """Take entries that a neighbour told, and has not taken back, as they are known now."""
+        book = self._types.get(type_id)
+        if book is None or hop not in self._links:
+            return []
+        tells = book.understand_anew(hop, entries=entries, remove=remove, links=self._links)
+        return self._settled(type_id, tells)
+
+    def tell_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[Tell]:
+        """Repeat one entry to whoever was told it, because something else stands behind it now."""
+        book = self._types.get(type_id)
+        return [] if book is None else book.tell_one_again(hop, entry_id)
+
+    def heard_offer(
+        self,
+        hop: Hop,
+        type_id: TypeId,
+        stands: bool,
+        baggage: object,
+        now: Instant,
+        advertisement: Hashable = _ADVERTISEMENT,
+        size: int = 0,
+    ) -> list[Tell]:
+        """Hear whether publications may come from a neighbour; under another key, its offer is passed on."""
+        self._neighbours.check_room(hop, 1 if stands else 0)
+        book = self._book(type_id)
+        if stands:
+            tells = book.hear_offer(hop, advertisement, baggage, self._links, size=size)
+        else:
+            tells = book.hear_no_offer(hop, None, self._links)
+        self._neighbours.begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    def set_offer_aside(self, type_id: TypeId, advertisement: Hashable) -> tuple[Hop | None, list[Tell]]:
+        """Tell of another offer in place of one that somebody doubts; return whose it was, the first time."""
+        book = self._types.get(type_id)
+        return (None, []) if book is None else book.set_offer_aside(advertisement, self._links)
+
+    def heard_renew(self, hop: Hop, entries: int, digest: bytes, now: Instant) -> list[Tell]:
+        """Hear that all stands; if a neighbour and we disagree on what that is, ask it to tell all again."""
+        link = self._neighbours.link(hop)
+        if link.heard.agrees(entries=entries, digest=digest):
+            self._trust(hop)
+            if entries:
+                self._neighbours.extend_lease(hop, now)
+            return []
+        if link.has_stale and link.fresh.agrees(entries=entries, digest=digest):
+            self._neighbours.extend_lease(hop, now)
+            return self._for_all_types(lambda book: book.drop_stale(hop, self._links))
+        if is_within(link.asked_again_at, now, self._limits.renew_every_us // 2):
+            return []  # the answer is on its way
+        link.asked_again_at = now
+        self._doubt(hop)
+        return [TellResync(hop)]
+
+    def heard_resync(self, hop: Hop, now: Instant) -> list[Tell]:
+        """Tell a neighbour everything again, and that this is all; not more often than it can need it."""
+        link = self._neighbours.link(hop)
+        if is_within(link.told_again_at, now, self._limits.renew_every_us // 4):
+            return []
+        link.told_again_at = now
+        again = [tell for book in self._types.values() for tell in book.tell_again(hop)]
+        return [*again, self._neighbours.renewal(hop, now)]
+
+    def adopt(
+        self, hop: Hop, type_id: TypeId, entries: Collection[RouteEntry], offers: bool, now: Instant
+    ) -> list[Tell]:
+        """Use a replica of what a neighbour told the former rendezvous, until it tells us itself.
+
+        What it does not repeat ends with the first renewal that leaves it out, or with the lease.
+        """
+        self._neighbours.check_room(hop, len(entries) + offers)
+        book = self._book(type_id)
+        tells = book.hear(hop, add=entries, remove=(), links=self._links, is_stale=True)
+        if offers:
+            tells += book.hear_offer(hop, _ADVERTISEMENT, None, self._links, is_stale=True)
+        self._neighbours.begin_lease(hop, now)
+        return self._settled(type_id, tells)
+
+    # ------------------------------------------------------------ time
+
+    def renew_due(self, now: Instant) -> list[Tell]:
+        """Tell neighbours that all stands, where they have not heard it for long enough."""
+        return self._neighbours.renew_due(now)
+
+    def expire(self, now: Instant) -> list[Tell]:
+        """Forget all that neighbours told who have not renewed it within the lease."""
+        tells: list[Tell] = []
+        for hop in self._neighbours.expired(now):
+            self._lapsed += [(hop, type_id) for type_id in self._types if self.offers(hop, type_id)]
+            tells += self._forget_heard(hop)
+        return tells
+
+    def take_lapsed(self) -> list[tuple[Hop, TypeId]]:
+        """Return the offers that have expired since this was asked last."""
+        lapsed, self._lapsed = self._lapsed, []
+        return lapsed
+
+    def renewal(self, hop: Hop, now: Instant) -> Tell:
+        """Tell a neighbour, before it is due, what stands of all that it was told."""
+        return self._neighbours.renewal(hop, now)
+
+    def forgive(self, until: Instant) -> None:
+        """Forget nothing before `until`: this broker slept, and did not hear who renewed."""
+        self._neighbours.forgive(until)
+
+    def next_due(self) -> Instant | None:
+        """Return the earliest moment at which `renew_due` or `expire` has something to do."""
+        return self._neighbours.next_due()
+
+    # ------------------------------------------------------------ neighbours
+
+    def neighbours(self) -> tuple[Hop, ...]:
+        """Return the neighbours whose links are up."""
+        return tuple(self._links)
+
+    def link(self, hop: Hop) -> NeighbourLink:
+        """Return the tallies of the link to a neighbour; not to be changed by the caller."""
+        return self._neighbours.link(hop)
+
+    # ------------------------------------------------------------ one type
+
+    def _book(self, type_id: TypeId) -> TypeRoutes:
+        book = self._types.get(type_id)
+        if book is None:
+            targets = Targets(
+                self._new_matcher(),
+                with_local=self._with_local_targets,
+                may_miss_columns=is_of_sealed(type_id),
+            )
+            book = TypeRoutes(
+                type_id, parent=self._parent_of(type_id), targets=targets, numbers=self._numbers
+            )
+            self._types[type_id], self._targets[type_id] = book, targets
+        return book
+
+    def _settled(self, type_id: TypeId, tells: list[Tell]) -> list[Tell]:
+        """Throw a type's book away once nothing is left in it."""
+        if self._types[type_id].is_idle:
+            del self._types[type_id], self._targets[type_id]
+        return tells
+
+    def _for_all_types(self, change: Callable[[TypeRoutes], list[Tell]]) -> list[Tell]:
+        books = list(self._types.items())
+        return [tell for type_id, book in books for tell in self._settled(type_id, change(book))]
+
+    def _forget_heard(self, hop: Hop) -> list[Tell]:
+        return self._for_all_types(lambda book: book.forget_heard(hop, self._links))
+
+    def _trust(self, hop: Hop) -> None:
+        link = self._links[hop]
+        if link.has_stale:
+            for book in self._types.values():
+                book.trust(hop)
+            link.fresh = replace(link.heard)
+
+    def _doubt(self, hop: Hop) -> None:
+        for book in self._types.values():
+            book.doubt(hop)
+        self._links[hop].fresh.clear()

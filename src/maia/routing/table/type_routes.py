@@ -1,0 +1,352 @@
+"""Who wants, and who offers, publications of one type, and what has each neighbour been told of it?
+
+The routing book keeps one of these per type. It works out what a neighbour
+ought to have been told, compares that with what it was told, and answers with
+the difference:
+
+- interests go to the parent, which is the next hop towards the rendezvous
+  node, and to every neighbour from which an offer stands (dissertation,
+  section 2.3.1: a publication follows its advertisement, and turns off
+  wherever it meets an interest);
+- a neighbour hears the filters of all other hops that none of these others
+  covers;
+- an offer goes to the parent while any other hop offers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from maia.routing.table.comparison import digest_of_meaning, digest_on_the_link
+from maia.routing.table.covering_order import CoveringOrder
+from maia.routing.table.digests import mark_of_interest, mark_of_offer
+from maia.routing.table.hops import LOCAL, Hop, RouteEntry, Tell, TypeId
+from maia.routing.table.interests import Group, Held, HopInterests
+from maia.routing.table.links import NeighbourLink
+from maia.routing.table.offers import Offers
+from maia.routing.table.sent_routes import SentRoutes
+from maia.routing.table.targets import Targets
+
+__all__ = ["TypeRoutes"]
+
+Links: TypeAlias = Mapping[Hop, NeighbourLink]
+"""The neighbours whose links are up."""
+
+
+class TypeRoutes:
+    """Interests and offers of all hops for one type."""
+
+    __slots__ = (
+        "_aliases",
+        "_crowd",
+        "_hops",
+        "_numbers",
+        "_offers",
+        "_told",
+        "_versions",
+        "parent",
+        "type_id",
+    )
+
+    def __init__(
+        self, type_id: TypeId, *, parent: Hop | None, targets: Targets, numbers: Iterator[int]
+    ) -> None:
+        """Begin with nothing wanted and nothing offered; `numbers` grow and never come again."""
+        self.type_id = type_id
+        self._numbers = numbers
+        self._versions: dict[Hop, int] = {}
+        self.parent = parent
+        self._hops: dict[Hop, HopInterests] = {}
+        self._crowd = CoveringOrder(self._hops, targets.keep_current)
+        self._offers = Offers()
+        self._told: dict[Hop, SentRoutes] = {}
+        self._aliases: dict[bytes, tuple[Hop, Held]] = {}
+        """The entries that are passed on under another id than their own, by that id."""
+
+    # ------------------------------------------------------------ what is here
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether nothing is wanted, offered or told, so that the book can be thrown away."""
+        return not self._hops and not len(self._offers) and not self._told
+
+    def hops(self) -> tuple[Hop, ...]:
+        """Return the hops that want or offer something, in an order that every process repeats."""
+        return tuple(dict.fromkeys((*self._hops, *self._offers)))
+
+    def entries_from(self, hop: Hop) -> tuple[RouteEntry, ...]:
+        """Return what a hop wants."""
+        return tuple(held.entry for held in self._held_from(hop))
+
+    def entry_from(self, hop: Hop, entry_id: bytes) -> RouteEntry | None:
+        """Return one entry of a hop, if it is there."""
+        held = self._hops[hop].find(entry_id) if hop in self._hops else None
+        return None if held is None else held.entry
+
+    def source_of(self, told_as: bytes) -> tuple[Hop, RouteEntry] | None:
+        """Return the entry that is passed on under an id, and the hop that told it."""
+        found = self._passed_on_as(told_as)
+        return None if found is None else (found[0], found[1].entry)
+
+    def shown_from(self, hop: Hop) -> tuple[RouteEntry, ...]:
+        """Return what a hop wants, without what another filter of the same hop covers."""
+        shown = self._hops[hop].shown() if hop in self._hops else ()
+        return tuple(group.front.entry for group in shown)
+
+    def offers_from(self, hop: Hop) -> bool:
+        """Say whether an offer of a hop stands."""
+        return hop in self._offers
+
+    def offer_from(self, hop: Hop) -> object:
+        """Return what travels with the offer of a hop; None if it has none."""
+        return self._offers.baggage_from(hop)
+
+    def version_of(self, hop: Hop) -> int:
+        """Return a number that changes whenever a hop may want or offer something else than before."""
+        return self._versions.get(hop, 0)
+
+    def told_to(self, hop: Hop) -> tuple[tuple[RouteEntry, ...], bool]:
+        """Return the entries that a neighbour was told, and whether it was told of an offer."""
+        told = self._told.get(hop)
+        return ((), False) if told is None else (told.entries(), told.offer is not None)
+
+    # ------------------------------------------------------------ what is heard
+
+    def hear(
+        self,
+        hop: Hop,
+        *,
+        add: Iterable[RouteEntry],
+        remove: Iterable[bytes],
+        links: Links,
+        is_stale: bool = False,
+    ) -> list[Tell]:
+        """Change the entries of one hop, and only of that hop (A67)."""
+        self._versions[hop] = next(self._numbers)
+        changed = self._remove(hop, remove, links)
+        for entry in add:
+            changed |= self._add(hop, entry, links, is_stale=is_stale)
+        return self._heard(hop, changed, links)
+
+    def understand_anew(
+        self, hop: Hop, *, entries: Iterable[RouteEntry], remove: Iterable[bytes], links: Links
+    ) -> list[Tell]:
+        """Take entries of a hop as they are known now; whether it still stands by them is as it was."""
+        changed = self._remove(hop, remove, links)
+        for entry in entries:
+            held = self._hops[hop].find(entry.id) if hop in self._hops else None
+            if held is not None and held.filter_digest != digest_of_meaning(entry):
+                changed |= self._remove(hop, (entry.id,), links)
+                changed |= self._add(hop, entry, links, is_stale=held.is_stale)
+        return self._heard(hop, changed, links) if changed else []
+
+    def _heard(self, hop: Hop, changed: set[Group], links: Links) -> list[Tell]:
+        touched = self._crowd.settle(hop, changed) if changed else changed
+        if hop in self._hops and not len(self._hops[hop]):
+            del self._hops[hop]
+        return self._tell(touched, links)
+
+    def hear_offer(
+        self,
+        hop: Hop,
+        advertisement: Hashable,
+        baggage: object,
+        links: Links,
+        *,
+        is_stale: bool = False,
+        size: int = 0,
+    ) -> list[Tell]:
+        """Let an offer of a hop stand."""
+        self._versions[hop] = next(self._numbers)
+        if hop in self._offers and is_stale:
+            return []
+        link, mark = links.get(hop), mark_of_offer(self.type_id)
+        if hop != LOCAL:
+            self._offers.forget_all_but(hop, advertisement)  # a neighbour has one offer
+        if self._offers.add(hop, advertisement, baggage, is_stale=is_stale) and link is not None:
+            link.hear(mark, is_stale=is_stale)
+        elif self._offers.is_stale(hop) and link is not None:
+            self._offers.set_stale(hop, False)
+            link.fresh.add(mark)
+        if link is not None:
+            link.bytes += size - self._offers.size_from(hop)
+            self._offers.set_size(hop, size)
+        return self.bring_up_to_date(links)
+
+    def hear_no_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[Tell]:
+        """Withdraw an advertisement of a hop, or the one that a neighbour has; it need not be there."""
+        self._versions[hop] = next(self._numbers)
+        if hop != LOCAL or self._offers.remove(hop, advertisement):
+            self._withdraw_offer(hop, links)
+        return self.bring_up_to_date(links)
+
+    def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[Tell]]:
+        """Let another advertisement stand for one that somebody doubts, if there is another."""
+        hop = self._offers.set_aside(advertisement)
+        return hop, [] if hop is None else self.bring_up_to_date(links)
+
+    def forget_heard(self, hop: Hop, links: Links) -> list[Tell]:
+        """Forget all that a hop told; what it was told stays."""
+        self._versions.pop(hop, None)
+        touched: set[Group] = set()
+        if hop in self._hops:
+            touched = self._crowd.forget(hop)
+            for held in self._hops.pop(hop).all_held():
+                self._release(held, links.get(hop))
+        self._withdraw_offer(hop, links)
+        return self._tell(touched, links)
+
+    def forget_told(self, hop: Hop) -> None:
+        """Forget what a neighbour was told, without telling it: it is gone."""
+        self._told.pop(hop, None)
+
+    # ------------------------------------------------------------ doubt about what was heard
+
+    def doubt(self, hop: Hop) -> None:
+        """Mark all that a hop told as stale, until it is told again."""
+        self._set_stale(hop, True)
+
+    def trust(self, hop: Hop) -> None:
+        """Take all that a hop told as current."""
+        self._set_stale(hop, False)
+
+    def drop_stale(self, hop: Hop, links: Links) -> list[Tell]:
+        """Forget what a hop has not told again."""
+        if hop in self._offers and self._offers.is_stale(hop):
+            self._withdraw_offer(hop, links)
+        stale = [held.entry.id for held in self._held_from(hop) if held.is_stale]
+        return self.hear(hop, add=(), remove=stale, links=links)
+
+    # ------------------------------------------------------------ what is told
+
+    def bring_up_to_date(self, links: Links) -> list[Tell]:
+        """Tell every neighbour what it ought to know; one whose standing has not changed costs a look."""
+        return self._tell(frozenset(), links)
+
+    def tell_again(self, hop: Hop) -> list[Tell]:
+        """Repeat all that a neighbour was told."""
+        told = self._told.get(hop)
+        return [] if told is None else told.again(self._offers)
+
+    def tell_one_again(self, hop: Hop, entry_id: bytes) -> list[Tell]:
+        """Repeat one entry of a hop to whoever was told it: its baggage is another one."""
+        interests = self._hops.get(hop)
+        held = None if interests is None else interests.find(entry_id)
+        if interests is None or held is None:
+            return []
+        group = interests.group_of(held)
+        return [tell for told in self._told.values() for tell in told.one_again(group, held)]
+
+    def _tell(self, touched: Collection[Group], links: Links) -> list[Tell]:
+        audience = self._audience(links)
+        tells: list[Tell] = []
+        for hop in [hop for hop in self._told if hop not in audience]:
+            tells += self._told.pop(hop).withdraw(links[hop].told)
+        ordered = sorted(touched, key=lambda group: group.born)
+        for hop in audience:
+            told, groups = self._told.get(hop), ordered
+            if told is None:
+                told, groups = self._told.setdefault(hop, SentRoutes(hop, self.type_id)), self._all_shown()
+            tells += told.catch_up(groups, links[hop].told)
+            source = self._offers.source_besides(hop, current=told.offer) if hop == self.parent else None
+            tells += told.catch_up_with_offer(source, self._offers, links[hop].told)
+        return tells
+
+    def _audience(self, links: Links) -> dict[Hop, None]:
+        """Return the neighbours that are to hear of interests: the parent, and whoever offers."""
+        if not self._hops and not len(self._offers):
+            return {}
+        return {hop: None for hop in (self.parent, *self._offers) if hop in links}
+
+    def _all_shown(self) -> list[Group]:
+        shown = [group for interests in self._hops.values() for group in interests.shown()]
+        return sorted(shown, key=lambda group: group.born)
+
+    # ------------------------------------------------------------ one entry
+
+    def _add(self, hop: Hop, entry: RouteEntry, links: Links, *, is_stale: bool) -> set[Group]:
+        interests = self._hops.get(hop)
+        known = None if interests is None else interests.find(entry.id)
+        if known is not None and is_stale:
+            return set()  # what the neighbour says itself counts more than what others say of it
+        digest = digest_of_meaning(entry)
+        mark = self._mark(entry, digest)
+        if known is not None and known.filter_digest == digest and self._mark_of(known) == mark:
+            self._confirm(known, entry, links.get(hop))
+            return set()
+        changed = self._remove(hop, (entry.id,), links)
+        held = Held(entry, digest, self._free_id(entry.id), is_stale)
+        if held.told_as != entry.id:
+            self._aliases[held.told_as] = (hop, held)
+        if (link := links.get(hop)) is not None:
+            link.hear(mark, is_stale=is_stale)
+            link.bytes += entry.size
+        interests = self._hops.setdefault(hop, HopInterests(hop))
+        return changed | interests.add(held, born=next(self._numbers))
+
+    def _confirm(self, known: Held, entry: RouteEntry, link: NeighbourLink | None) -> None:
+        """Keep an entry that is told again; its baggage may be fresher."""
+        if link is not None:
+            link.bytes += entry.size - known.entry.size
+        known.entry = entry
+        if known.is_stale and link is not None:
+            known.is_stale = False
+            link.fresh.add(self._mark_of(known))
+
+    def _remove(self, hop: Hop, entry_ids: Iterable[bytes], links: Links) -> set[Group]:
+        """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
+        interests = self._hops.get(hop)
+        if interests is None:
+            return set()
+        here = {one: held for one in entry_ids if (held := interests.find(one)) is not None}
+        for held in here.values():
+            self._release(held, links.get(hop))
+        return interests.remove(here) if here else set()
+
+    def _release(self, held: Held, link: NeighbourLink | None) -> None:
+        self._aliases.pop(held.told_as, None)
+        if link is not None:
+            link.unhear(self._mark_of(held), is_stale=held.is_stale)
+            link.bytes -= held.entry.size
+
+    def _mark_of(self, held: Held) -> int:
+        return self._mark(held.entry, held.filter_digest)
+
+    def _mark(self, entry: RouteEntry, meaning: bytes) -> int:
+        """Return the mark by which both ends of a link count an entry."""
+        return mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, meaning))
+
+    def _free_id(self, entry_id: bytes) -> bytes:
+        """Return an id under which an entry can be passed on: no hop may displace another's entry (A67)."""
+        free, tried = entry_id, 0
+        while self._passed_on_as(free) is not None:
+            tried += 1
+            free = hashlib.sha256(b"maia/1/entry-alias\x00%d\x00" % tried + entry_id).digest()[:16]
+        return free
+
+    def _passed_on_as(self, told_as: bytes) -> tuple[Hop, Held] | None:
+        if told_as in self._aliases:
+            return self._aliases[told_as]
+        for hop, interests in self._hops.items():
+            held = interests.find(told_as)
+            if held is not None and held.told_as == told_as:
+                return hop, held
+        return None
+
+    def _withdraw_offer(self, hop: Hop, links: Links) -> None:
+        if hop not in self._offers:
+            return
+        if (link := links.get(hop)) is not None:
+            link.unhear(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
+            link.bytes -= self._offers.size_from(hop)
+        self._offers.forget(hop)
+
+    def _held_from(self, hop: Hop) -> Iterator[Held]:
+        return self._hops[hop].all_held() if hop in self._hops else iter(())
+
+    def _set_stale(self, hop: Hop, stale: bool) -> None:
+        for held in self._held_from(hop):
+            held.is_stale = stale
+        self._offers.set_stale(hop, stale)

@@ -1,0 +1,1 @@
+"""Sealed filters and the proofs that travel with them."""

@@ -1,0 +1,1 @@
+"""Sealed frames: content, blocks, ciphers, proof, opening."""

@@ -1,0 +1,313 @@
+"""What is inside a sealed column, byte by byte?
+
+The kind of the attribute, where its blocks end, and the column as it travels
+in the clear; padded, so that its length says little (A55). Sealers write it,
+openers read it strictly, and both say of each block the same thing, which is
+what is signed. Sealed as a whole, an event's columns stand in one list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from maia.errors import BrokenCredential
+from maia.events import BadAttribute, Value, attribute_uid
+from maia.sealing.frames.blocks import (
+    BLOCKS_MAX,
+    Division,
+    array_header,
+    equal_lengths,
+    pack_lengths,
+    row_lengths,
+    unpack_lengths,
+)
+from maia.sealing.frames.ciphers import Cipher
+from maia.types import SealingLevel
+from maia.wire.columns import decode_column, kind_from_number
+from maia.wire.messages import Column
+
+__all__ = [
+    "LEVEL_NUMBERS",
+    "BadContent",
+    "OpenColumn",
+    "OpenPart",
+    "column_starts",
+    "column_to_seal",
+    "content_of",
+    "is_uid",
+    "leaves_of",
+    "leaves_of_parts",
+    "parts_of",
+    "plaintext_of",
+    "plaintexts_of",
+    "read_content",
+    "read_plaintext",
+    "read_whole_column",
+]
+
+LEVEL_NUMBERS: Final = {SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
+"""What stands for a level in a message."""
+
+PADDED_TO: Final = 64
+"""Content is padded to a multiple of this; from a kilobyte on, to a multiple of about a sixteenth."""
+
+_LENGTH_BYTES: Final = 4
+_LENGTH: Final = Struct(">I")
+_LENGTH_AND_KIND: Final = Struct(">IB")
+_FIRST_LARGE: Final = 1024
+_ZEROS: Final = [bytes(length) for length in range(PADDED_TO)]
+_KIND_BYTES: Final = [bytes((number,)) for number in range(16)]
+_KINDS: Final = frozenset(range(1, 7))
+_BLOCK_NUMBERS: Final = [number.to_bytes(2, "big") for number in range(BLOCKS_MAX)]
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
+
+
+class BadContent(BrokenCredential):
+    """What was sealed is no column: somebody who holds the key sealed something else."""
+
+    code = "SEALING-CONTENT"
+
+
+class OpenColumn(msgspec.Struct, frozen=True, gc=False):
+    """A column in the clear; `lengths` are those of its blocks here, if its frame was signed with several."""
+
+    column: Column
+    lengths: tuple[int, ...] = ()
+
+
+class OpenPart(msgspec.Struct, frozen=True, gc=False):
+    """What is sealed as one, in the clear: one column, or with an empty uid all of them."""
+
+    uid: str
+    columns: list[OpenColumn]
+
+
+def parts_of(columns: Sequence[OpenColumn], *, level: SealingLevel) -> list[OpenPart]:
+    """Return what is sealed as one at this level."""
+    if level is SealingLevel.EVENT:
+        return [OpenPart("", list(columns))]
+    return [OpenPart(one.column.uid, [one]) for one in columns]
+
+
+def column_to_seal(column: Column, values: Sequence[Value] | None, divided: Division) -> OpenColumn:
+    """Return a column with the lengths of its blocks, as far as it has several."""
+    if not divided.numbers:
+        return OpenColumn(column)
+    lengths = equal_lengths(column.data, divided)
+    if lengths is None:
+        kind = kind_from_number(column.kind)
+        known = decode_column(kind, column.data, divided.rows) if values is None else values
+        lengths = row_lengths(column.data, kind, known, divided)
+    return OpenColumn(column, lengths)
+
+
+def _padding(length: int) -> bytes:
+    whole = length + _LENGTH_BYTES
+    if whole < _FIRST_LARGE:
+        return _ZEROS[-whole % PADDED_TO]
+    return bytes(-whole % (1 << (whole.bit_length() - 5)))
+
+
+@lru_cache(maxsize=8192)
+def is_uid(text: str) -> bool:
+    """Say whether a text can be the uid of an attribute."""
+    try:
+        attribute_uid(text)
+    except BadAttribute:
+        return False
+    return True
+
+
+# ------------------------------------------------------------ writing and reading
+
+
+def plaintext_of(part: OpenPart) -> bytes:
+    """Return what is sealed: the content, with its length in front and zeros behind."""
+    if not part.uid:
+        content = content_of(part)
+        length = len(content)
+        return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), content, _padding(length)))
+    one = part.columns[0]
+    column, lengths = one.column, pack_lengths(one.lengths)
+    length = 1 + len(lengths) + len(column.data)
+    head = _LENGTH_AND_KIND.pack(length, column.kind)
+    return b"".join((head, lengths, column.data, _padding(length)))
+
+
+def plaintexts_of(parts: Sequence[OpenPart]) -> list[bytes]:
+    """Return the same for all parts of a frame."""
+    if parts and (not parts[0].uid or parts[0].columns[0].lengths):
+        return [plaintext_of(part) for part in parts]
+    # Most frames are one block. Their columns are written without a call for each.
+    return [
+        b"".join((_LENGTH_AND_KIND.pack(length, one.kind), one.data, _padding(length)))
+        for part in parts
+        for one in (part.columns[0].column,)
+        for length in (1 + len(one.data),)
+    ]
+
+
+def read_plaintext(uid: str, plaintext: bytes, *, blocks: int, rows: int) -> OpenPart:
+    """Read what was sealed as one; `blocks` are those here, 0 if the frame was signed as one block."""
+    end = _end_of_content(plaintext)
+    if uid:
+        return OpenPart(uid, [_read_column(uid, plaintext, _LENGTH_BYTES, end, blocks=blocks, rows=rows)])
+    return read_content(uid, plaintext[_LENGTH_BYTES:end], blocks=blocks, rows=rows)
+
+
+def read_whole_column(uid: str, plaintext: bytes, starts: Mapping[bytes, int], start_bytes: int) -> OpenPart:
+    """Read the same for a column of a frame that was signed as one block, as most are.
+
+    `starts` are those of `column_starts`, each of so many bytes.
+    """
+    end = _end_of_content(plaintext)
+    kind = starts.get(plaintext[_LENGTH_BYTES : _LENGTH_BYTES + start_bytes])
+    if kind is None:
+        raise BadContent("what was sealed is no column of its frame")
+    return OpenPart(uid, [OpenColumn(Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end]))])
+
+
+@lru_cache(maxsize=4096)
+def column_starts(rows: int) -> tuple[Mapping[bytes, int], int]:
+    """Return how a column of so many rows may begin, with the kind that it has then, and how long that is."""
+    header = array_header(rows)
+    return {_KIND_BYTES[kind] + header: kind for kind in _KINDS}, 1 + len(header)
+
+
+def _end_of_content(plaintext: bytes) -> int:
+    """Return where the padding begins; refuse any but the one that there is."""
+    if len(plaintext) < _LENGTH_BYTES:
+        raise BadContent("what was sealed is not padded in its one form")
+    length: int = _LENGTH.unpack_from(plaintext)[0]
+    end = _LENGTH_BYTES + length
+    if end > len(plaintext) or plaintext[end:] != _padding(length):
+        raise BadContent("what was sealed is not padded in its one form")
+    return end
+
+
+def content_of(part: OpenPart) -> bytes:
+    """Return a part in the clear, as it travels beside its ciphertext."""
+    if part.uid:
+        return _written(part.columns[0])
+    return _ENCODER.encode([(one.column.uid, _written(one)) for one in part.columns])
+
+
+def _written(one: OpenColumn) -> bytes:
+    return _KIND_BYTES[one.column.kind] + pack_lengths(one.lengths) + one.column.data
+
+
+def read_content(uid: str, content: bytes, *, blocks: int, rows: int) -> OpenPart:
+    """Read what `content_of` wrote."""
+    if uid:
+        return OpenPart(uid, [_read_column(uid, content, 0, len(content), blocks=blocks, rows=rows)])
+    try:
+        found = _DECODER.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadContent("what was sealed is no list of columns") from problem
+    if _ENCODER.encode(found) != content or len({uid for uid, _ in found}) != len(found):
+        raise BadContent("sealed columns are not written in their one form")
+    if not all(is_uid(uid) for uid, _ in found):
+        raise BadContent("a sealed column belongs to no attribute")
+    return OpenPart(
+        uid, [_read_column(uid, each, 0, len(each), blocks=blocks, rows=rows) for uid, each in found]
+    )
+
+
+def _read_column(uid: str, content: bytes, at: int, end: int, *, blocks: int, rows: int) -> OpenColumn:
+    """Read a column between two places; none of its values is looked at yet."""
+    start = at + 1 + _LENGTH_BYTES * blocks
+    header = array_header(rows)
+    if end < start or (kind := content[at]) not in _KINDS or not content.startswith(header, start):
+        raise BadContent("what was sealed is no column of its frame")
+    data = content[start:end]
+    if not blocks:
+        return OpenColumn(Column(uid, kind, data))
+    lengths = unpack_lengths(content, at + 1, blocks)
+    if sum(lengths) + len(header) != len(data):
+        raise BadContent("the blocks of a sealed column are not all of it")
+    return OpenColumn(Column(uid, kind, data), lengths)
+
+
+# ------------------------------------------------------------ what is said about each block
+
+
+def leaves_of(
+    part: OpenPart, salt: bytes, counter: bytes, *, blocks: Sequence[int], start: int
+) -> list[bytes]:
+    """Return the hash of each block that is here.
+
+    `salt` and `counter` are of one length each. `blocks` are their numbers, empty if
+    the frame was signed as one block, and `start` is where the rows of a column begin.
+    """
+    if not part.uid:
+        return _leaves_of_several(part.columns, salt + counter, blocks or (0,), start)
+    one = part.columns[0]
+    data, salted = one.column.data, b"".join((salt, counter, _head(part.uid, one.column.kind)))
+    if not blocks:
+        return [sha256(b"".join((salted, _BLOCK_NUMBERS[0], data[start:]))).digest()]
+    # What all blocks share is hashed once.
+    leaves, copy = [], sha256(salted).copy
+    for block, length in zip(blocks, one.lengths, strict=True):
+        leaf = copy()
+        end = start + length
+        leaf.update(_BLOCK_NUMBERS[block] + data[start:end])
+        leaves.append(leaf.digest())
+        start = end
+    return leaves
+
+
+def leaves_of_parts(
+    parts: Sequence[OpenPart],
+    ciphers: Sequence[Cipher],
+    counter: bytes,
+    *,
+    blocks: Sequence[int],
+    start: int,
+) -> list[list[bytes]]:
+    """Return the same for all parts of a frame, each with the salt of its cipher."""
+    if blocks or (parts and not parts[0].uid):
+        return [
+            leaves_of(part, cipher.salt, counter, blocks=blocks, start=start)
+            for part, cipher in zip(parts, ciphers, strict=True)
+        ]
+    # Most frames are one block. Their columns are hashed without a call for each.
+    return [
+        [sha256(b"".join((by.salt, counter, _whole_head(one.uid, one.kind), one.data[start:]))).digest()]
+        for part, by in zip(parts, ciphers, strict=True)
+        for one in (part.columns[0].column,)
+    ]
+
+
+def _leaves_of_several(
+    columns: Sequence[OpenColumn], salting: bytes, blocks: Sequence[int], start: int
+) -> list[bytes]:
+    starts = [start] * len(columns)
+    leaves = []
+    for at, block in enumerate(blocks):
+        message = [salting, _BLOCK_NUMBERS[block]]
+        for number, one in enumerate(columns):
+            column = one.column
+            begin = starts[number]
+            length = one.lengths[at] if one.lengths else len(column.data) - begin
+            starts[number] = begin + length
+            message += (_head(column.uid, column.kind), length.to_bytes(_LENGTH_BYTES, "big"))
+            message.append(column.data[begin : begin + length])
+        leaves.append(sha256(b"".join(message)).digest())
+    return leaves
+
+
+@lru_cache(maxsize=8192)
+def _whole_head(uid: str, kind: int) -> bytes:
+    return _head(uid, kind) + _BLOCK_NUMBERS[0]
+
+
+@lru_cache(maxsize=8192)
+def _head(uid: str, kind: int) -> bytes:
+    return bytes((len(uid),)) + uid.encode() + bytes((kind,))

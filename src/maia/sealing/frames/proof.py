@@ -1,0 +1,141 @@
+"""Who published this frame, and is this part of it what was published?
+
+A reader holds the key that the content is sealed with, and could seal anything
+with it; only the publisher's broker can sign (K9, and the gap in the
+dissertation's section 7.6). One Ed25519 signature covers a frame, or several
+frames at once, through hashes:
+
+    signed  <- path <- frame root <- description, and for each column its uid
+                                     and commitment <- tree <- one leaf a block
+
+A leaf is salted with a key that the readers of its attribute alone have, so
+that nobody else can guess values from it. A reader that cannot open a column
+takes its commitment as it stands, and the signature still holds. The tree over
+the blocks is told in `frames/block_tree.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from maia.credentials import BadSignature, Principal, SignedKind, principal_from_bytes, verify_signature
+from maia.errors import BrokenCredential
+from maia.wire.messages import Sealed, SealedColumn
+
+__all__ = [
+    "BATCH_MAX",
+    "HASH_BYTES",
+    "BadFrameProof",
+    "SignatureChecks",
+    "batch_of",
+    "frame_root",
+]
+
+HASH_BYTES: Final = 32
+BATCH_MAX: Final = 1 << 8
+"""Frames that one signature may cover: a path of eight hashes each."""
+SIGNATURES_REMEMBERED: Final = 4096
+
+_ROOT: Final = b"maia/1/frame-root\x00"
+_NODE: Final = b"maia/1/frames\x00"
+_NOBODY: Final = bytes(HASH_BYTES)
+
+
+class BadFrameProof(BrokenCredential):
+    """A frame is not what its signer signed, or not signed by it."""
+
+    code = "SEALING-PROOF"
+
+
+def frame_root(described: bytes, columns: Iterable[SealedColumn]) -> bytes:
+    """Return the hash of a whole frame from its description and each column's uid and commitment."""
+    # All lengths are fixed but those of uids, which say theirs.
+    said = [_named(column.uid) + column.commitment for column in columns]
+    return sha256(b"".join((_ROOT, described, *said))).digest()
+
+
+@lru_cache(maxsize=8192)
+def _named(uid: str) -> bytes:
+    name = uid.encode()
+    return len(name).to_bytes(2, "big") + name
+
+
+# ------------------------------------------------------------ several frames under one signature
+
+
+def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
+    """Return the hash to sign for some frames, and each one's path to it."""
+    paths: list[list[bytes]] = [[] for _ in roots]
+    level, under = list(roots), [[place] for place in range(len(roots))]
+    while len(level) > 1:
+        if len(level) % 2:
+            # A neighbour that is no hash of anything: were it the frame itself, the frame had two places.
+            level, under = [*level, _NOBODY], [*under, []]
+        for at in range(0, len(level), 2):
+            for place in under[at]:
+                paths[place].append(level[at + 1])
+            for place in under[at + 1]:
+                paths[place].append(level[at])
+        level = [_node(level[at], level[at + 1]) for at in range(0, len(level), 2)]
+        under = [under[at] + under[at + 1] for at in range(0, len(under), 2)]
+    return level[0], paths
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return sha256(_NODE + left + right).digest()
+
+
+class SignatureChecks:
+    """Signatures that were found good, so that frames signed together cost one check."""
+
+    __slots__ = ("_earlier", "_good")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._good: set[tuple[object, ...]] = set()
+        self._earlier: set[tuple[object, ...]] = set()
+        """What was found before `_good` was begun: when that is full, the earlier ones go all at once."""
+
+    def check(self, frame: Sealed, root: bytes) -> Principal:
+        """Return the signer of a frame with this root; refuse any signature but its own."""
+        signer = principal_from_bytes(frame.signer)
+        place, path, by = frame.place, frame.path, (frame.signer, frame.signature)
+        passed: list[tuple[object, ...]] = []
+        node = root
+        for level, other in enumerate(path):
+            # From such a node the same way led to a good signature before: the rest is known.
+            # A frame itself is not asked about again.
+            if level:
+                known = (*by, node, place, *path[level:])
+                if self._is_good(known):
+                    break
+                passed.append(known)
+            node = _node(other, node) if place & 1 else _node(node, other)
+            place >>= 1
+        else:
+            if place:
+                raise BadFrameProof("a frame's place does not fit the path to what was signed")
+            passed.append((*by, node, 0))
+            if not self._is_good(passed[-1]):
+                _verify(signer, node, frame.signature)
+        self._remember(passed)
+        return signer
+
+    def _is_good(self, known: tuple[object, ...]) -> bool:
+        return known in self._good or known in self._earlier
+
+    def _remember(self, good: Iterable[tuple[object, ...]]) -> None:
+        """Take note of what leads to a good signature."""
+        self._good.update(good)
+        if len(self._good) >= SIGNATURES_REMEMBERED // 2:
+            self._good, self._earlier = set(), self._good
+
+
+def _verify(signer: Principal, signed: bytes, signature: bytes) -> None:
+    try:
+        verify_signature(signer, SignedKind.FRAME, signed, signature)
+    except BadSignature as problem:
+        raise BadFrameProof(problem.message) from problem

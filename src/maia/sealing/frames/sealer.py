@@ -1,0 +1,293 @@
+"""How does a publisher's frame become one that only its readers can open, and nobody else can have made?
+
+The publisher's broker asks for every frame of a sealed type; a broker that
+cuts a frame seals again what is left. Each seal takes the next number of a
+counter that never goes back, under keys of this process alone: no nonce comes
+from a clock, and a restart, a fork or a second broker of one identity counts
+under other keys (A45).
+
+    sealer = Sealer(broker_key, random=os.urandom, process_id=os.getpid)
+    sealed = sealer.seal(columns, keys=keys, level=level, publisher=…, …)
+
+Frames that are on their way at the same time may share one signature: `draft`
+each, then `sign` them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from maia.credentials import Principal, SignedKind, SigningKey
+from maia.errors import BadInput, Unavailable
+from maia.events import AttributeUid, Column, Value
+from maia.sealing.frames.associated_data import description, frame_binding, nonce
+from maia.sealing.frames.block_tree import commitment_of
+from maia.sealing.frames.blocks import Division, array_header, division, is_division
+from maia.sealing.frames.ciphers import INSTANCE_BYTES, Cipher, EpochKeys
+from maia.sealing.frames.content import (
+    LEVEL_NUMBERS,
+    OpenColumn,
+    OpenPart,
+    column_to_seal,
+    leaves_of_parts,
+    parts_of,
+    plaintexts_of,
+)
+from maia.sealing.frames.proof import BATCH_MAX, batch_of, frame_root
+from maia.types import SealingLevel
+from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Sealed, SealedColumn, SealMark
+
+__all__ = [
+    "COUNTER_MAX",
+    "BadBatch",
+    "BadDivision",
+    "Draft",
+    "KeyMissing",
+    "Publication",
+    "Sealer",
+    "SealerWornOut",
+]
+
+COUNTER_MAX: Final = (1 << 48) - 1
+"""Seals of one instance: far fewer than AES-GCM bears under one key."""
+
+NOT_SIGNED: Final = bytes(64)
+_COUNTER_BYTES: Final = 8
+
+
+class KeyMissing(Unavailable):
+    """A frame cannot be sealed: the key of one of its attributes is not held in this epoch."""
+
+    code = "SEALING-KEY-MISSING"
+
+
+class BadBatch(BadInput):
+    """No frames, or too many, were to be signed together."""
+
+    code = "SEALING-BATCH"
+
+
+class BadDivision(BadInput):
+    """A frame was to be divided into too many blocks, or into blocks that are larger than itself."""
+
+    code = "SEALING-DIVISION"
+
+
+class SealerWornOut(Unavailable):
+    """A process has sealed as much as its keys bear; the next one begins with other keys."""
+
+    code = "SEALING-WORN-OUT"
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What is said in the clear about a frame that is to be sealed.
+
+    `kept` numbers the rows in the publisher's frame, and is empty for all.
+    `block_rows` says in how small pieces it can be cut later; 0 is for one that never is.
+    """
+
+    publisher: Principal
+    stream: bytes
+    sequence: int
+    published_at: int
+    rows: int
+    kept: Sequence[int] = ()
+    block_rows: int = 0
+
+    def divided(self) -> Division:
+        """Return the blocks of the frame; refuse what is no division of it."""
+        size = self.block_rows or self.rows
+        if not is_division(self.rows, size):
+            raise BadDivision(f"{self.rows} rows cannot be divided into blocks of {size}")
+        return division(self.rows, size)
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A sealed frame without its signature, the hash that is to be signed, and what was sealed."""
+
+    frame: Sealed
+    described: bytes
+    root: bytes
+    parts: Sequence[OpenPart]
+    leaves: Sequence[Sequence[bytes]]
+    """What was said of the blocks of each part."""
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"Draft(sequence={self.frame.sequence}, rows={self.frame.rows})"
+
+
+class Sealer:
+    """What one process seals and signs with. It is never copied: two counters would be one nonce twice."""
+
+    __slots__ = ("_counter", "_instance", "_key", "_process", "_process_id", "_random")
+
+    def __init__(
+        self, key: SigningKey, *, random: Callable[[int], bytes], process_id: Callable[[], int]
+    ) -> None:
+        """Begin a new instance. `process_id` tells a fork from its parent."""
+        self._key = key
+        self._random = random
+        self._process_id = process_id
+        self._begin()
+
+    def _begin(self) -> None:
+        self._instance = self._random(INSTANCE_BYTES)
+        self._process = self._process_id()
+        self._counter = 0
+
+    @property
+    def instance(self) -> bytes:
+        """Return under whose keys this process seals, unless it was forked meanwhile."""
+        return self._instance
+
+    @property
+    def principal(self) -> Principal:
+        """Return who signs."""
+        return self._key.principal
+
+    def next_mark(self) -> SealMark:
+        """Return a mark that no seal has had: the counter's next number, under this process's instance."""
+        if self._process != self._process_id():
+            # A child of the process that counted so far. It goes on under keys of its own.
+            self._begin()
+        if self._counter >= COUNTER_MAX:
+            raise SealerWornOut("this process has sealed as much as its keys bear")
+        self._counter += 1
+        return SealMark(self._instance, self._counter)
+
+    # -------------------------------------------------------- sealing
+
+    def seal(
+        self,
+        columns: Sequence[WireColumn],
+        about: Publication,
+        *,
+        keys: EpochKeys,
+        level: SealingLevel,
+        values: Mapping[AttributeUid, Column] | None = None,
+    ) -> Sealed:
+        """Return a frame sealed and signed; `values` are those of the columns, if they are known."""
+        return self.sign([self.draft(columns, about, keys=keys, level=level, values=values)])[0]
+
+    def draft(
+        self,
+        columns: Sequence[WireColumn],
+        about: Publication,
+        *,
+        keys: EpochKeys,
+        level: SealingLevel,
+        values: Mapping[AttributeUid, Column] | None = None,
+    ) -> Draft:
+        """Return a frame sealed, to be signed together with others."""
+        divided = about.divided()
+        parts = parts_of(_opened(columns, divided, values), level=level)
+        mark = self.next_mark()
+        frame = _skeleton(about, divided, keys, level, signer=self.principal, mark=mark)
+        described = description(frame)
+        binding, number = frame_binding(described, mark, []), nonce(mark)
+        ciphers = ciphers_for(keys, tuple([part.uid for part in parts]), mark)
+        said = self._said(parts, ciphers, mark, divided)
+        sealed = [
+            cipher.encrypt(number, plaintext, binding + part.uid.encode())
+            for part, cipher, plaintext in zip(parts, ciphers, plaintexts_of(parts), strict=True)
+        ]
+        frame.columns.extend(
+            [
+                SealedColumn(
+                    part.uid, ciphertext, leaves[0] if len(leaves) == 1 else commitment_of(leaves), b""
+                )
+                for part, ciphertext, leaves in zip(parts, sealed, said, strict=True)
+            ]
+        )
+        return Draft(frame, described, frame_root(described, frame.columns), parts, said)
+
+    def _said(
+        self, parts: Sequence[OpenPart], ciphers: Sequence[Cipher], mark: SealMark, divided: Division
+    ) -> list[list[bytes]]:
+        """Return what is said of the blocks of each part, and will be signed."""
+        start = len(array_header(divided.rows))
+        return leaves_of_parts(parts, ciphers, counter_bytes(mark), blocks=divided.numbers, start=start)
+
+    def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
+        """Return drafts with one signature over all of them; each one alone is provable."""
+        if not 1 <= len(drafts) <= BATCH_MAX:
+            raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
+        root, paths = batch_of([draft.root for draft in drafts])
+        signature = self._key.sign(SignedKind.FRAME, root)
+        return [
+            replace(draft.frame, signature=signature, place=place, path=path)
+            for place, (draft, path) in enumerate(zip(drafts, paths, strict=True))
+        ]
+
+    def __repr__(self) -> str:
+        """Say who seals, and nothing of its keys."""
+        return f"Sealer(principal={self.principal})"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise TypeError("a sealer cannot be pickled or copied")
+
+
+def ciphers_for(keys: EpochKeys, uids: tuple[str, ...], mark: SealMark) -> list[Cipher]:
+    """Return the ciphers under a mark for what has these uids (empty: all attributes); refuse to lack one."""
+    found = keys.ciphers(uids, mark.instance)
+    held = [one for one in found if one is not None]
+    if len(held) != len(found):
+        missing = next(uid for uid, one in zip(uids, found, strict=True) if one is None)
+        raise KeyMissing(f"the key of attribute `{missing or '*'}` is not held in epoch `{keys.epoch}`")
+    return held
+
+
+def counter_bytes(origin: SealMark) -> bytes:
+    """Return what tells the leaves of one frame from those of the next."""
+    return origin.counter.to_bytes(_COUNTER_BYTES, "big")
+
+
+def _opened(
+    columns: Sequence[WireColumn], divided: Division, values: Mapping[AttributeUid, Column] | None
+) -> list[OpenColumn]:
+    if not divided.numbers:
+        return list(map(OpenColumn, columns))
+    return [column_to_seal(one, _values(values, one.uid), divided) for one in columns]
+
+
+def _values(known: Mapping[AttributeUid, Column] | None, uid: str) -> Sequence[Value] | None:
+    found = known.get(AttributeUid(uid)) if known else None
+    return None if found is None else found.values
+
+
+def _skeleton(
+    about: Publication,
+    divided: Division,
+    keys: EpochKeys,
+    level: SealingLevel,
+    *,
+    signer: Principal,
+    mark: SealMark,
+) -> Sealed:
+    return Sealed(
+        type_id=keys.type_id,
+        publisher=about.publisher.key,
+        signer=signer.key,
+        stream=about.stream,
+        sequence=about.sequence,
+        published_at=+about.published_at,  # an Instant becomes the int that travels
+        level=LEVEL_NUMBERS[level],
+        epoch=keys.epoch,
+        rows=about.rows,
+        block_rows=divided.size,
+        kept=list(about.kept),
+        origin=mark,
+        sealed_by=mark,
+        blocks=[],
+        columns=[],
+        signature=NOT_SIGNED,
+        place=0,
+        path=[],
+    )

@@ -1,0 +1,1 @@
+"""Key groups as their manager runs them."""

@@ -1,0 +1,264 @@
+"""Who is in the key groups of one type, and which epoch do they share?
+
+The manager of a type asks its `GroupManager`: somebody joins, leaves, is put
+out, or time passes, and what comes back is what members have to be told.
+Everybody's right is the policy kernel's answer to the certificates shown
+(`groups/membership.py`), and a new key is made when, and only when, somebody would
+otherwise read what it has no right to (`groups/refresh.py`). All groups of a type
+share one sequence of epochs, each signed and bound to the one before.
+
+    manager.join(claim, head, now)   -> [NewEpoch(...), Delivery(...)]
+    manager.tick(now)                -> [NewEpoch(...), ShutOut(...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.events import INSTANT_MAX, Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
+from maia.sealing.groups.member_state import GroupStanding
+from maia.sealing.groups.members import GroupMember, GroupMembers
+from maia.sealing.groups.membership import NOTHING_HELD, Claim, Grounds, Held, RightHistory
+from maia.sealing.groups.outcomes import Delivery, Distrusted, NoGroupOpen, Outcome, ShutOut
+from maia.sealing.groups.past import GroupPast, Past
+from maia.sealing.groups.refresh import Refresh
+from maia.sealing.groups.type_groups import Due, TypeGroups
+from maia.sealing.groups.welcome import Handed
+from maia.sealing.keys.epochs import SignedEpoch
+from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.types import VerifiedType
+
+__all__ = ["GroupManager"]
+
+
+class GroupManager:
+    """The key groups of one type. `changes` of the store must be safe before an outcome is told."""
+
+    def __init__(  # noqa: PLR0913 - every one is named at the call
+        self,
+        type_id: bytes,
+        key: SigningKey,
+        grounds: Grounds,
+        *,
+        random: Callable[[int], bytes],
+        store: ManagerStore,
+        terms: KeyTerms = DEFAULT_TERMS,
+        keeps_history: bool = False,
+        distrusted: Distrusted | None = None,
+    ) -> None:
+        """Begin the groups of a type, of which `key` is the manager; what is distrusted may be shared."""
+        self.type_id, self.grounds, self.terms, self.store = type_id, grounds, terms, store
+        self._distrusted = Distrusted() if distrusted is None else distrusted
+        self._groups = TypeGroups(
+            type_id, key, random=random, store=store, terms=terms, keeps_history=keeps_history
+        )
+        self._members = GroupMembers(self._groups, store, self._distrusted)
+        self._standing = GroupStanding(self._groups, self._members, store, self._distrusted)
+        self._past = GroupPast(self._groups, self._members, store.writers, self._distrusted)
+
+    # -------------------------------------------------------- asking
+
+    @property
+    def head(self) -> SignedEpoch | None:
+        """Return the newest epoch."""
+        return self._groups.ledger.head
+
+    @property
+    def number(self) -> int:
+        """Return the number of the newest epoch; 0 before the first."""
+        return self._groups.ledger.number
+
+    def members(self, group: GroupId) -> frozenset[Principal]:
+        """Return who holds the newest secret of a group, whether it is here or has left."""
+        return self._groups.holders(group)
+
+    def is_in(self, group: GroupId, principal: Principal) -> bool:
+        """Say whether a principal is here and in a group."""
+        member = self._members.get(principal)
+        return member is not None and member.is_here and group in member.groups
+
+    def claim_of(self, principal: Principal) -> Claim | None:
+        """Return what a member that is here has shown, and who has vouched for it."""
+        member = self._members.get(principal)
+        return None if member is None or not member.is_here else member.claim
+
+    def held_by(self, principal: Principal) -> Held:
+        """Return what a member that is here was found to have a right to."""
+        member = self._members.get(principal)
+        return NOTHING_HELD if member is None or not member.is_here else member.held
+
+    def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates with which a member publishes, or has published; none if it does not."""
+        return self._past.writer(principal, self.grounds, now)
+
+    def past_writers(self, now: Instant) -> dict[Principal, tuple[SignedCertificate, ...]]:
+        """Return who has published what is kept for reading the past, and what spoke for it."""
+        return self._past.writers(self.grounds, now)
+
+    def history(self, group: GroupId, epoch: int) -> Handed | None:
+        """Return the secret of a group in an epoch, from what is kept for reading the past."""
+        return self.store.history(group, epoch)
+
+    def past(self, claim: Claim, *, since: Instant, until: Instant, after: int, now: Instant) -> Past:
+        """Return a page of keys of epochs that are over, for whoever could have had them at their time."""
+        return self._past.keys(claim, self.grounds, since=since, until=until, after=after, now=now)
+
+    def next_look(self) -> Instant | None:
+        """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
+
+        Somebody who has left is shut out at the first of these: the end of its
+        right, or the periodic refresh of a group that it holds the key of.
+        """
+        next_right = self._standing.looks.next_at
+        moments = self._groups.next_looks()
+        return min(moments if next_right is None else [next_right, *moments], default=None)
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for: numbers, no secrets and no certificates."""
+        return {
+            "epoch": self.number,
+            "since": None if self.head is None else str(self.head.statement.since),
+            "groups": len(self._groups),
+            "members": len(self._members),
+            "members_here": sum(member.is_here for member in self._members.all()),
+            "history": self._groups.keeps_history,
+        }
+
+    # -------------------------------------------------------- who comes and goes
+
+    def join(self, claim: Claim, head: SignedEpoch | None, now: Instant) -> list[Outcome]:
+        """Let somebody in, or tell it again what it may hold; raise if nothing is open to it."""
+        if head is not None:
+            self._groups.ledger.check(head)
+        if claim.principal in self._distrusted.evicted:
+            raise NoGroupOpen("you were put out of the key groups of this type")
+        claim = self._members.merged(claim, now)
+        history = RightHistory(claim, self.grounds, now, self.held_by(claim.principal))
+        if not history.now.groups:
+            raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
+        member = self._members.arrived(claim)
+        due: Due = {}
+        lost = self._standing.give(member, history, self.grounds, due)
+        if head is not None and head.statement.number > self.number:
+            due = {**self._groups.adopt(head), **due}
+        shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
+        outcomes = self._refreshed(due, now, skip=claim.principal)
+        return [*shut, *outcomes, self._delivery(member, history, head)]
+
+    def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
+        """Go on with a member whose certificates were to be vouched for anew, with what came of that."""
+        member = self._members.get(principal)
+        if member is None or not member.is_here:
+            return []
+        member.claim = replace(member.claim, vouched=vouched)
+        history, due = RightHistory(member.claim, self.grounds, now, member.held), Due()
+        lost = self._standing.give(member, history, self.grounds, due)
+        shut = [self._shut_out(member, lost)] if lost else []
+        outcomes = self._refreshed(due, now, skip=principal)
+        # What it holds on to, it may hold for longer.
+        told = [self._delivery(member, history, None)] if member.groups else []
+        return [*shut, *outcomes, *told]
+
+    def leave(self, principal: Principal) -> None:
+        """Let somebody go. Keys change when its right ends or the timer runs out, whichever is first."""
+        member = self._members.get(principal)
+        if member is not None:
+            self._members.parted(member)
+            self._members.forget_if_gone(principal)
+
+    def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
+        """Put somebody out at once, whatever its certificates say, until it is trusted again."""
+        self._distrusted.evicted.add(principal)
+        member = self._members.put_out(principal)
+        due = dict.fromkeys(self._groups.expel(principal), Refresh.EVICTION)
+        shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True, is_out=True)]
+        return [*shut, *self._refreshed(due, now)]
+
+    def revoke(self, certificates: Iterable[bytes], now: Instant) -> list[Outcome]:
+        """Believe these certificates no more; whoever stood on them alone is put out at once."""
+        new = frozenset(certificates)
+        self._distrusted.revoked |= new
+        touched = [one for one in self._members.all() if any(s.id in new for s in one.claim.pool)]
+        for member in touched:
+            member.claim = self._members.merged(member.claim, now)
+            self._standing.looks.ask(now, member.claim.principal)
+        return self.tick(now)
+
+    def hear(self, by: Principal, changed: Collection[bytes], now: Instant) -> list[Outcome]:
+        """Look at those whom a word of `by` concerns; `changed` is what it takes away or gives back."""
+        touched = [one for one in self._members.all() if one.is_about(by, changed)]
+        for member in touched:
+            self._standing.looks.ask(now, member.claim.principal)
+        return self.tick(now) if touched else []
+
+    # -------------------------------------------------------- time passes
+
+    def tick(self, now: Instant) -> list[Outcome]:
+        """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
+        due = self._groups.timer(now)
+        shut: list[Outcome] = []
+        gained: list[tuple[GroupMember, RightHistory]] = []
+        for member in self._members.these(self._standing.looks.due(now)):
+            if self._standing.is_as_before(member, self.grounds, now):
+                continue
+            before, history = member.groups, RightHistory(member.claim, self.grounds, now, member.held)
+            lost = self._standing.give(member, history, self.grounds, due)
+            if lost and member.is_here:
+                shut.append(self._shut_out(member, lost))
+            if member.is_here and member.groups - before:
+                gained.append((member, history))
+        outcomes = self._refreshed(due, now)
+        outcomes += [self._delivery(member, history, None) for member, history in gained]
+        self._groups.destroy(now)
+        self._members.forget_gone()
+        # Whoever is out hears that first: the epoch that follows is not for it.
+        return [*shut, *outcomes]
+
+    def _shut_out(self, member: GroupMember, lost: frozenset[GroupId]) -> ShutOut:
+        is_out = not member.groups
+        if is_out:
+            self._members.parted(member)
+        return ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out)
+
+    def _refreshed(self, due: Due, now: Instant, *, skip: Principal | None = None) -> list[Outcome]:
+        """Begin an epoch in which these groups have new secrets, and say what everybody needs to follow."""
+        if not due:
+            return []
+        refreshed = self._groups.refresh(due, now)
+        for principal in refreshed.left_behind:
+            self._members.keep(principal)
+        welcomed = sorted(refreshed.welcomed - {skip}, key=lambda one: one.key)
+        return [refreshed.told, *(self._delivery(self._members[one], None, None) for one in welcomed)]
+
+    def _delivery(
+        self, member: GroupMember, history: RightHistory | None, head: SignedEpoch | None
+    ) -> Delivery:
+        """Return what one member is handed; older secrets as far as `history` shows its right to them."""
+        principal = member.claim.principal
+        held_since = _never if history is None else self._standing.held_since(history, principal)
+        parcel = self._groups.parcel(principal, member.groups, held_since=held_since)
+        until = None if member.until >= INSTANT_MAX else member.until
+        epochs = self._groups.ledger.needed([one.epoch for one in parcel.secrets], head)
+        return Delivery(principal, parcel, epochs, until, history is not None and history.now.is_cut)
+
+    # -------------------------------------------------------- after a restart
+
+    def restore(self, kept: KeptGroups, versions: Mapping[bytes, VerifiedType], now: Instant) -> None:
+        """Go on from what was kept: the same epochs and secrets, the same holders, nobody here yet."""
+        self._groups.restore(kept)
+        for record in kept.members:
+            known = tuple(versions[one] for one in record.versions if one in versions)
+            claim = Claim(record.principal, known, record.pool)
+            found = RightHistory(claim, self.grounds, now).now
+            self._members.restored(GroupMember(claim, found.groups, found.may_write, found.until))
+            # Its right may have ended meanwhile: `tick` puts it out.
+            self._standing.looks.ask(now, record.principal)
+
+
+def _never(_group: GroupId, _moment: Instant) -> bool:
+    return False

@@ -1,0 +1,290 @@
+"""Which key groups of a type may this principal be in, and for how long has that been so?
+
+The certificates that let somebody publish or subscribe let it into the key
+groups, and nothing else does (dissertation 7.6): the answer is the policy
+kernel's, asked for publishing and for subscribing. A group is open to whoever
+has a View that shows or writes its attribute at this moment; the type's own
+group to whoever has any View of the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from maia.credentials import (
+    ASSUMED_GOOD,
+    Action,
+    Budget,
+    Principal,
+    SignedCertificate,
+    Validity,
+    VerificationCache,
+    VerifiedConstitution,
+    Witness,
+    steady_period,
+)
+from maia.credentials import ValidityState as Statements
+from maia.credentials.validity.one_time_answers import NO_ANSWERS, Answered, VouchedFor, one_time_tests
+from maia.credentials.validity.validity_state import Once
+from maia.errors import BadInput
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.policy import (
+    CHAINS_COUNTED,
+    NO_EVIDENCE,
+    NO_FACTS,
+    BoundRule,
+    Evidence,
+    Permit,
+    Reason,
+    Request,
+    TooMuchToSearch,
+    decide,
+    gather_evidence,
+)
+from maia.policy.view import shows
+from maia.sealing.groups.group_id import GroupId
+from maia.types import SealingLevel, VerifiedType
+
+__all__ = [
+    "NOTHING_HELD",
+    "VERSIONS_MAX",
+    "Claim",
+    "Grounds",
+    "Held",
+    "RightHistory",
+    "MembershipState",
+    "TooManyVersions",
+    "evidence_for",
+    "requests_for",
+    "standing",
+    "standing_now",
+    "tested_now",
+    "writing_certificates",
+]
+
+VERSIONS_MAX: Final = 16
+"""Versions of a type that one member may ask for."""
+
+_STEPS_MAX: Final = 256
+_WORK_MAX: Final = 40_000
+"""Steps that the search for one right of one claim may take."""
+_ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
+_NOTHING_HEARD: Final = Statements()
+
+
+class TooManyVersions(BadInput):
+    """A member asks for more versions of a type at once than a manager looks at."""
+
+    code = "INPUT-GROUP-VERSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whom it is about, which versions of the type it speaks, and the certificates it shows."""
+
+    principal: Principal
+    versions: tuple[VerifiedType, ...] = field(repr=False)
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+    vouched: VouchedFor | None = field(default=None, repr=False)
+    """Who has vouched, for this very claim, for certificates that demand it, and for how long that serves."""
+
+    def __post_init__(self) -> None:
+        """Refuse more than a manager looks at."""
+        if len(self.versions) > VERSIONS_MAX:
+            raise TooManyVersions(f"a member asks for at most {VERSIONS_MAX} versions of a type")
+
+    def once(self, at: Instant) -> frozenset[Once]:
+        """Return the one-time answers that the claim may rest on at a moment."""
+        vouched = self.vouched
+        return vouched.once if vouched is not None and vouched.serves.contains(at) else NO_ANSWERS
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a decision rests on beside the certificates that were shown."""
+
+    level: SealingLevel
+    bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    cache: VerificationCache | None = field(default=None, repr=False)
+    standing: Witness | None = field(default=None, repr=False)
+    """Who knows which certificates are revoked, and whose statements hold; without one nothing was heard."""
+    chains_max: int = CHAINS_COUNTED
+    """Chains of one principal to one version that add up."""
+
+    @property
+    def witness(self) -> Witness:
+        """Return who is asked about certificates."""
+        return _NOTHING_HEARD if self.standing is None else self.standing
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipState:
+    """The groups that are open to somebody, whether it may write, and the period in which that is so."""
+
+    groups: frozenset[GroupId]
+    may_write: bool
+    since: Instant
+    until: Instant
+    is_cut: bool = False
+    """Whether a limit kept some of the certificates from being counted."""
+
+    def is_within(self, other: MembershipState | Held) -> bool:
+        """Say whether it gives no more than another one."""
+        return self.groups <= other.groups and self.may_write <= other.may_write
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a member holds already."""
+
+    groups: frozenset[GroupId] = frozenset()
+    may_write: bool = False
+
+
+NOTHING_HELD: Final = Held()
+
+
+def requests_for(claim: Claim) -> list[Request]:
+    """Return what the kernel is asked about a claim."""
+    return [
+        Request(claim.principal, action, version.name, version)
+        for version in claim.versions
+        for action in _ACTIONS
+    ]
+
+
+def standing(claim: Claim, grounds: Grounds, at: Instant) -> MembershipState:
+    """Return what the certificates of a claim open at a moment."""
+    groups: set[GroupId] = set()
+    may_write = is_cut = False
+    period = steady_period((signed.certificate.validity for signed in claim.pool), at)
+    for version in claim.versions:
+        for action in _ACTIONS:
+            shown, stable, limit = _opened(claim, version, action, grounds, at)
+            groups |= shown
+            is_cut |= limit is not None
+            may_write |= bool(shown) and action is Action.PUBLISH
+            period = period.intersection(stable)
+    since, until = period.not_before, period.not_after
+    return MembershipState(
+        frozenset(groups),
+        may_write,
+        since=Instant(INSTANT_MIN) if since is None else since,
+        until=Instant(INSTANT_MAX) if until is None else until,
+        is_cut=is_cut,
+    )
+
+
+def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Grounds]:
+    """Return what is left of a claim at the present moment, and grounds on which to judge its past.
+
+    Whether a certificate is revoked, or stale, is a question about the
+    present. A moment that is over is not judged again: what passes its tests
+    now speaks for the past too, and what does not speaks for nothing.
+    """
+    problem_with, once = grounds.witness.problem_with, claim.once(now)
+    pool = tuple(signed for signed in claim.pool if problem_with(signed, now, once=once) is None)
+    return replace(claim, pool=pool), replace(grounds, standing=ASSUMED_GOOD)
+
+
+def standing_now(claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> MembershipState:
+    """Return what a claim opens at the present moment to somebody who holds this already.
+
+    One-time answers were given for one authorisation. Until the next ones, what rests on them is never
+    more than it was, whatever else begins to count meanwhile, and ends with them.
+    """
+    good, tested = tested_now(claim, grounds, now)
+    found = standing(good, tested, now)
+    vouched = claim.vouched
+    if vouched is None or not any(one_time_tests(signed) for signed in good.pool):
+        return found
+    found = replace(found, until=min(found.until, vouched.until))
+    if vouched.since == now or found.is_within(held):
+        return found
+    without = standing_now(replace(claim, vouched=None), grounds, now)
+    groups = found.groups & (held.groups | without.groups)
+    return replace(found, groups=groups, may_write=found.may_write and (held.may_write or without.may_write))
+
+
+def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:
+    """Return the certificates of a claim that let its principal publish, and no others."""
+    found: dict[bytes, SignedCertificate] = {}
+    for version in claim.versions:
+        evidence = evidence_for(
+            Request(claim.principal, Action.PUBLISH, version.name, version), claim, grounds, at
+        )
+        found |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
+    return tuple(found.values())
+
+
+class RightHistory:
+    """What a claim opens now, and has opened before; worked out backwards, as far as somebody asks."""
+
+    __slots__ = ("_claim", "_found", "_grounds", "at", "fresh_until", "good", "now")
+
+    def __init__(self, claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> None:
+        """Begin with what is open at `now` to somebody who holds this already."""
+        self._claim, self._grounds = tested_now(claim, grounds, now)
+        self.at = now
+        self.now: MembershipState = standing_now(claim, grounds, now, held)
+        self._found = [self.now]
+        self.good = frozenset(signed.id for signed in self._claim.pool)
+        """Which of the certificates nothing speaks against."""
+        fresh = grounds.witness.stale_after(self._claim.pool, now)
+        self.fresh_until = Instant(INSTANT_MAX) if fresh is None else fresh
+        """Up to when that is so if nothing more is heard."""
+
+    def held_since(self, group: GroupId, moment: Instant) -> bool:
+        """Say whether a group was open at every moment from `moment` on."""
+        for found in self._backwards():
+            if group not in found.groups:
+                return False
+            if found.since <= moment:
+                return True
+        return False  # too many steps: a refresh too many harms nobody
+
+    def _backwards(self) -> Iterator[MembershipState]:
+        for step in range(_STEPS_MAX):
+            if step == len(self._found):
+                since = self._found[-1].since
+                if since <= INSTANT_MIN:
+                    return
+                self._found.append(standing(self._claim, self._grounds, Instant(since - 1)))
+            yield self._found[step]
+
+
+def _opened(
+    claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
+) -> tuple[set[GroupId], Validity, Reason | None]:
+    request = Request(claim.principal, action, version.name, version)
+    decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
+    if not isinstance(decision, Permit) or not decision.view.windows:
+        return set(), decision.stable, None
+    groups = {GroupId(version.type_id)}
+    if grounds.level is SealingLevel.ATTRIBUTE:
+        windows = decision.view.windows
+        shown = (uid for uid in version.kinds if any(shows(window, uid) for window in windows))
+        groups |= {GroupId(version.type_id, uid) for uid in shown}
+    return groups, decision.stable, decision.limit
+
+
+def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
+    """Return the chains in a claim that speak for a request, with the answers that serve at the moment."""
+    once = claim.once(at)
+    try:
+        return gather_evidence(
+            request,
+            claim.pool,
+            at=at,
+            bounds=grounds.bounds,
+            cache=grounds.cache,
+            constitutions=grounds.constitutions,
+            standing=Answered(grounds.witness, once) if once else grounds.standing,
+            chains_max=grounds.chains_max,
+            budget=Budget.of(_WORK_MAX),
+        )
+    except TooMuchToSearch:
+        return NO_EVIDENCE  # what takes more than anybody's work for one answer opens nothing

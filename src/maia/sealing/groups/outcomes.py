@@ -1,0 +1,104 @@
+"""What comes of a change in the key groups of a type, and who has to be told?
+
+The manager of the groups answers in these terms. A key server turns them into
+messages; tests read them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from maia.credentials import Principal
+from maia.errors import Refusal, Unavailable
+from maia.events import Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.refresh import Refresh
+from maia.sealing.groups.welcome import GroupWelcome
+from maia.sealing.keys.epochs import SignedEpoch
+
+__all__ = [
+    "Delivery",
+    "Distrusted",
+    "GroupsForked",
+    "MembersFull",
+    "NewEpoch",
+    "NoGroupOpen",
+    "Outcome",
+    "ShutOut",
+]
+
+
+class NoGroupOpen(Refusal):
+    """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
+
+    code = "REFUSED-NO-KEY-GROUP"
+
+
+class MembersFull(Unavailable):
+    """The key groups of the type have as many members as they may."""
+
+    code = "UNAVAILABLE-GROUP-MEMBERS"
+
+
+class GroupsForked(Unavailable):
+    """A member holds an epoch that was signed with this manager's key, and not by this manager."""
+
+    code = "UNAVAILABLE-GROUPS-FORKED"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Everything that one member may hold, for its eyes alone, and the signed epochs it needs."""
+
+    member: Principal
+    parcel: GroupWelcome
+    epochs: tuple[SignedEpoch, ...]
+    until: Instant | None
+    """The last moment of the right to it, as far as is known; None for ever."""
+    is_cut: bool = False
+    """Whether a limit kept some of its certificates from being counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """A new epoch, for every member that is here; a delivery to somebody takes its place."""
+
+    epoch: SignedEpoch
+    parts: tuple[tuple[GroupId, bytes], ...]
+    why: Mapping[Refresh, int]
+    """How many groups were refreshed for which reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutOut:
+    """A member has no right to these groups any more."""
+
+    member: Principal
+    groups: frozenset[GroupId]
+    is_evicted: bool
+    is_out: bool
+    """Whether no group is left to it."""
+
+
+Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
+
+
+@dataclass(slots=True)
+class Distrusted:
+    """Whom and what the domain believes no more, whatever certificates say."""
+
+    evicted: set[Principal] = field(default_factory=set)
+    readmitted: dict[Principal, Instant] = field(default_factory=dict)
+    """Who was let in again, and since when: its right counts from that moment on."""
+    revoked: set[bytes] = field(default_factory=set)
+    """The ids of certificates."""
+
+    def readmit(self, principal: Principal, now: Instant) -> bool:
+        """Trust somebody again; say whether it was distrusted."""
+        was_evicted = principal in self.evicted
+        if was_evicted:
+            self.evicted.discard(principal)
+            self.readmitted[principal] = now
+        return was_evicted

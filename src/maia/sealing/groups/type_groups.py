@@ -1,0 +1,239 @@
+"""Which secrets do the key groups of a type have, who holds them, and which epoch do they share?
+
+The manager of a type decides who may hold what (`groups/manager.py`), and says
+here which groups need a new secret. All groups of a type share one sequence of
+epochs, each signed and bound to the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from maia.credentials import Principal, SigningKey
+from maia.events import Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import Issued, KeyGroup
+from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
+from maia.sealing.groups.outcomes import NewEpoch
+from maia.sealing.groups.refresh import Refresh, joining_calls_for_refresh, periodic_at
+from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
+from maia.sealing.keys.epoch_ledger import EpochLedger
+from maia.sealing.keys.epochs import SignedEpoch, commitment
+from maia.sealing.keys.key_ring import KeyTerms
+from maia.sealing.keys.secrets import Secret
+
+__all__ = ["Due", "Refreshed", "TypeGroups"]
+
+Due = dict[GroupId, Refresh]
+"""The groups that need a new secret, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """A new epoch, who has to be handed its way into the key trees, and who was left behind."""
+
+    told: NewEpoch
+    welcomed: frozenset[Principal]
+    left_behind: frozenset[Principal]
+
+
+class TypeGroups:
+    """The groups of one type, their secrets and holders, and the epochs."""
+
+    def __init__(
+        self,
+        type_id: bytes,
+        key: SigningKey,
+        *,
+        random: Callable[[int], bytes],
+        store: ManagerStore,
+        terms: KeyTerms,
+        keeps_history: bool,
+    ) -> None:
+        """Begin without a group; epochs are signed with `key`."""
+        self.ledger = EpochLedger(type_id, key, store)
+        self.terms, self.keeps_history = terms, keeps_history
+        self._store, self._random = store, random
+        self._groups: dict[GroupId, KeyGroup] = {}
+
+    def __len__(self) -> int:
+        """Return how many groups there are."""
+        return len(self._groups)
+
+    # -------------------------------------------------------- asking
+
+    def get(self, group: GroupId) -> KeyGroup | None:
+        """Return a group, if anybody was ever in it."""
+        return self._groups.get(group)
+
+    def holders(self, group: GroupId) -> frozenset[Principal]:
+        """Return who holds the newest secret of a group, whether it is here or has left."""
+        known = self._groups.get(group)
+        return frozenset() if known is None else frozenset(known.holders)
+
+    def held_by(self, principal: Principal) -> tuple[GroupId, ...]:
+        """Return the groups of which somebody holds the newest secret."""
+        return tuple(group.id for group in self._groups.values() if principal in group.holders)
+
+    def secret_of(self, group: GroupId, epoch: int) -> Secret | None:
+        """Return the secret of a group in an epoch, in use or kept for reading the past."""
+        known = self._groups.get(group)
+        for one in () if known is None else known.issued:
+            if one.epoch <= epoch and (one.replaced_in is None or epoch < one.replaced_in):
+                return one.secret
+        kept = self._store.history(group, epoch)
+        return None if kept is None else kept.secret
+
+    def parcel(
+        self,
+        principal: Principal,
+        groups: frozenset[GroupId],
+        *,
+        held_since: Callable[[GroupId, Instant], bool],
+    ) -> GroupWelcome:
+        """Return what somebody may hold of these groups: newest secrets, and older ones by its right."""
+        opened = [self._groups[one] for one in _ordered(groups)]
+        secrets = [
+            Handed(group.id, one.epoch, one.replaced_in, one.secret)
+            for group in opened
+            for one in group.issued
+            if one is group.current or held_since(group.id, one.since)
+        ]
+        paths = [HeldPath(group.id, path) for group in opened if (path := group.path(principal)) is not None]
+        return GroupWelcome(groups, tuple(secrets), tuple(paths))
+
+    # -------------------------------------------------------- who comes and goes
+
+    def take_in(
+        self,
+        group_id: GroupId,
+        principal: Principal,
+        *,
+        held_since: Callable[[GroupId, Instant], bool],
+        now: Instant,
+    ) -> Refresh | None:
+        """Take somebody in that has the right to a group; say why the group needs a new secret, if so."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = KeyGroup(group_id, self._random)
+        why = self._why_new(group, principal, held_since, now)
+        group.admit(principal)
+        return why
+
+    def _why_new(
+        self,
+        group: KeyGroup,
+        principal: Principal,
+        held_since: Callable[[GroupId, Instant], bool],
+        now: Instant,
+    ) -> Refresh | None:
+        if group.current is None:
+            return Refresh.FIRST
+        if joining_calls_for_refresh(
+            was_used=group.was_used,
+            holds_it=principal in group.holders,
+            held_right_since_refresh=held_since(group.id, group.current.since),
+        ):
+            return Refresh.JOIN
+        return Refresh.TIMER if self._is_stale(group, now) else None
+
+    def part(self, principal: Principal) -> None:
+        """Let somebody go, who keeps the secrets that it holds until they are replaced."""
+        for group in self._groups.values():
+            group.part(principal)
+
+    def expel(self, principal: Principal, *, but_from: frozenset[GroupId] = frozenset()) -> list[GroupId]:
+        """Shut somebody out of every group but these; return those whose secret it holds."""
+        lost = [group for group in self.held_by(principal) if group not in but_from]
+        for group in lost:
+            self._groups[group].expel(principal)
+        return lost
+
+    # -------------------------------------------------------- epochs
+
+    def refresh(self, due: Mapping[GroupId, Refresh], now: Instant) -> Refreshed:
+        """Begin an epoch in which these groups have new secrets."""
+        number, since = self.ledger.number + 1, self.ledger.next_since(now)
+        welcomed: set[Principal] = set()
+        left_behind: set[Principal] = set()
+        parts: list[tuple[GroupId, bytes]] = []
+        for group in _ordered(due):
+            rekeyed, dropped = self._groups[group].refresh(epoch=number, since=since)
+            welcomed |= {Principal(key) for key in rekeyed.welcomes}
+            left_behind |= dropped
+            parts.append((group, rekeyed.broadcast))
+        epoch = self._announce(number, since, due)
+        told = NewEpoch(epoch, tuple(parts), Counter(due.values()))
+        return Refreshed(told, frozenset(welcomed), frozenset(left_behind))
+
+    def _announce(self, number: int, since: Instant, groups: Iterable[GroupId]) -> SignedEpoch:
+        issued = {group: self._newest(group) for group in groups}
+        made = {group: commitment(one.secret, group, number) for group, one in issued.items()}
+        signed = self.ledger.announce(since, made)
+        for group, one in issued.items():
+            self._store.keep_secret(group, one)
+        if not self.keeps_history:  # whoever reads the past has to know when each epoch was
+            self.ledger.prune({one.epoch for group in self._groups.values() for one in group.issued})
+        return signed
+
+    def _newest(self, group: GroupId) -> Issued:
+        current = self._groups[group].current
+        assert current is not None  # noqa: S101 - it was refreshed just now
+        return current
+
+    def adopt(self, head: SignedEpoch) -> Due:
+        """Go on from an epoch that this manager has forgotten; no secret of before is good any more."""
+        self.ledger.adopt(head)
+        return dict.fromkeys(self._groups, Refresh.ADOPTED)
+
+    # -------------------------------------------------------- time
+
+    def timer(self, now: Instant) -> Due:
+        """Return the groups whose secret has been in use for long enough."""
+        # A group that nobody holds waits for the next one who joins: it protects nothing.
+        return {
+            group.id: Refresh.TIMER
+            for group in self._groups.values()
+            if group.holders and self._is_stale(group, now)
+        }
+
+    def _is_stale(self, group: KeyGroup, now: Instant) -> bool:
+        return group.current is None or periodic_at(group.current.since, self.terms.refresh_s) <= now
+
+    def destroy(self, now: Instant) -> None:
+        """Destroy the secrets with which nothing may be opened any more, or keep them for the past."""
+        for group in self._groups.values():
+            for issued in group.take_over(now, self.terms.drift_s):
+                self._store.keep_over(group.id, issued, keeps_history=self.keeps_history)
+                if not self.keeps_history:
+                    issued.secret.wipe()
+
+    def next_looks(self) -> list[Instant]:
+        """Return the moments at which a refresh is due or a secret is to be destroyed."""
+        moments: list[Instant] = []
+        for group in self._groups.values():
+            if group.current is not None and group.holders:
+                moments.append(periodic_at(group.current.since, self.terms.refresh_s))
+            moments += [over for one in group.issued if (over := one.over_at(self.terms.drift_s)) is not None]
+        return moments
+
+    # -------------------------------------------------------- after a restart
+
+    def restore(self, kept: KeptGroups) -> None:
+        """Go on from what was kept: the same epochs, secrets and holders."""
+        self.ledger.restore(kept.epochs)
+        newest = {group: one.statement.number for one in kept.epochs for group in one.statement.refreshed}
+        for group_id, issued in kept.secrets.items():
+            group = self._groups[group_id] = KeyGroup(group_id, self._random)
+            # A secret that cannot be read back is gone; the one before it must not take its place.
+            group.restore(issued if issued[-1].epoch == newest.get(group_id) else [])
+        for record in kept.members:
+            for group_id in record.held:
+                if group_id in self._groups:
+                    self._groups[group_id].restore_holder(record.principal)
+
+
+def _ordered(groups: Iterable[GroupId]) -> list[GroupId]:
+    return sorted(groups, key=lambda one: one.order)

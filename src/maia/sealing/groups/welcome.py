@@ -1,0 +1,125 @@
+"""What is inside the parcel that a manager seals to one member?
+
+For each group that is open to the member: the secrets it may hold, each with
+the epoch that it is new in and the one that replaced it, and its place in the
+group's key tree. The signed epochs travel beside the parcel. Whoever unpacks
+checks every secret against the commitment in its epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from maia.credentials import Principal
+from maia.errors import ProtocolViolation
+from maia.events import AttributeUid
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.secrets import BadSecret, Secret
+
+__all__ = ["BadParcel", "Handed", "HeldPath", "GroupWelcome", "pack", "parcel_info", "unpack"]
+
+_Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
+_Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class BadParcel(ProtocolViolation):
+    """What a manager sealed to this member cannot be read."""
+
+    code = "PROTOCOL-KEY-PARCEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A secret of a group, new in `epoch` and in use up to the one before `until`."""
+
+    group: GroupId
+    epoch: int
+    until: int | None
+    secret: Secret = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPath:
+    """A member's place in the key tree of a group."""
+
+    group: GroupId
+    path: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWelcome:
+    """Everything that one member may hold of a type."""
+
+    groups: frozenset[GroupId]
+    secrets: tuple[Handed, ...]
+    paths: tuple[HeldPath, ...]
+
+
+class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    uid: _Uid | None
+    epoch: _Number
+    until: _Number | None
+    secret: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+    def __repr__(self) -> str:
+        """Say that there is one, and nothing about it."""
+        return "_Secret(…)"
+
+
+class _Path(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    uid: _Uid | None
+    path: Annotated[bytes, Meta(max_length=4096)]
+
+    def __repr__(self) -> str:
+        """Say that there is one, and nothing about it."""
+        return "_Path(…)"
+
+
+class _Parcel(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    groups: Annotated[list[_Uid | None], Meta(max_length=1025)]
+    secrets: Annotated[list[_Secret], Meta(max_length=65_536)]
+    paths: Annotated[list[_Path], Meta(max_length=1025)]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Parcel)
+
+
+def parcel_info(type_id: bytes, *, manager: Principal, member: Principal) -> bytes:
+    """Return what a parcel is bound to: nobody can pass it off for another type or member."""
+    return b"maia/1/key-parcel\x00" + type_id + manager.key + member.key
+
+
+def pack(parcel: GroupWelcome) -> bytes:
+    """Write a parcel, secrets and all. The caller seals it."""
+    ordered = sorted(parcel.groups, key=lambda group: group.order)
+    return _ENCODER.encode(
+        _Parcel(
+            [group.uid for group in ordered],
+            [_Secret(one.group.uid, one.epoch, one.until, one.secret.reveal()) for one in parcel.secrets],
+            [_Path(one.group.uid, one.path) for one in parcel.paths],
+        )
+    )
+
+
+def unpack(data: bytes, type_id: bytes) -> GroupWelcome:
+    """Read a parcel of one type."""
+    try:
+        found = _DECODER.decode(data)
+        secrets = tuple(
+            Handed(_group(type_id, one.uid), one.epoch, one.until, Secret.from_bytes(one.secret))
+            for one in found.secrets
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, BadSecret):
+        # What was wrong is not said: the sentence would be about secrets.
+        raise BadParcel("what the manager sealed to this member cannot be read") from None
+    paths = tuple(HeldPath(_group(type_id, one.uid), one.path) for one in found.paths)
+    return GroupWelcome(frozenset(_group(type_id, uid) for uid in found.groups), secrets, paths)
+
+
+def _group(type_id: bytes, uid: str | None) -> GroupId:
+    return GroupId(type_id, None if uid is None else AttributeUid(uid))

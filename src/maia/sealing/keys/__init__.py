@@ -1,0 +1,1 @@
+"""Epochs, key rings, delivery of keys, keys of the past."""

@@ -1,0 +1,309 @@
+"""Which epoch of a type's keys follows which, and who says so?
+
+The manager of a type numbers its epochs and signs each one:
+
+    (signed
+      (epoch (version 1) (type ID) (number 7) (since MICROSECONDS)
+        (refreshed (group COMMITMENT) (group UID COMMITMENT) ...)
+        (previous DIGEST)?)
+      (signer (ed25519 KEY))
+      (signature ed25519 BYTES))
+
+An epoch names the groups whose secret is new in it, with a commitment to each
+secret: whoever is handed a secret can tell that it is the one the manager
+meant. It also names the digest of the epoch before it, so two managers that
+hold one key cannot lead a group in two directions unseen: a member refuses
+whatever does not follow from what it holds (A54).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials import Principal, SignedKind, SigningKey, same_secret, verify_signature
+from maia.credentials.encoding.subjects import principal_from_expression
+from maia.credentials.keys import SIGNATURE_BYTES
+from maia.errors import BadInput, BrokenCredential, ProtocolViolation
+from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.events.attributes import attribute_uid
+from maia.sealing.groups.group_id import TYPE_ID_BYTES, GroupId
+from maia.sealing.keys.secrets import Secret
+
+__all__ = [
+    "EPOCH_BYTES_MAX",
+    "BadEpoch",
+    "EpochChain",
+    "EpochForked",
+    "EpochGap",
+    "EpochStatement",
+    "SecretNotMeant",
+    "SignedEpoch",
+    "check_meant",
+    "commitment",
+    "epoch_from_bytes",
+    "epoch_to_bytes",
+    "sign_epoch",
+    "verify_epoch",
+]
+
+EPOCH_BYTES_MAX: Final = 1 << 18
+DIGEST_BYTES: Final = 32
+NUMBER_MAX: Final = 2**63 - 1
+CHAIN_MAX: Final = 1024
+"""Epochs whose digest a chain remembers."""
+
+_LIMITS: Final = Limits(size_max=EPOCH_BYTES_MAX, depth_max=8, atom_max=256)
+_NUMBER: Final = re.compile(rb"[1-9][0-9]{0,18}")
+_MOMENT: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_COMMITMENT: Final = b"maia/1/commitment"
+
+
+class BadEpoch(ProtocolViolation):
+    """Bytes are not a signed epoch as Maia writes it."""
+
+    code = "PROTOCOL-EPOCH"
+
+
+class EpochGap(ProtocolViolation):
+    """An epoch was announced whose predecessors were not heard of; they have to be asked for."""
+
+    code = "PROTOCOL-EPOCH-GAP"
+
+
+class EpochForked(ProtocolViolation):
+    """An epoch does not follow from the one that is held: somebody else speaks with the manager's key."""
+
+    code = "PROTOCOL-EPOCH-FORKED"
+
+
+class SecretNotMeant(ProtocolViolation):
+    """A secret was handed over that is not the one which the manager has committed itself to."""
+
+    code = "PROTOCOL-SECRET-NOT-MEANT"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStatement:
+    """Epoch `number` of a type begins at `since`, with new secrets for the groups in `refreshed`."""
+
+    type_id: bytes
+    number: int
+    since: Instant
+    refreshed: Mapping[GroupId, bytes]
+    """The commitment to the new secret of each group that has one."""
+    previous: bytes | None
+    """The digest of the epoch before; None for the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedEpoch:
+    """A statement, who is said to have signed it, and the exact bytes; nothing here is verified."""
+
+    statement: EpochStatement
+    signer: Principal
+    body: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> bytes:
+        """Return SHA-256 over the signed bytes and never over the signature."""
+        return sha256(self.body).digest()
+
+
+def commitment(secret: Secret, group: GroupId, number: int) -> bytes:
+    """Return what binds a manager to the secret of a group; it tells nothing about the secret."""
+    uid = b"type" if group.uid is None else b"attribute/" + group.uid.encode()
+    return sha256(secret.derive(_COMMITMENT, group.type_id, uid, b"%d" % number).reveal()).digest()
+
+
+def check_meant(secret: Secret, group: GroupId, statement: EpochStatement) -> None:
+    """Refuse a secret that is not the one to which the epoch commits its manager."""
+    meant = statement.refreshed.get(group)
+    if meant is None or not same_secret(meant, commitment(secret, group, statement.number)):
+        raise SecretNotMeant(f"what was handed over for `{group}` is not what epoch {statement.number} says")
+
+
+# ------------------------------------------------------------ signing, writing, reading
+
+
+def sign_epoch(statement: EpochStatement, key: SigningKey) -> SignedEpoch:
+    """Sign an epoch as its manager."""
+    body = write_canonical(_to_expression(statement))
+    return SignedEpoch(statement, key.principal, body, key.sign(SignedKind.EPOCH, body))
+
+
+def epoch_to_bytes(signed: SignedEpoch) -> bytes:
+    """Return the bytes in which a signed epoch travels."""
+    parts = (signed.body, signed.signer.key, signed.signature)
+    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+
+
+def epoch_from_bytes(data: bytes) -> SignedEpoch:
+    """Read exactly what `epoch_to_bytes` writes; the signature is not verified here."""
+    try:
+        match read_canonical(data, _LIMITS):
+            case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))) if (
+                len(signature) == SIGNATURE_BYTES
+            ):
+                statement = _from_expression(body)
+                written = write_canonical(_to_expression(statement))
+                signed = SignedEpoch(statement, principal_from_expression(signer), written, signature)
+            case _:
+                raise BadEpoch("an epoch is written `(signed EPOCH (signer KEY) (signature ed25519 BYTES))`")
+    except (BadInput, BrokenCredential) as problem:
+        raise BadEpoch(f"the epoch cannot be read: {problem.message}") from problem
+    if epoch_to_bytes(signed) != data:
+        raise BadEpoch("the epoch is not written in its one form")
+    return signed
+
+
+def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:
+    """Return the statement if the type's manager signed it."""
+    if signed.signer != manager:
+        raise BadEpoch(f"`{signed.signer}` does not run the key groups of this type")
+    # What counts is what was signed, whatever came beside it.
+    verify_signature(manager, SignedKind.EPOCH, signed.body, signed.signature)
+    return _from_expression(read_canonical(signed.body, _LIMITS))
+
+
+def _to_expression(statement: EpochStatement) -> SExpression:
+    groups = sorted(statement.refreshed.items(), key=lambda item: item[0].order)
+    refreshed = tuple(
+        (b"group", made) if group.uid is None else (b"group", group.uid.encode(), made)
+        for group, made in groups
+    )
+    previous = () if statement.previous is None else ((b"previous", statement.previous),)
+    return (
+        b"epoch",
+        (b"version", b"1"),
+        (b"type", statement.type_id),
+        (b"number", b"%d" % statement.number),
+        (b"since", b"%d" % statement.since),
+        (b"refreshed", *refreshed),
+        *previous,
+    )
+
+
+def _from_expression(expression: SExpression) -> EpochStatement:
+    match expression:
+        case (
+            b"epoch",
+            (b"version", b"1"),
+            (b"type", bytes(type_id)),
+            (b"number", bytes(number)),
+            (b"since", bytes(since)),
+            (b"refreshed", *groups),
+            *previous,
+        ) if len(type_id) == TYPE_ID_BYTES and len(groups) <= ATTRIBUTES_MAX + 1:
+            refreshed = dict(_group(type_id, group) for group in groups)
+            return EpochStatement(type_id, _number(number), _moment(since), refreshed, _previous(previous))
+    raise BadEpoch("a field of the epoch is missing, unknown, repeated or out of order")
+
+
+def _group(type_id: bytes, expression: SExpression) -> tuple[GroupId, bytes]:
+    match expression:
+        case (b"group", bytes(made)) if len(made) == DIGEST_BYTES:
+            return GroupId(type_id), made
+        case (b"group", bytes(uid), bytes(made)) if len(made) == DIGEST_BYTES:
+            return GroupId(type_id, _uid(uid)), made
+    raise BadEpoch("a group is written `(group UID? COMMITMENT)`")
+
+
+def _uid(uid: bytes) -> AttributeUid:
+    try:
+        return attribute_uid(uid.decode("ascii"))
+    except UnicodeDecodeError:
+        raise BadEpoch("an attribute uid is ASCII") from None
+
+
+def _number(digits: bytes) -> int:
+    if not _NUMBER.fullmatch(digits) or int(digits) > NUMBER_MAX:
+        raise BadEpoch("the number of an epoch is a whole number from 1 on")
+    return int(digits)
+
+
+def _moment(digits: bytes) -> Instant:
+    if not _MOMENT.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
+        raise BadEpoch("an epoch begins at a number of microseconds in years 1 to 9999")
+    return Instant(int(digits))
+
+
+def _previous(fields: Iterable[SExpression]) -> bytes | None:
+    match list(fields):
+        case []:
+            return None
+        case [(b"previous", bytes(digest))] if len(digest) == DIGEST_BYTES:
+            return digest
+    raise BadEpoch("the epoch before is named by its digest")
+
+
+# ------------------------------------------------------------ what follows what
+
+
+class EpochChain:
+    """The epochs that one member, or the manager itself, holds to be the type's; each follows the last."""
+
+    __slots__ = ("_digests", "_head", "manager", "type_id")
+
+    def __init__(self, type_id: bytes, manager: Principal) -> None:
+        """Begin with no epoch."""
+        self.type_id = type_id
+        self.manager = manager
+        self._digests: dict[int, bytes] = {}
+        self._head: SignedEpoch | None = None
+
+    @property
+    def head(self) -> SignedEpoch | None:
+        """Return the newest epoch."""
+        return self._head
+
+    @property
+    def number(self) -> int:
+        """Return the number of the newest epoch; 0 before the first."""
+        return 0 if self._head is None else self._head.statement.number
+
+    def start_at(self, signed: SignedEpoch) -> EpochStatement:
+        """Begin with this epoch, whatever came before it: for whoever holds nothing yet."""
+        statement = self._verified(signed)
+        self._digests = {statement.number: signed.digest}
+        self._head = signed
+        return statement
+
+    def follow(self, signed: SignedEpoch) -> EpochStatement | None:
+        """Take the next epoch on; return None for one that is held, and refuse what does not follow."""
+        statement = self._verified(signed)
+        held = self._digests.get(statement.number)
+        if held is not None:
+            if held != signed.digest:
+                raise EpochForked(f"epoch {statement.number} is not the one that is held under this number")
+            return None
+        if self._head is None:
+            return self.start_at(signed)
+        if statement.number <= self.number:
+            return None  # older than anything that is held: no use to anybody
+        if statement.number > self.number + 1:
+            raise EpochGap(f"epoch {statement.number} was announced, and {self.number} is the last one held")
+        self._check_next(statement, self._head)
+        self._digests[statement.number] = signed.digest
+        self._digests.pop(statement.number - CHAIN_MAX, None)
+        self._head = signed
+        return statement
+
+    def agrees(self, signed: SignedEpoch) -> bool:
+        """Say whether an epoch is one that is held here."""
+        return self._digests.get(signed.statement.number) == signed.digest
+
+    def _check_next(self, statement: EpochStatement, head: SignedEpoch) -> None:
+        if statement.previous != head.digest or statement.since <= head.statement.since:
+            raise EpochForked(f"epoch {statement.number} does not follow from epoch {self.number}")
+
+    def _verified(self, signed: SignedEpoch) -> EpochStatement:
+        statement = verify_epoch(signed, self.manager)
+        if statement.type_id != self.type_id:
+            raise BadEpoch("the epoch is one of another type")
+        return statement

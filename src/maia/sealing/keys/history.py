@@ -1,0 +1,247 @@
+"""Which keys of the past may this reader have?
+
+A pipeline that reads a log asks the type's key manager, if the owner wants
+old keys to be kept. The right is that of the time of publication: the key of
+an epoch is for whoever could have been in its group at every moment of the
+epoch, and the kernel says so from the certificates shown now. What an epoch's
+secret would open later is not given away: a reader gets the content key of
+each epoch by itself. The present epoch is no history; its keys are for
+members.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    principal_from_bytes,
+)
+from maia.errors import MaiaError, ProtocolViolation, Refusal
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
+from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.past_publishers import CERTIFICATES_MAX, WRITERS_MAX
+from maia.sealing.keys.secrets import Secret
+
+__all__ = [
+    "PAGE_EPOCHS",
+    "BadPast",
+    "EpochSpan",
+    "HistoryNotKept",
+    "PastAnswer",
+    "PastEpoch",
+    "open_epochs",
+    "pack_past",
+    "past_info",
+    "past_keys",
+    "unpack_past",
+]
+
+PAGE_EPOCHS: Final = 256
+"""Epochs in one answer; the rest is asked for again."""
+STANDINGS_MAX: Final = 1024
+"""Periods in which a reader's rights are looked at for one answer."""
+_KEYS_MAX: Final = 1025
+WRITERS_BYTES_MAX: Final = 8 << 20
+"""Certificates that fit into one answer; a type with more writers tells the first of them."""
+
+SecretOf: TypeAlias = Callable[[GroupId, int], Secret | None]
+
+
+class BadPast(ProtocolViolation):
+    """What a manager sealed to a reader of the past cannot be read."""
+
+    code = "PROTOCOL-PAST-KEYS"
+
+
+class HistoryNotKept(Refusal):
+    """The keys of this type are destroyed when their time is over."""
+
+    code = "REFUSED-NO-HISTORY"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSpan:
+    """An epoch that is over: from `since` up to, and without, `ends`."""
+
+    number: int
+    since: Instant
+    ends: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class PastEpoch:
+    """The content keys of an epoch that is over, by attribute; None stands for the type's own group."""
+
+    span: EpochSpan
+    keys: Mapping[AttributeUid | None, Secret] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PastAnswer:
+    """What a manager tells a reader of the past: keys, and the certificates of those who published."""
+
+    epochs: tuple[PastEpoch, ...]
+    writers: Mapping[Principal, tuple[SignedCertificate, ...]] = field(default_factory=dict, repr=False)
+
+
+# ------------------------------------------------------------ what may be handed out
+
+
+def past_keys(
+    spans: Iterable[EpochSpan],
+    claim: Claim,
+    grounds: Grounds,
+    secret_of: SecretOf,
+    *,
+    trusted_since: Instant | None,
+) -> Iterator[PastEpoch]:
+    """Yield, for each epoch, the keys of the groups that were open to a claim throughout.
+
+    `trusted_since` is when somebody was let in again that had been put out;
+    nothing from before is for it.
+    """
+    rights = _Rights(claim, grounds)
+    for span in spans:
+        if trusted_since is not None and span.since < trusted_since:
+            continue
+        keys: dict[AttributeUid | None, Secret] = {}
+        for group in sorted(open_epochs(span, rights.at), key=lambda one: one.order):
+            secret = secret_of(group, span.number)
+            if secret is not None:
+                keys[group.uid] = content_key(secret, group, span.number)
+        if keys:
+            yield PastEpoch(span, keys)
+
+
+def open_epochs(span: EpochSpan, at: Callable[[Instant], MembershipState | None]) -> frozenset[GroupId]:
+    """Return the groups that were open at every moment of an epoch."""
+    moment, last = span.since, span.ends - 1
+    found: frozenset[GroupId] | None = None
+    while moment <= last:
+        one = at(moment)
+        if one is None:
+            return frozenset()
+        found = one.groups if found is None else found & one.groups
+        if not found or one.until >= INSTANT_MAX:
+            break
+        moment = Instant(one.until + 1)
+    return found or frozenset()
+
+
+class _Rights:
+    """What a claim opens at any moment; each steady period is decided once."""
+
+    __slots__ = ("_claim", "_found", "_grounds", "_starts")
+
+    def __init__(self, claim: Claim, grounds: Grounds) -> None:
+        self._claim, self._grounds = claim, grounds
+        self._starts: list[int] = []
+        self._found: list[MembershipState] = []
+
+    def at(self, moment: Instant) -> MembershipState | None:
+        """Return the standing at a moment; None once too many periods were looked at."""
+        place = bisect_right(self._starts, moment)
+        if place and self._found[place - 1].until >= moment:
+            return self._found[place - 1]
+        if len(self._found) >= STANDINGS_MAX:
+            return None
+        made = standing(self._claim, self._grounds, moment)
+        self._starts.insert(place, made.since)
+        self._found.insert(place, made)
+        return made
+
+
+# ------------------------------------------------------------ from the manager to the reader
+
+
+class _Key(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    uid: Annotated[str, Meta(max_length=64)] | None
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class _Epoch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    number: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    since: Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
+    ends: Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
+    keys: Annotated[list[_Key], Meta(max_length=_KEYS_MAX)]
+
+
+class _Writer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    shown: Annotated[list[bytes], Meta(max_length=CERTIFICATES_MAX)]
+
+
+class _Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    epochs: Annotated[list[_Epoch], Meta(max_length=PAGE_EPOCHS)]
+    writers: Annotated[list[_Writer], Meta(max_length=WRITERS_MAX)]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Answer)
+
+
+def past_info(type_id: bytes, *, manager: Principal, reader: Principal) -> bytes:
+    """Return what a parcel of past keys is bound to: nobody can pass it off for another type or reader."""
+    return b"maia/1/past-keys\x00" + type_id + manager.key + reader.key
+
+
+def pack_past(answer: PastAnswer) -> bytes:
+    """Write an answer, keys and all. The caller seals it."""
+    epochs = [
+        _Epoch(
+            one.span.number,
+            int(one.span.since),
+            int(one.span.ends),
+            [_Key(uid, key.reveal()) for uid, key in one.keys.items()],
+        )
+        for one in answer.epochs
+    ]
+    return _ENCODER.encode(_Answer(epochs, list(_writers(answer))))
+
+
+def _writers(answer: PastAnswer) -> Iterator[_Writer]:
+    """Yield who published, as long as there is room in an answer."""
+    room = WRITERS_BYTES_MAX
+    for principal, shown in sorted(answer.writers.items(), key=lambda one: one[0].key):
+        one = _Writer(principal.key, [certificate_to_bytes(signed) for signed in shown])
+        room -= sum(map(len, one.shown))
+        if room < 0:
+            return
+        yield one
+
+
+def unpack_past(data: bytes) -> PastAnswer:
+    """Read an answer."""
+    try:
+        found = _DECODER.decode(data)
+        epochs = tuple(
+            PastEpoch(
+                EpochSpan(one.number, Instant(one.since), Instant(one.ends)),
+                {_uid(each.uid): Secret.from_bytes(each.key) for each in one.keys},
+            )
+            for one in found.epochs
+        )
+        writers = {
+            principal_from_bytes(one.key): tuple(certificate_from_bytes(each) for each in one.shown)
+            for one in found.writers
+        }
+    except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
+        # What was wrong is not said: the sentence would be about secrets.
+        raise BadPast("what the manager sealed to a reader of the past cannot be read") from None
+    return PastAnswer(epochs, writers)
+
+
+def _uid(uid: str | None) -> AttributeUid | None:
+    return None if uid is None else AttributeUid(uid)

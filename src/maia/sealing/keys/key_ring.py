@@ -1,0 +1,224 @@
+"""Which keys of a type does this member hold, and for which moments are they good?
+
+Brokers ask before they seal and before they open. The epoch says which key;
+the moment of publication must fit the epoch, so that an old key seals nothing
+new: whoever was put out of a group can date a publication back, but only
+until the drift of the clocks is over (A50; dissertation 7.6.2). Then the key
+is gone.
+
+    ring.learn(1, since=noon)               an epoch begins
+    ring.hold(group, 1, secret)             what its group shares from epoch 1 on
+    ring.key(group, ring.sealing_epoch(now))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from maia.errors import ProtocolViolation
+from maia.events import INSTANT_MAX, Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.secrets import Secret
+from maia.wire.messages import KeyTermsRecord
+
+__all__ = ["DEFAULT_TERMS", "EPOCHS_MAX", "EpochOutOfOrder", "KeyRing", "KeyTerms", "content_key"]
+
+EPOCHS_MAX: Final = 4096
+"""Epochs that a ring remembers; the oldest go first, whatever the drift."""
+
+_SECOND: Final = 1_000_000
+_PURPOSE: Final = b"maia/1/content-key"
+
+
+class EpochOutOfOrder(ProtocolViolation):
+    """An epoch was to begin before the one that precedes it, or twice at different moments."""
+
+    code = "PROTOCOL-EPOCH-ORDER"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTerms:
+    """How long keys are used and kept, in seconds; the manager of a type tells its members."""
+
+    refresh_s: int = 24 * 3600
+    """How often keys are refreshed even if nobody comes or goes."""
+    overdue_s: int = 3600
+    """By how much a refresh may be late before publishers stop sealing with the old key."""
+    drift_s: int = 300
+    """For how long an old key still opens, after the next epoch began."""
+    back_dating_s: int = 60
+    """By how much a publication's moment may lie outside the epoch it was sealed in."""
+
+    @classmethod
+    def told(cls, record: KeyTermsRecord) -> KeyTerms:
+        """Return the terms that a manager tells."""
+        return cls(record.refresh_s, record.overdue_s, record.drift_s, record.back_dating_s)
+
+    def as_record(self) -> KeyTermsRecord:
+        """Return how a manager tells them."""
+        return KeyTermsRecord(self.refresh_s, self.overdue_s, self.drift_s, self.back_dating_s)
+
+
+DEFAULT_TERMS: Final = KeyTerms()
+
+
+@dataclass(slots=True)
+class _Epoch:
+    since: Instant
+    ends: Instant | None = None
+    """When the next one begins; None while this is the newest."""
+    secrets: dict[GroupId, Secret] = field(default_factory=dict, repr=False)
+    keys: dict[GroupId, Secret] = field(default_factory=dict, repr=False)
+
+
+class KeyRing:
+    """What one member holds of one type: epochs in their order, and the secrets of its groups in each."""
+
+    __slots__ = ("_epochs", "terms", "type_id")
+
+    def __init__(self, type_id: bytes, terms: KeyTerms = DEFAULT_TERMS) -> None:
+        """Begin with nothing."""
+        self.type_id = type_id
+        self.terms = terms
+        self._epochs: dict[int, _Epoch] = {}
+
+    def __repr__(self) -> str:
+        """Say which epochs there are, never what opens them."""
+        return f"KeyRing(type={self.type_id.hex()[:12]}, epochs={sorted(self._epochs)})"
+
+    # -------------------------------------------------------- asking
+
+    @property
+    def newest(self) -> int | None:
+        """Return the number of the newest epoch, begun or not."""
+        return max(self._epochs, default=None)
+
+    def sealing_epoch(self, now: Instant) -> int | None:
+        """Return the newest epoch that has begun; None if there is none, or if its successor is overdue."""
+        newest = max([number for number, epoch in self._epochs.items() if epoch.since <= now], default=None)
+        if newest is None:
+            return None
+        oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * _SECOND
+        # A member that hears nothing of its manager must not seal for readers who were put out long ago.
+        return newest if self._epochs[newest].since >= oldest_fit else None
+
+    def key(self, group: GroupId, epoch: int) -> Secret | None:
+        """Return the content key of a group in an epoch, if it is held."""
+        known = self._epochs.get(epoch)
+        if known is None:
+            return None
+        found = known.keys.get(group)
+        if found is None and (secret := known.secrets.get(group)) is not None:
+            found = known.keys[group] = content_key(secret, group, epoch)
+        return found
+
+    def knows_epoch(self, epoch: int) -> bool:
+        """Say whether the epoch was announced; a key that is missing in it will not come."""
+        return epoch in self._epochs
+
+    def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
+        """Return when an epoch began and when the next one does; None if it was not announced."""
+        known = self._epochs.get(epoch)
+        return None if known is None else (known.since, known.ends)
+
+    def opens(self, epoch: int, published_at: Instant, now: Instant) -> bool:
+        """Say whether something published at this moment may have been sealed in this epoch."""
+        known = self._epochs.get(epoch)
+        if known is None:
+            return False
+        slack = self.terms.back_dating_s * _SECOND
+        if not known.since - slack <= published_at <= now + slack:
+            return False
+        if known.ends is None:
+            return True
+        return published_at <= known.ends + slack and now <= known.ends + self.terms.drift_s * _SECOND
+
+    def groups(self, epoch: int) -> frozenset[GroupId]:
+        """Return the groups whose key is held in an epoch."""
+        known = self._epochs.get(epoch)
+        return frozenset() if known is None else frozenset(known.secrets)
+
+    def next_forget(self) -> Instant | None:
+        """Return the next moment at which a key is to be destroyed."""
+        drift = self.terms.drift_s * _SECOND
+        ends = [one.ends + drift + 1 for one in self._epochs.values() if one.ends is not None]
+        return Instant(min(INSTANT_MAX, *ends)) if ends else None
+
+    # -------------------------------------------------------- learning
+
+    def learn(self, number: int, *, since: Instant) -> None:
+        """Take note of an epoch; it ends the one before it. What was known is confirmed or refused."""
+        known = self._epochs.get(number)
+        if known is not None:
+            if known.since != since:
+                raise EpochOutOfOrder(f"epoch `{number}` began at another moment than was said before")
+            return
+        earlier = [one for other, one in self._epochs.items() if other < number]
+        later = [one for other, one in self._epochs.items() if other > number]
+        if any(one.since > since for one in earlier) or any(one.since < since for one in later):
+            raise EpochOutOfOrder(f"epoch `{number}` begins out of turn")
+        self._epochs[number] = _Epoch(since)
+        self._put_in_order()
+
+    def hold(self, group: GroupId, epoch: int, secret: Secret) -> None:
+        """Hold what a group shares in a known epoch."""
+        if group.type_id != self.type_id:
+            raise EpochOutOfOrder("the key of another type does not belong on this ring")
+        known = self._epochs.get(epoch)
+        if known is None:
+            raise EpochOutOfOrder(f"epoch `{epoch}` was not announced")
+        known.secrets[group] = secret
+        known.keys.pop(group, None)
+
+    def secret(self, group: GroupId, epoch: int) -> Secret | None:
+        """Return what a group shares in an epoch, from which its content keys grow; for those who hand on."""
+        known = self._epochs.get(epoch)
+        return None if known is None else known.secrets.get(group)
+
+    # -------------------------------------------------------- forgetting
+
+    def forget_before(self, now: Instant) -> None:
+        """Destroy the keys of every epoch whose drift is over."""
+        drift = self.terms.drift_s * _SECOND
+        over = [
+            number
+            for number, epoch in self._epochs.items()
+            if epoch.ends is not None and epoch.ends + drift < now
+        ]
+        for number in over:
+            self._forget(number)
+
+    def drop(self, group: GroupId) -> None:
+        """Destroy every key of one group: the right to it has ended."""
+        for epoch in self._epochs.values():
+            for held in (epoch.keys.pop(group, None), epoch.secrets.pop(group, None)):
+                if held is not None:
+                    held.wipe()
+
+    def wipe(self) -> None:
+        """Destroy everything."""
+        for number in list(self._epochs):
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        gone = self._epochs.pop(number)
+        # A group that was not refreshed shares its secret with later epochs.
+        kept = {id(secret) for one in self._epochs.values() for secret in one.secrets.values()}
+        for secret in (*gone.keys.values(), *gone.secrets.values()):
+            if id(secret) not in kept:
+                secret.wipe()
+
+    def _put_in_order(self) -> None:
+        numbers = sorted(self._epochs)
+        for number, following in pairwise(numbers):
+            self._epochs[number].ends = self._epochs[following].since
+        for number in numbers[: max(0, len(numbers) - EPOCHS_MAX)]:
+            self._forget(number)
+
+
+def content_key(secret: Secret, group: GroupId, epoch: int) -> Secret:
+    """Return the key that seals what a group reads in one epoch; no other group or epoch has the same."""
+    uid = b"type" if group.uid is None else b"attribute/" + group.uid.encode()
+    return secret.derive(_PURPOSE, group.type_id, uid, b"%d" % epoch)

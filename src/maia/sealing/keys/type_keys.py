@@ -1,0 +1,181 @@
+"""What does one member know about the keys of one type, and what does a message change about it?
+
+A member hands every message of the type's manager to this. Keys enter the
+ring only if the manager's signed epochs commit to them, and epochs only if
+they follow from what is held. Whatever was missed ends in `KeysMissed`, and
+the member asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from maia.credentials import Principal
+from maia.errors import Unavailable
+from maia.events import AttributeUid, Instant
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.groups.key_group import group_name
+from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
+from maia.sealing.keys.epochs import (
+    EpochChain,
+    EpochForked,
+    EpochGap,
+    EpochStatement,
+    SignedEpoch,
+    check_meant,
+    epoch_from_bytes,
+    verify_epoch,
+)
+from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.secrets import Secret
+from maia.sealing.tree.key_tree import TreeMember
+from maia.sealing.tree.lkh import LkhMember
+from maia.sealing.tree.rekey import PathNeeded
+from maia.wire.messages import GroupKeys, KeysHeld, Rekey
+
+__all__ = ["KeysMissed", "TypeKeys"]
+
+
+class KeysMissed(Unavailable):
+    """Something was said that does not follow from what is held: the member has to ask again."""
+
+    code = "UNAVAILABLE-KEYS-MISSED"
+
+
+class TypeKeys:
+    """One type: its epochs as far as they are held, the ring, and the member's places in the key trees."""
+
+    __slots__ = ("_chain", "_statements", "_trees", "groups", "ring")
+
+    def __init__(self, type_id: bytes, manager: Principal, head: SignedEpoch | None = None) -> None:
+        """Begin with no key; `head` is the newest epoch from before a restart."""
+        self._chain = EpochChain(type_id, manager)
+        if head is not None:
+            self._chain.start_at(head)
+        self._statements: dict[int, EpochStatement] = {}
+        self._trees: dict[GroupId, TreeMember] = {}
+        self.groups: frozenset[GroupId] = frozenset()
+        """The groups that the manager has let this member into."""
+        self.ring = KeyRing(type_id)
+
+    @property
+    def head(self) -> SignedEpoch | None:
+        """Return the newest epoch that is held."""
+        return self._chain.head
+
+    def held(self) -> KeysHeld:
+        """Return what to tell the manager so that it can say whether something was missed."""
+        head = self._chain.head
+        return KeysHeld(self._chain.type_id, self._chain.number, None if head is None else head.digest)
+
+    # -------------------------------------------------------- what the manager says
+
+    def take(self, message: GroupKeys, parcel: GroupWelcome, *, was_asked: bool) -> None:
+        """Take on everything that the manager has handed over."""
+        statements = self._followed([epoch_from_bytes(one) for one in message.epochs], was_asked=was_asked)
+        for handed in parcel.secrets:
+            self._check(handed, statements)
+        trees = {one.group: _tree(one) for one in parcel.paths}
+        self.ring.terms = KeyTerms.told(message.terms)
+        for number in sorted(statements):
+            self.ring.learn(number, since=statements[number].since)
+        self._statements |= statements
+        for handed in parcel.secrets:
+            self._hold(handed.group, handed.secret, first=handed.epoch, until=handed.until)
+        self._trees, self.groups = trees, parcel.groups
+
+    def follow(self, message: Rekey) -> bool:
+        """Follow into a new epoch; say whether it was one, and raise `KeysMissed` if the way is not known."""
+        signed = epoch_from_bytes(message.epoch)
+        before = self._chain.number
+        try:
+            statement = self._chain.follow(signed)
+        except EpochGap as problem:
+            raise KeysMissed(problem.message) from problem
+        if statement is None:
+            return False
+        changes = {GroupId(message.type_id, _uid(part.uid)): part.change for part in message.parts}
+        secrets = {group: self._secret(group, statement, changes, before) for group in self.groups}
+        self._statements[statement.number] = statement
+        self.ring.learn(statement.number, since=statement.since)
+        for group, secret in secrets.items():
+            self.ring.hold(group, statement.number, secret)
+        return True
+
+    def compare(self, message: KeysHeld) -> None:
+        """Raise `KeysMissed` if the manager has other epochs than this member."""
+        head = self._chain.head
+        if message.number == self._chain.number:
+            if head is not None and message.digest != head.digest:
+                raise EpochForked(f"the manager holds another epoch {message.number} than this member")
+            return
+        raise KeysMissed(f"the manager is at epoch {message.number}, and {self._chain.number} is held")
+
+    def shut_out(self, groups: Iterable[GroupId]) -> None:
+        """Destroy the keys of groups to which there is no right any more."""
+        for group in groups:
+            self.ring.drop(group)
+            self._trees.pop(group, None)
+        self.groups -= frozenset(groups)
+
+    def forget_before(self, now: Instant) -> None:
+        """Destroy keys whose time is over."""
+        self.ring.forget_before(now)
+        for number in [one for one in self._statements if not self.ring.knows_epoch(one)]:
+            del self._statements[number]
+
+    # -------------------------------------------------------- the parts
+
+    def _followed(self, given: list[SignedEpoch], *, was_asked: bool) -> dict[int, EpochStatement]:
+        """Verify epochs, oldest first, and let the chain follow; return what they state."""
+        stated: dict[int, EpochStatement] = {}
+        for signed in sorted(given, key=lambda one: one.statement.number):
+            statement = verify_epoch(signed, self._chain.manager)
+            try:
+                self._chain.follow(signed)
+            except EpochGap as problem:
+                # An answer rests on the head that was shown with the question, and the manager knows it or
+                # is too far ahead to tell; anything else that leaves epochs out was not meant for us.
+                if not was_asked:
+                    raise KeysMissed(problem.message) from problem
+                self._chain.start_at(signed)
+            stated[statement.number] = statement
+        return stated
+
+    def _check(self, handed: Handed, statements: dict[int, EpochStatement]) -> None:
+        statement = statements.get(handed.epoch)
+        if statement is None:
+            raise KeysMissed(f"a secret of epoch {handed.epoch} came without its epoch")
+        check_meant(handed.secret, handed.group, statement)
+
+    def _hold(self, group: GroupId, secret: Secret, *, first: int, until: int | None) -> None:
+        newest = self.ring.newest or first
+        for number in range(first, (newest + 1) if until is None else until):
+            if self.ring.knows_epoch(number):
+                self.ring.hold(group, number, secret)
+
+    def _secret(
+        self, group: GroupId, statement: EpochStatement, changes: dict[GroupId, bytes], before: int
+    ) -> Secret:
+        if group not in statement.refreshed:
+            carried = self.ring.secret(group, before)
+            if carried is None:
+                raise KeysMissed(f"the key of `{group}` in epoch {before} was never held")
+            return carried
+        tree, change = self._trees.get(group), changes.get(group)
+        if tree is None or change is None:
+            raise KeysMissed(f"this member has no place in the key tree of `{group}` yet")
+        try:
+            secret = tree.apply(change) or tree.secret
+        except PathNeeded as problem:
+            raise KeysMissed(problem.message) from problem
+        check_meant(secret, group, statement)
+        return secret
+
+
+def _tree(held: HeldPath) -> TreeMember:
+    return LkhMember.from_bytes(held.path, group=group_name(held.group))
+
+
+def _uid(uid: str | None) -> AttributeUid | None:
+    return None if uid is None else AttributeUid(uid)

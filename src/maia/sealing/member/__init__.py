@@ -1,0 +1,1 @@
+"""A member of key groups: joining, following rekeys, losing keys in time."""

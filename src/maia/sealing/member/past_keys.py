@@ -1,0 +1,175 @@
+"""Which keys of the past has this member been handed, for a reader that was away?
+
+A recording broker asks while a durable subscription catches up with what was
+sealed in epochs that are over. Keys are held until nobody is behind any more,
+and then destroyed again. That a manager has no key of an epoch for this member
+is remembered as well, so that it is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from maia.credentials import SignedCertificate, certificate_to_bytes
+from maia.errors import ProtocolViolation
+from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.sealing.frames.ciphers import EpochKeys
+from maia.sealing.keys.delivery import EncryptionKey
+from maia.sealing.keys.history import PastAnswer, PastEpoch
+from maia.sealing.keys.secrets import Secret
+from maia.types import VerifiedType, definition_to_bytes
+from maia.wire.messages import HistoryKeys, HistoryKeysReply, KeyTermsRecord
+
+__all__ = ["MemberPast", "PastOpening", "history_question"]
+
+_EPOCHS_MAX: Final = 4096
+"""Epochs, of all types, that are held at once; the oldest answers go first."""
+_ASKED_MAX: Final = 1024
+_SECOND: Final = 1_000_000
+
+
+def history_question(
+    number: int,
+    versions: Sequence[VerifiedType],
+    credentials: Sequence[SignedCertificate],
+    shown: EncryptionKey,
+    *,
+    since: Instant,
+    until: Instant,
+    after: int,
+) -> HistoryKeys:
+    """Return the question for keys of epochs behind number `after`, between two moments."""
+    return HistoryKeys(
+        number,
+        [definition_to_bytes(version.signed) for version in versions],
+        [certificate_to_bytes(signed) for signed in credentials],
+        shown.key,
+        shown.signature,
+        int(since),
+        int(until),
+        after,
+    )
+
+
+class PastOpening:
+    """The keys of one epoch that is over, and what they may have sealed."""
+
+    __slots__ = ("_epoch", "_terms", "keys")
+
+    def __init__(self, type_id: bytes, epoch: PastEpoch, terms: KeyTermsRecord) -> None:
+        """Hold what a manager handed out."""
+        self._epoch, self._terms = epoch, terms
+
+        def lookup(uid: AttributeUid | None) -> Secret | None:
+            return epoch.keys.get(uid)
+
+        self.keys = EpochKeys(type_id, epoch.span.number, lookup)
+
+    def is_of_its_time(self, *, published_at: int, recorded_at: int) -> bool:
+        """Say whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
+        span, slack = self._epoch.span, self._terms.back_dating_s * _SECOND
+        in_time = span.since - slack <= published_at <= span.ends + slack
+        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * _SECOND)
+
+    def wipe(self) -> None:
+        """Destroy the keys."""
+        self.keys.forget()
+        for key in self._epoch.keys.values():
+            key.wipe()
+
+
+class MemberPast:
+    """What one member was handed of the past, and what it waits for."""
+
+    __slots__ = ("_asked", "_found")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._asked: dict[int, tuple[bytes, int]] = {}
+        self._found: dict[tuple[bytes, int], PastOpening | None] = {}
+
+    def is_answered(self, type_id: bytes, epoch: int) -> bool:
+        """Say whether it is known what there is of an epoch."""
+        return (type_id, epoch) in self._found
+
+    def opening(self, type_id: bytes, epoch: int) -> PastOpening | None:
+        """Return what opens an epoch, if it was handed out."""
+        return self._found.get((type_id, epoch))
+
+    def is_asking(self, type_id: bytes) -> bool:
+        """Say whether an answer about a type is awaited."""
+        return any(one == type_id for one, _ in self._asked.values())
+
+    def ask(
+        self,
+        number: int,
+        epoch: int,
+        versions: Sequence[VerifiedType],
+        credentials: Sequence[SignedCertificate],
+        shown: EncryptionKey,
+    ) -> HistoryKeys:
+        """Return the question for an epoch and those after it, as many as one answer holds."""
+        if len(self._asked) >= _ASKED_MAX:
+            self._asked.pop(next(iter(self._asked)))
+        self._asked[number] = (versions[-1].type_id, epoch)
+        return history_question(
+            number,
+            versions,
+            credentials,
+            shown,
+            since=Instant(INSTANT_MIN),
+            until=Instant(INSTANT_MAX),
+            after=max(0, epoch - 1),
+        )
+
+    def asked_under(self, number: int) -> bytes | None:
+        """Return the type that a question is about."""
+        found = self._asked.get(number)
+        return None if found is None else found[0]
+
+    def told(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
+        """Hold what a manager has answered."""
+        type_id, epoch = self._asked.pop(message.id, (b"", 0))
+        if type_id != message.type_id:
+            raise ProtocolViolation("the manager answers a question for old keys that was not asked")
+        self._put(type_id, epoch, None)
+        for one in answer.epochs:
+            self._put(type_id, one.span.number, PastOpening(type_id, one, message.terms))
+
+    def refused(self, number: int) -> bool:
+        """Take note that a question was answered with no; say whether it was one of these."""
+        found = self._asked.pop(number, None)
+        if found is not None:
+            self._put(*found, None)
+        return found is not None
+
+    def _put(self, type_id: bytes, epoch: int, opening: PastOpening | None) -> None:
+        known = self._found.pop((type_id, epoch), None)
+        if known is not None:
+            known.wipe()
+        self._found[type_id, epoch] = opening
+        if len(self._found) > _EPOCHS_MAX:
+            self._drop(next(iter(self._found)))
+
+    def forget(self, type_id: bytes) -> None:
+        """Destroy what is held of a type: everybody has caught up."""
+        for key in [key for key in self._found if key[0] == type_id]:
+            self._drop(key)
+
+    def link_lost(self) -> None:
+        """Take note that no answer will come any more; a manager that said no is asked again."""
+        self._asked.clear()
+        for key in [key for key, opening in self._found.items() if opening is None]:
+            del self._found[key]
+
+    def wipe(self) -> None:
+        """Destroy everything."""
+        for key in list(self._found):
+            self._drop(key)
+        self._asked.clear()
+
+    def _drop(self, key: tuple[bytes, int]) -> None:
+        found = self._found.pop(key)
+        if found is not None:
+            found.wipe()

@@ -1,0 +1,64 @@
+"""Which key groups do our own certificates open, and when may that be otherwise?
+
+A member asks this of itself, so that keys to which it has no right any more
+are destroyed whether the manager can be reached or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    VerificationCache,
+    VerifiedConstitution,
+    Witness,
+)
+from maia.credentials.validity.one_time_answers import WhenVouched
+from maia.events import INSTANT_MAX, Instant
+from maia.sealing.groups.manager_links import later
+from maia.sealing.groups.membership import Claim, Grounds, MembershipState, standing
+from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.types import NeededType
+
+__all__ = ["OwnRights"]
+
+
+class OwnRights:
+    """What one member shows to managers, and what that is worth."""
+
+    __slots__ = ("_cache", "_principal", "_settings", "_tester", "pool")
+
+    def __init__(
+        self,
+        principal: Principal,
+        settings: MemberSettings,
+        *,
+        cache: VerificationCache,
+        tester: Witness | None,
+    ) -> None:
+        """Begin with the certificates of the settings; `tester` says which of them still count."""
+        self._principal, self._settings, self._cache, self._tester = principal, settings, cache, tester
+        self.pool: tuple[SignedCertificate, ...] = settings.credentials
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
+        """Ask these constitutions from now on who speaks for a quorum."""
+        self._settings = replace(self._settings, constitutions=constitutions)
+
+    def standing(self, known: NeededType, now: Instant) -> MembershipState:
+        """Return the groups of a type that are open to us, and until when that is so."""
+        settings = self._settings
+        claim = Claim(self._principal, known.versions, self.pool)
+        grounds = Grounds(
+            known.sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
+        if now <= known.vouched_until:
+            # What others have to vouch for is the manager's to know, and it has said for how long it does.
+            grounds = replace(grounds, standing=WhenVouched(grounds.witness))
+        return standing(claim, grounds, now)
+
+    def next_chance(self, known: NeededType, now: Instant) -> Instant:
+        """Return when our certificates next open something else than now, or a while later."""
+        until = self.standing(known, now).until
+        return min(Instant(min(INSTANT_MAX, until + 1)), later(now, self._settings.again_max_s))

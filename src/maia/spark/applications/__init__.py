@@ -1,0 +1,42 @@
+"""What are the papers' applications, as pipelines?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from maia.spark.applications.application import Application, BadTerm, MissingColumn
+from maia.spark.applications.billing import BILLING, ChargingTerms, congestion_charges
+from maia.spark.applications.environment import ENVIRONMENT, EnvironmentTerms, city_environment
+from maia.spark.applications.running import StreamRun, start_stream
+from maia.spark.applications.statistics import STATISTICS, StatisticsTerms, traffic_statistics
+from maia.spark.applications.ticker import TICKER, TickerTerms, prices_per_minute
+from maia.spark.applications.tracking import TRACKING, TrackingTerms, vehicle_path
+
+__all__ = [
+    "APPLICATIONS",
+    "BILLING",
+    "ENVIRONMENT",
+    "STATISTICS",
+    "TICKER",
+    "TRACKING",
+    "Application",
+    "BadTerm",
+    "MissingColumn",
+    "ChargingTerms",
+    "EnvironmentTerms",
+    "StatisticsTerms",
+    "TickerTerms",
+    "TrackingTerms",
+    "city_environment",
+    "congestion_charges",
+    "prices_per_minute",
+    "traffic_statistics",
+    "vehicle_path",
+    "StreamRun",
+    "start_stream",
+]
+
+# Any: each application has terms of its own.
+APPLICATIONS: Final[dict[str, Application[Any]]] = {
+    application.name: application for application in (BILLING, STATISTICS, TRACKING, TICKER, ENVIRONMENT)
+}

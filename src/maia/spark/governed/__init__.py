@@ -1,0 +1,1 @@
+"""Governed tables and streams over an event log."""

@@ -1,0 +1,291 @@
+"""How do frames of the log become rows inside an executor?
+
+Spark hands over batches of frames, already pruned by type and time. Each
+frame is opened column by column, one call of the cipher for a column however
+many rows it has, and proved: its signer signed exactly this, and might publish
+it. What comes out has one column for each attribute that the View asks about
+or shows, called by uid. Frames that do not hold are left out, as a broker
+leaves them out; what the reader has no key for is null, and a frame of which
+the policy asks what cannot be opened shows no row at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any, Final, cast
+
+import pyarrow as pa
+
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Kind
+from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
+from maia.spark.governed.arrow_columns import arrow_column
+from maia.spark.governed.frame_rows import frames_in
+from maia.spark.governed.refusals import SignerNotEntitled
+from maia.spark.governed.signers import Signers
+from maia.spark.keys.content_keys import HeldEpoch, KeyPass
+from maia.types import TransitKindMismatch
+from maia.views.arrow_types import ARROW_TYPES
+from maia.wire.columns import VALUES_MAX, TooManyValues, kind_from_number
+from maia.wire.messages import Carried, Column, Sealed
+
+__all__ = ["META", "PERIOD", "FrameOpener", "OpenedRows", "PeriodsOpener"]
+
+ROWS_PER_BATCH: Final = 16_384
+"""Rows that are handed to Spark at once; a larger frame goes as one."""
+
+META: Final[dict[str, pa.DataType]] = {
+    "_publisher": pa.binary(),
+    "_stream": pa.binary(),
+    "_sequence": pa.int64(),
+    "_row": pa.int32(),
+    "_published_at": pa.timestamp("us", tz="UTC"),
+}
+"""What is told about an event beside its attributes. No uid begins with an underscore."""
+
+PERIOD: Final = "_period"
+"""Which of several openers a row comes from, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRows:
+    """The rows of one frame: arrays by uid, and which row of which frame each one is."""
+
+    frame: Carried | Sealed
+    rows: int
+    numbers: Sequence[int]
+    # Any: pyarrow is not typed.
+    values: Mapping[AttributeUid, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameOpener:
+    """Opens frames of one type for one View. It is pickled into the job, and holds no key."""
+
+    type_id: bytes
+    kinds: Mapping[AttributeUid, Kind]
+    """What becomes a column."""
+    asks: frozenset[AttributeUid]
+    """What the View's restrictions and the reader's filter speak of."""
+    least_level: int
+    """Frames that are sealed less than this are left out (A29)."""
+    signers: Signers
+    since: int
+    until: int
+    """Moments between which the View held, both included. What a frame says of its moment is signed."""
+    keys: KeyPass | None = field(repr=False)
+    with_meta: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where the View held only at times between the two moments: these, one after the other."""
+
+    def holds_at(self, moment: int) -> bool:
+        """Say whether the View held at a moment."""
+        if not self.since <= moment <= self.until:
+            return False
+        if not self.spans:
+            return True
+        span = self.spans[bisect_right(self.spans, moment, key=_start) - 1]
+        return span[0] <= moment <= span[1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of what comes out."""
+        fields = [pa.field(uid, ARROW_TYPES[kind]) for uid, kind in self.kinds.items()]
+        return pa.schema(fields + [pa.field(name, kind) for name, kind in META.items() if self.with_meta])
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn batches of frames into batches of rows."""
+        opened = _Task(self)
+        waiting: list[OpenedRows] = []
+        rows = 0
+        for batch in batches:
+            for one in opened.rows_of(list(frames_in(batch, self.type_id))):
+                waiting.append(one)
+                rows += one.rows
+                if rows >= ROWS_PER_BATCH:
+                    yield self._batch(waiting, rows)
+                    waiting, rows = [], 0
+        if waiting:
+            yield self._batch(waiting, rows)
+        if self.keys is not None and opened.refused:
+            self.keys.report(opened.refused)
+
+    def _batch(self, parts: Sequence[OpenedRows], rows: int) -> Any:
+        arrays = [_array(uid, kind, parts) for uid, kind in self.kinds.items()]
+        if self.with_meta:
+            arrays += _meta_arrays(parts)
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodsOpener:
+    """Opens frames for the Views of several periods in one pass; each row says of which one it is.
+
+    A stream has one source however many periods it shows, so that its checkpoint
+    is good for another number of them.
+    """
+
+    periods: tuple[FrameOpener, ...]
+
+    @property
+    def kinds(self) -> dict[AttributeUid, Kind]:
+        """Return what becomes a column, in any period."""
+        return {uid: kind for one in self.periods for uid, kind in one.kinds.items()}
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn batches of frames into batches of rows."""
+        tasks = [_Task(one) for one in self.periods]
+        kinds = self.kinds
+        for batch in batches:
+            frames = list(frames_in(batch, self.periods[0].type_id))
+            for number, (one, task) in enumerate(zip(self.periods, tasks, strict=True)):
+                parts = list(task.rows_of(frames))
+                if parts:
+                    yield _of_period(number, parts, kinds, with_meta=one.with_meta)
+        for one, task in zip(self.periods, tasks, strict=True):
+            if one.keys is not None and task.refused:
+                one.keys.report(task.refused)
+
+
+def _start(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _of_period(
+    number: int, parts: Sequence[OpenedRows], kinds: Mapping[AttributeUid, Kind], *, with_meta: bool
+) -> Any:
+    columns: dict[str, Any] = {uid: _array(uid, kind, parts) for uid, kind in kinds.items()}
+    if with_meta:
+        columns |= zip(META, _meta_arrays(parts), strict=True)
+    rows = sum(part.rows for part in parts)
+    return pa.RecordBatch.from_pydict(columns | {PERIOD: pa.array([number] * rows, pa.int32())})
+
+
+class _Task:
+    """What one task has fetched and found good so far."""
+
+    __slots__ = ("_checks", "_epochs", "_keys", "_plan", "refused")
+
+    def __init__(self, plan: FrameOpener) -> None:
+        """Ask at once whether the grant stands, plaintext or not."""
+        self._plan = plan
+        self._checks = SignatureChecks()
+        self._epochs: dict[int, HeldEpoch | None] = {}
+        self._keys: dict[int, EpochKeys] = {}
+        self.refused: Counter[str] = Counter()
+        if plan.keys is not None:
+            plan.keys.keys_of(())
+
+    def rows_of(self, frames: Sequence[Carried | Sealed]) -> Iterator[OpenedRows]:
+        """Yield what may be looked at of some frames."""
+        plan = self._plan
+        # The log's own column of moments prunes; it is not signed, and decides nothing.
+        frames = [frame for frame in frames if plan.holds_at(frame.published_at)]
+        self._fetch({frame.epoch for frame in frames if isinstance(frame, Sealed)})
+        for frame in frames:
+            try:
+                found = self._sealed(frame) if isinstance(frame, Sealed) else self._plain(frame)
+            except MaiaError as problem:
+                # Somebody who can write to the network or to the log must not be able to stop its readers.
+                self.refused[problem.code] += 1
+                continue
+            if found is not None:
+                yield found
+
+    def _fetch(self, epochs: set[int]) -> None:
+        new = epochs.difference(self._epochs)
+        if not new or self._plan.keys is None:
+            return
+        found = self._plan.keys.keys_of(new)
+        for number in new:
+            self._epochs[number] = found.get(number)
+
+    def _plain(self, frame: Carried) -> OpenedRows | None:
+        if self._plan.least_level > 0:
+            return None
+        return self._read(frame, frame.columns, frame.rows, frame.kept)
+
+    def _sealed(self, frame: Sealed) -> OpenedRows | None:
+        held = self._epochs.get(frame.epoch)
+        if held is None or frame.level < self._plan.least_level:
+            return None
+        if not held.first <= frame.published_at <= held.last:
+            return None  # an old key seals nothing new (A50)
+        keys = self._keys_of(frame.epoch, held)
+        opened = open_frame(frame, keys, only=self._plan.kinds)
+        if not self._is_readable(opened, held):
+            return None
+        signer = verify_frame(opened, keys, self._checks).signer
+        uids = {column.uid for column in opened.columns}.union(column.uid for column in frame.columns)
+        if not self._plan.signers.may_write(signer.key, uids, frame.published_at):
+            raise SignerNotEntitled("a frame was signed by somebody who might not publish what is in it")
+        return self._read(frame, opened.columns, opened.rows, opened.row_numbers)
+
+    def _is_readable(self, opened: OpenedFrame, held: HeldEpoch) -> bool:
+        """Say whether something of a frame is open to the reader, and nothing that is asked about is not."""
+        closed = {column.uid for column in opened.frame.columns}.difference(opened.parts)
+        if "" in closed:
+            return False
+        if not self._plan.asks.isdisjoint(cast("set[AttributeUid]", closed)):  # checked with the shape
+            return False
+        return bool(opened.parts) or None in held.keys
+
+    def _keys_of(self, epoch: int, held: HeldEpoch) -> EpochKeys:
+        known = self._keys.get(epoch)
+        if known is None:
+
+            def lookup(uid: AttributeUid | None) -> Secret | None:
+                return held.keys.get(uid)
+
+            known = self._keys[epoch] = EpochKeys(self._plan.type_id, epoch, lookup)
+        return known
+
+    def _read(
+        self, frame: Carried | Sealed, columns: Sequence[Column], rows: int, numbers: Sequence[int]
+    ) -> OpenedRows:
+        """Read the values, every one checked; a kind that is not the attribute's is refused."""
+        kinds = self._plan.kinds
+        found: dict[AttributeUid, Any] = {}
+        wanted = [column for column in columns if column.uid in kinds]
+        if rows * len(wanted) > VALUES_MAX:
+            raise TooManyValues(f"a frame has more than the {VALUES_MAX} values allowed")
+        for column in wanted:
+            uid = AttributeUid(column.uid)  # it is one of `kinds`
+            if kind_from_number(column.kind) is not kinds[uid] or uid in found:
+                raise TransitKindMismatch(f"uid `{uid}` arrived twice, or with a kind that is not its own")
+            found[uid] = arrow_column(kinds[uid], column.data, rows)
+        return OpenedRows(frame, rows, numbers or range(rows), found)
+
+
+# ------------------------------------------------------------ arrays
+
+
+def _array(uid: AttributeUid, kind: Kind, parts: Sequence[OpenedRows]) -> Any:
+    found = [one.values.get(uid) for one in parts]
+    arrays = [
+        pa.nulls(one.rows, ARROW_TYPES[kind]) if values is None else values
+        for one, values in zip(parts, found, strict=True)
+    ]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _meta_arrays(parts: Sequence[OpenedRows]) -> list[Any]:
+    def repeated(values: Iterable[bytes | int]) -> list[bytes | int]:
+        return list(chain.from_iterable(repeat(v, p.rows) for v, p in zip(values, parts, strict=True)))
+
+    moments = repeated(part.frame.published_at for part in parts)
+    return [
+        pa.array(repeated(part.frame.publisher for part in parts), META["_publisher"]),
+        pa.array(repeated(part.frame.stream for part in parts), META["_stream"]),
+        pa.array(repeated(part.frame.sequence for part in parts), META["_sequence"]),
+        pa.array(list(chain.from_iterable(part.numbers for part in parts)), META["_row"]),
+        pa.array(moments, pa.int64()).cast(META["_published_at"]),
+    ]

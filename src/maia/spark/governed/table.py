@@ -1,0 +1,277 @@
+"""What may this reader see of the recorded events of a type, as a Spark table?
+
+    governed(spark, log="/var/lib/maia/log", event_type=…, reader=…, keys=…)
+
+The driver verifies certificates and decides a View for each period in which
+the same ones were valid: what counts is the right at the moment of
+publication. Executors open and prove frames; then the View is applied as
+Catalyst columns. The result is an ordinary DataFrame, and whatever its user
+adds to it runs behind the View, on rows and values that the View shows
+(docs/decisions/governed-tables.md). With `is_stream`, the same table grows
+with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from os import PathLike
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+from pyspark.sql import types as t
+
+from maia.credentials import Action, Principal, SignedCertificate
+from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.policy import Request
+from maia.policy.view import shows
+from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.spark.governed.frame_reader import PERIOD, FrameOpener, PeriodsOpener
+from maia.spark.governed.log_stream import BYTES_AT_ONCE
+from maia.spark.governed.periods import Slice, slices_of
+from maia.spark.governed.reader import Reader
+from maia.spark.governed.recorded import Recorded, between
+from maia.spark.governed.refusals import NameTaken, NoKeys, NoSuchColumn, UnknownTerms
+from maia.spark.governed.right_state import HeldRight, Watch
+from maia.spark.governed.several_periods import PeriodsView
+from maia.spark.governed.signers import Signers, accepted_signers
+from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeySource
+from maia.types import VerifiedType
+from maia.types.sealing import strongest
+from maia.views.schema import spark_type
+from maia.views.to_spark import to_spark
+
+__all__ = ["META_COLUMNS", "Keys", "governed"]
+
+META_COLUMNS: Final[Mapping[str, t.DataType]] = {
+    "_publisher": t.BinaryType(),
+    "_stream": t.BinaryType(),
+    "_sequence": t.LongType(),
+    "_row": t.IntegerType(),
+    "_published_at": t.TimestampType(),
+}
+"""What a subscriber is told about an event beside its attributes; asked for with `with_meta`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What opens the frames of a sealed type: where keys come from, where they lie, whose frames count."""
+
+    source: KeySource | None = field(repr=False)
+    """None for a type that is not sealed: its executors ask only whether the right still stands."""
+    desk: KeyDesk = field(repr=False)
+    signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
+    """The brokers that sign frames of the type, with the certificates by which they publish."""
+
+
+def governed(  # noqa: PLR0913 - every one is named at the call
+    spark: SparkSession,
+    *,
+    log: str,
+    segments: Collection[str | PathLike[str]] | None = None,
+    event_type: VerifiedType,
+    reader: Reader,
+    keys: Keys | None = None,
+    filter: Predicate | str = ALWAYS,  # noqa: A002 - it is called so in requests and in the client
+    columns: Collection[str] | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    versions: Sequence[VerifiedType] = (),
+    with_meta: bool = False,
+    is_stream: bool = False,
+    fails_on_loss: bool = True,
+    batch_bytes: int = BYTES_AT_ONCE,
+    watch: Watch | None = None,
+) -> DataFrame:
+    """Return the events published between two moments as `reader` may see them, named as in `event_type`.
+
+    `segments` are the files to read, as the log's manifest names them
+    (`LogView.segments`, which verifies them first); without them, all that the
+    log has now. A stream goes on with what the log gets later, each frame once,
+    whatever is joined meanwhile; if the log forgets frames that it has not read,
+    it ends, unless `fails_on_loss` is false. A batch reads about `batch_bytes`.
+    `versions` are others of the same type whose attributes a right may speak
+    of. `columns` opens only some attributes, by name. `watch` tests the reader
+    now, which includes one-time questions about this request, and ends the
+    table's grants when its right is gone; executors ask for them if there are
+    `keys`, with a source or without. Raises the kernel's refusal if the reader
+    had no right at any moment of the period.
+    """
+    wanted = _parsed(filter, event_type)
+    request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
+    reader = reader if watch is None else watch.tested(reader, request)
+    slices = slices_of(request, reader, since=since, until=until)
+    table = _Table(spark, event_type, tuple(versions), reader, keys, with_meta)
+    delivered = _delivered(event_type, columns, with_meta=with_meta)
+    plans = [table.planned(one, delivered) for one in slices]
+    recorded = Recorded(spark, log, event_type.type_id, *_outer(slices))
+    uids = sorted({uid for plan in plans for uid in plan.kinds})
+    if is_stream:
+        frames = recorded.stream(uids, fails_on_loss=fails_on_loss, batch_bytes=batch_bytes)
+    else:
+        frames = recorded.table(uids, None if segments is None else tuple(map(str, segments)))
+    if is_stream and len(plans) > 1:
+        rows = table.of_all(frames, plans, delivered)
+    else:
+        rows = reduce(DataFrame.unionAll, [table.of(frames, plan, delivered) for plan in plans])
+    if watch is not None:
+        watch.begin(table.held(request, slices, since=since, until=until))
+    return rows
+
+
+def _parsed(wanted: Predicate | str, event_type: VerifiedType) -> Predicate:
+    return parse_predicate(wanted, event_type.vocabulary) if isinstance(wanted, str) else wanted
+
+
+def _delivered(
+    event_type: VerifiedType, columns: Collection[str] | None, *, with_meta: bool
+) -> tuple[Attribute, ...]:
+    if columns is not None and (unknown := [name for name in columns if name not in event_type.vocabulary]):
+        shown = ascii(str(unknown[0])[:64])[1:-1]
+        raise NoSuchColumn(f"`{shown}` is no attribute of `{event_type.name.name}`")
+    chosen = [one for one in event_type.attributes if columns is None or one.name in columns]
+    if with_meta and (taken := [one.name for one in chosen if one.name.lower() in META_COLUMNS]):
+        raise NameTaken(f"attribute `{taken[0]}` has the name of a column about the event itself")
+    return tuple(chosen)
+
+
+# ------------------------------------------------------------ rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one period needs of each frame, and what of it decides."""
+
+    slice: Slice
+    kinds: Mapping[AttributeUid, Kind]
+    asks: frozenset[AttributeUid]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What all periods of one table share."""
+
+    spark: SparkSession
+    event_type: VerifiedType
+    versions: tuple[VerifiedType, ...]
+    reader: Reader
+    keys: Keys | None
+    with_meta: bool
+    passes: list[KeyPass] = field(default_factory=list, repr=False)
+
+    def held(
+        self, request: Request, slices: tuple[Slice, ...], *, since: Instant | None, until: Instant | None
+    ) -> HeldRight:
+        """Return what the table rests on, and how to see whether that is still so."""
+
+        def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
+            found = slices_of(request, reader, since=since, until=until)
+            return found, [self._signers(one, reader) for one in found]
+
+        shown = {} if self.keys is None else self.keys.signers
+        certificates = (*self.reader.credentials, *(one for pool in shown.values() for one in pool))
+        decided = (slices, [self._signers(one, self.reader) for one in slices])
+        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes), request)
+
+    def _signers(self, one: Slice, reader: Reader) -> Signers:
+        if self.keys is None:
+            return Signers({}, frozenset())
+        versions = (*self.versions, self.event_type)
+        return accepted_signers(self.keys.signers, versions, grounds=reader, since=one.since, until=one.until)
+
+    def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
+        if self.keys is None:
+            return None
+        self.passes.append(self.keys.desk.open(self.keys.source, frozenset({None, *kinds})))
+        return self.passes[-1]
+
+    def planned(self, one: Slice, delivered: tuple[Attribute, ...]) -> _Plan:
+        """Return what is needed for one period."""
+        asks = attributes_of(one.view.interest).union(*(attributes_of(w.admits) for w in one.view.windows))
+        shown = {a.uid for a in delivered if any(shows(window, a.uid) for window in one.view.windows)}
+        return _Plan(one, self._kinds(asks | shown), frozenset(asks))
+
+    def of(self, frames: DataFrame, plan: _Plan, delivered: tuple[Attribute, ...]) -> DataFrame:
+        """Return what one period shows: open, then the View, then whatever its user adds."""
+        opener = self._opener(plan.slice, plan.kinds, plan.asks)
+        chosen = between(frames, plan.slice.since, plan.slice.until, plan.kinds)
+        rows = chosen.mapInArrow(opener, self._schema(plan.kinds))
+        return self._seen(rows, plan.slice, plan.kinds, delivered)
+
+    def of_all(
+        self, frames: DataFrame, plans: Sequence[_Plan], delivered: tuple[Attribute, ...]
+    ) -> DataFrame:
+        """Return what all periods show, from one source: each row goes by the View of its own period."""
+        opener = PeriodsOpener(tuple(self._opener(plan.slice, plan.kinds, plan.asks) for plan in plans))
+        kinds = opener.kinds
+        schema = self._schema(kinds).add(PERIOD, t.IntegerType())
+        chosen = between(frames, *_outer([plan.slice for plan in plans]), kinds)
+        rows = chosen.mapInArrow(opener, schema)
+        view = PeriodsView([(plan.slice.view, plan.kinds) for plan in plans], delivered)
+        meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
+        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta, PERIOD)
+        return seen.where(view.interest).select(*view.delivered, *meta)
+
+    def _kinds(self, uids: Collection[AttributeUid]) -> dict[AttributeUid, Kind]:
+        known = {uid: kind for one in (*self.versions, self.event_type) for uid, kind in one.kinds.items()}
+        if not known.keys() >= set(uids):
+            # Read as missing, it could make a restriction true that is not.
+            raise UnknownTerms(
+                "your right depends on an attribute of another version: hand that version over"
+            )
+        return {uid: known[uid] for uid in sorted(uids)}
+
+    def _opener(
+        self, one: Slice, kinds: Mapping[AttributeUid, Kind], asks: frozenset[AttributeUid]
+    ) -> FrameOpener:
+        sealing = strongest(version.sealing for version in (*self.versions, self.event_type))
+        if sealing is not None and (self.keys is None or self.keys.source is None):
+            raise NoKeys("events of this type are sealed: say where their keys come from")
+        return FrameOpener(
+            type_id=self.event_type.type_id,
+            kinds=dict(kinds),
+            asks=asks,
+            least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
+            signers=self._signers(one, self.reader),
+            since=int(one.since),
+            until=int(one.until),
+            keys=self._pass(kinds),
+            with_meta=self.with_meta,
+            spans=tuple((int(first), int(last)) for first, last in one.spans),
+        )
+
+    def _schema(self, kinds: Mapping[AttributeUid, Kind]) -> t.StructType:
+        fields = [t.StructField(uid, spark_type(kind)) for uid, kind in kinds.items()]
+        meta = [t.StructField(name, kind) for name, kind in META_COLUMNS.items() if self.with_meta]
+        return t.StructType([*fields, *meta])
+
+    def _seen(
+        self,
+        rows: DataFrame,
+        one: Slice,
+        kinds: Mapping[AttributeUid, Kind],
+        delivered: tuple[Attribute, ...],
+    ) -> DataFrame:
+        view = to_spark(one.view, kinds, delivered)
+        meta = [F.col(name) for name in META_COLUMNS if self.with_meta]
+        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
+        wanted = seen if view.interest is None else seen.where(view.interest)
+        return wanted.select(*view.delivered, *meta)
+
+
+def _outer(slices: Sequence[Slice]) -> tuple[Instant, Instant]:
+    return min(one.since for one in slices), max(one.until for one in slices)
+
+
+def _barrier() -> Column:
+    """Return a condition that always holds, and which the optimiser moves nothing across.
+
+    Catalyst joins neighbouring filters and may evaluate a user's expression
+    together with the policy's. A non-deterministic filter is never joined, nor
+    passed by another, so that nothing a user writes sees a row that the View
+    does not show (A73). It costs one comparison of two numbers.
+    """
+    return F.spark_partition_id() >= F.lit(0)

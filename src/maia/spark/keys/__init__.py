@@ -1,0 +1,1 @@
+"""Content keys of a job, and how they reach its executors."""

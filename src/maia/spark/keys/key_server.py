@@ -1,0 +1,317 @@
+"""From where do a Spark job's workers fetch the keys of a governed table?
+
+From the driver, which lays them out on a desk and hands every table a pass.
+The pass is pickled into the job. It holds an address and a token that says
+"I belong to this job", and no key. A worker makes an encryption key for each
+question, and the answer is sealed to it (HPKE): a recording of the network
+opens nothing, not even for somebody who finds the token later. Whoever has
+the token while the driver runs, and reaches the driver, is the job; that is
+the trust a Spark job needs anyway (docs/decisions/keys-for-executors.md).
+
+    with job_desk() as desk:
+        table = governed(spark, keys=Keys(source, desk, signers), ...)
+        desk.end_all()          the next task of any of its tables is refused
+        desk.end(one_pass)      or that of one table (`governed/right_watch.py` does it)
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import socketserver
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from maia.credentials.keys import same_secret
+from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.sealing.keys.delivery import SessionKey, seal_to
+from maia.spark.governed.refusals import GrantEnded
+from maia.spark.keys.content_keys import (
+    EPOCHS_PER_REQUEST,
+    HeldEpoch,
+    KeyPass,
+    KeySource,
+    Wanted,
+    read_handout,
+    write_handout,
+)
+
+__all__ = ["DeskFull", "DeskPass", "DeskUnreachable", "JobDesk", "NotFromTheDesk", "job_desk"]
+
+GRANTS_MAX: Final = 4096
+WORKERS_MAX: Final = 256
+"""Workers that are answered at the same time; others try again."""
+TIMEOUT_S: Final = 20.0
+_ATTEMPTS: Final = 3
+_ASK_BYTES_MAX: Final = 1 << 17
+_TELL_BYTES_MAX: Final = 1 << 28
+_MAC_BYTES: Final = 32
+_ASKED: Final = b"maia/1/desk-ask\x00"
+_TOLD: Final = b"maia/1/desk-tell\x00"
+_INFO: Final = b"maia/1/key-handout\x00"
+
+
+class DeskUnreachable(Unavailable):
+    """A worker cannot reach the driver that its job belongs to."""
+
+    code = "UNAVAILABLE-JOB-DESK"
+
+
+class DeskFull(Unavailable):
+    """A driver has laid out as many grants as it may."""
+
+    code = "UNAVAILABLE-JOB-DESK-FULL"
+
+
+class NotFromTheDesk(ProtocolViolation):
+    """A question or an answer was not made by the job or its driver."""
+
+    code = "PROTOCOL-JOB-DESK"
+
+
+class _Ask(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    grant: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    epochs: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=EPOCHS_PER_REQUEST)]
+    refused: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=1, le=2**53)]], Meta(max_length=256)
+    ]
+
+
+class _Tell(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    stands: bool
+    sealed: bytes
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ASK: Final = msgspec.msgpack.Decoder(_Ask)
+_TELL: Final = msgspec.msgpack.Decoder(_Tell)
+
+
+# ------------------------------------------------------------ the worker's side
+
+
+@dataclass(frozen=True, slots=True)
+class DeskPass:
+    """Where a job's workers ask, and how they show that they belong to the job."""
+
+    host: str
+    port: int
+    grant: bytes = field(repr=False)
+    token: bytes = field(repr=False)
+
+    def keys_of(self, epochs: Collection[int]) -> dict[int, HeldEpoch]:
+        """Ask the driver; raise `GrantEnded` if it has taken the grant back."""
+        return self._asked(epochs, {})
+
+    def report(self, refused: Mapping[str, int]) -> None:
+        """Tell the driver how many frames were left out, by code; a task that runs again tells it again."""
+        self._asked((), refused)
+
+    def _asked(self, epochs: Collection[int], refused: Mapping[str, int]) -> dict[int, HeldEpoch]:
+        session = SessionKey(os.urandom)
+        asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused)))
+        told = self._exchanged(asked)
+        if not told.stands:
+            raise GrantEnded("the right behind this table was taken back; ask for the table again")
+        return read_handout(session.open(told.sealed, _INFO + sha256(asked).digest()))
+
+    def _exchanged(self, asked: bytes) -> _Tell:
+        answer = self._answer(_mac(self.token, _ASKED, asked) + asked)
+        mac, body = answer[:_MAC_BYTES], answer[_MAC_BYTES:]
+        if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
+            raise NotFromTheDesk("the answer to a worker was not made by the driver of its job")
+        return _TELL.decode(body)
+
+    def _answer(self, question: bytes) -> bytes:
+        problem: OSError | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                with socket.create_connection((self.host, self.port), timeout=TIMEOUT_S) as connection:
+                    _send(connection, question)
+                    return _receive(connection, _TELL_BYTES_MAX)
+            except OSError as failed:
+                problem = failed
+        raise DeskUnreachable(
+            f"the driver of this job does not answer at `{self.host}:{self.port}`"
+        ) from problem
+
+
+# ------------------------------------------------------------ the driver's side
+
+
+@dataclass(slots=True)
+class _Grant:
+    token: bytes = field(repr=False)
+    source: KeySource | None = field(repr=False)
+    wanted: Wanted
+    stands: bool = True
+
+
+class JobDesk:
+    """The grants of one driver. Made by `job_desk`, which also lets it go."""
+
+    __slots__ = ("_grants", "_lock", "_server", "look", "refused")
+
+    def __init__(self, host: str) -> None:
+        """Listen on a free port of `host`; nothing is answered before the first grant."""
+        self._grants: dict[bytes, _Grant] = {}
+        self._lock = threading.Lock()
+        self.refused: Counter[str] = Counter()
+        """Frames that workers left out because something about them does not hold, by code."""
+        self.look: Callable[[], None] = lambda: None
+        """Called before every answer: whoever watches over rights ends those that are over by now."""
+        self._server = _Server((host, 0), self)
+        threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
+
+    def open(self, source: KeySource | None, wanted: Wanted) -> DeskPass:
+        """Begin a grant: workers that show its pass get what `source` holds of `wanted`."""
+        grant, token = os.urandom(16), os.urandom(32)
+        with self._lock:
+            if len(self._grants) >= GRANTS_MAX:
+                raise DeskFull(f"this driver has laid out {GRANTS_MAX} grants")
+            self._grants[grant] = _Grant(token, source, wanted)
+        host, port = self._server.server_address[:2]
+        return DeskPass(str(host), int(port), grant, token)
+
+    def end(self, one: KeyPass) -> None:
+        """Take back the grant of one pass of this desk, and no other's."""
+        with self._lock:
+            grant = self._grants.get(one.grant) if isinstance(one, DeskPass) else None
+            if grant is not None:
+                grant.stands, grant.source = False, None
+
+    def end_all(self) -> None:
+        """Take every grant back: the next task of each table is refused, streams included."""
+        with self._lock:
+            for grant in self._grants.values():
+                grant.stands, grant.source = False, None
+
+    def close(self) -> None:
+        """Answer nobody any more, and let go of every key."""
+        self.end_all()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, question: bytes) -> bytes:
+        """Answer one worker; raise for whoever does not belong to one of this driver's jobs."""
+        mac, asked = question[:_MAC_BYTES], question[_MAC_BYTES:]
+        try:
+            ask = _ASK.decode(asked)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise NotFromTheDesk("a question to the desk cannot be read") from None
+        self.look()
+        with self._lock:
+            grant = self._grants.get(ask.grant)
+        if grant is None or not same_secret(mac, _mac(grant.token, _ASKED, asked)):
+            raise NotFromTheDesk("a question to the desk was not asked by one of its jobs")
+        with self._lock:
+            self.refused.update(ask.refused)
+        body = _ENCODER.encode(_told(grant, ask, asked))
+        return _mac(grant.token, _TOLD, sha256(asked).digest() + body) + body
+
+    def __repr__(self) -> str:
+        """Say how many grants there are, and nothing of them."""
+        return f"JobDesk(grants={len(self._grants)})"
+
+
+def _told(grant: _Grant, ask: _Ask, asked: bytes) -> _Tell:
+    if not grant.stands:
+        return _Tell(stands=False, sealed=b"")
+    handout = b"\x90" if grant.source is None else write_handout(grant.source, ask.epochs, grant.wanted)
+    info = _INFO + sha256(asked).digest()
+    return _Tell(stands=True, sealed=seal_to(ask.key, handout, info, os.urandom))
+
+
+@contextmanager
+def job_desk(host: str = "127.0.0.1") -> Iterator[JobDesk]:
+    """Open a desk for the jobs of this driver; on a cluster, `host` is the driver's address."""
+    try:
+        desk = JobDesk(host)
+    except OSError as problem:
+        raise DeskUnreachable(f"a desk cannot be opened at `{host}`: {problem.strerror}") from problem
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = WORKERS_MAX
+
+    def __init__(self, address: tuple[str, int], desk: JobDesk) -> None:
+        """Listen, and answer for `desk`."""
+        self.desk = desk
+        self._places = threading.BoundedSemaphore(WORKERS_MAX)
+        super().__init__(address, _Question)
+
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], address: object) -> None:
+        """Answer in a thread of its own, while there is a place."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(
+        self, request: socket.socket | tuple[bytes, socket.socket], address: object
+    ) -> None:
+        """Give the place back when a worker was answered."""
+        try:
+            super().process_request_thread(request, address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: object, address: object) -> None:
+        """Keep quiet: whoever asked wrongly gets no answer, and a key must not end in a traceback."""
+
+
+class _Question(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        """Answer one question, or close the connection."""
+        self.request.settimeout(TIMEOUT_S)
+        try:
+            _send(self.request, self.server.desk.answer(_receive(self.request, _ASK_BYTES_MAX)))
+        except (MaiaError, OSError):
+            return  # a worker hears nothing and says that the driver does not answer
+
+
+# ------------------------------------------------------------ bytes
+
+
+def _mac(token: bytes, purpose: bytes, data: bytes) -> bytes:
+    return hmac.digest(token, purpose + data, "sha256")
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    connection.sendall(len(data).to_bytes(4, "big") + data)
+
+
+def _receive(connection: socket.socket, bytes_max: int) -> bytes:
+    length = int.from_bytes(_exactly(connection, 4), "big")
+    if not _MAC_BYTES < length <= bytes_max:
+        raise OSError("the length of a message is out of bounds")
+    return _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            raise OSError("the connection ended early")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,1 @@
+"""Events matched against very many subscriptions as a distributed join."""

@@ -1,0 +1,1 @@
+"""Spark sessions: Java, cluster, settings."""

@@ -1,0 +1,224 @@
+"""How is a Spark session started, and what is left when it ends?
+
+Pipelines, the demo and the tests ask. The session is quiet, in UTC and with
+ANSI mode on. It is local, listens on loopback only and runs its Python workers
+with this interpreter, unless it is given a cluster, to which it brings the
+package. It leaves no file and no process behind. What Java writes goes to a
+log, whose end is quoted when the start fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from maia.errors import Unavailable
+from maia.spark.session.cluster import Cluster, cluster_settings, package_zip
+from maia.spark.session.java_home import JavaHome, find_java_home
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkStartFailed", "spark_session"]
+
+_STOP_S: Final = 20
+_LOG_SHOWN: Final = 2_000
+
+_LOG_SETTINGS: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# One thread collects garbage, and no performance counters are kept in a shared folder.
+_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
+# A short session has many classes and little to do with each: compile lightly.
+_SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
+
+
+class SparkStartFailed(Unavailable):
+    """Spark did not start."""
+
+    code = "UNAVAILABLE-SPARK"
+
+
+@contextmanager
+def spark_session(
+    name: str = "maia",
+    *,
+    cores: int = 2,
+    memory_mib: int = 1024,
+    long_running: bool = False,
+    settings: Mapping[str, str] | None = None,
+    java: JavaHome | None = None,
+    cluster: Cluster | None = None,
+) -> Iterator[SparkSession]:
+    """Start a session, hand it out, and stop it with everything it made.
+
+    Without a `cluster` it runs in this machine, with so many `cores`; with one,
+    it takes at most so many there, and `memory_mib` is the driver's own.
+
+    A `long_running` session starts a few seconds later and computes several
+    times as fast. `settings` are Spark's own and win over ours. One session
+    per process at a time, as Spark has it.
+    """
+    with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        java_options = _JAVA_OPTIONS if long_running else f"{_JAVA_OPTIONS} {_SHORT_LIVED}"
+        there, secret = cluster_settings(cluster) if cluster else ({}, {})
+        chosen = {
+            **_settings(name, cores=cores, memory_mib=memory_mib, scratch=scratch),
+            "spark.driver.extraJavaOptions": f"{java_options} -Djava.io.tmpdir={scratch}",
+            "spark.executor.extraJavaOptions": java_options,
+            "spark.cores.max": str(cores),
+            **there,
+            **(settings or {}),
+        }
+        variables = _variables(java or find_java_home(), scratch, cluster)
+        session, gateway = _started(chosen, secret, variables, scratch)
+        try:
+            if cluster:
+                session.sparkContext.addPyFile(str(package_zip(scratch)))
+            yield session
+        finally:
+            _stop(session, gateway)
+
+
+def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[str, str]:
+    return {
+        "spark.app.name": name,
+        # What Spark writes is for its user alone: Hadoop looks at this, not at the umask of the process.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
+        "spark.master": f"local[{cores}]",
+        "spark.driver.memory": f"{memory_mib}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.log.level": "ERROR",
+        # Java and Python of one job find each other within seconds, unless the machine is very busy.
+        "spark.python.authenticate.socketTimeout": "120s",
+        # Otherwise every column remembers the line that made it, at eight round trips to Java each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Moments as everybody else writes them, not in Spark's own form of twelve bytes.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _started(
+    settings: Mapping[str, str], secret: Mapping[str, str], variables: Mapping[str, str], scratch: Path
+) -> tuple[SparkSession, Any]:
+    # Any: py4j, through which PySpark speaks to Java, is not typed.
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise SparkStartFailed("a Spark session is running in this process already")
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    log = scratch / "java.log"
+    with _environment(variables):
+        try:
+            # These become Java's command line, which everybody on the machine can read.
+            gateway = _gateway(conf, log)
+            conf.setAll(list(secret.items()))
+            context = SparkContext(conf=conf, gateway=gateway)
+        except PySparkRuntimeError as problem:
+            raise SparkStartFailed(f"Spark did not start: {_end_of(log)}") from problem
+        return SparkSession(context), gateway
+
+
+def _gateway(conf: SparkConf, log: Path) -> Any:
+    from pyspark.java_gateway import launch_gateway
+
+    with log.open("wb") as file:
+        # PySpark's own types stop short of this function.
+        return launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+
+
+def _variables(java: JavaHome, scratch: Path, cluster: Cluster | None) -> dict[str, str]:
+    (scratch / "conf").mkdir()
+    (scratch / "conf" / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")
+    return {
+        "JAVA_HOME": str(java.path),
+        # Workers run this interpreter, and find what this process finds.
+        "PYSPARK_PYTHON": (cluster and cluster.python) or sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        "SPARK_CONF_DIR": str(scratch / "conf"),
+        "SPARK_LOCAL_IP": cluster.driver_host if cluster else "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": f"{_JAVA_OPTIONS} {_SHORT_LIVED}",
+        **({} if cluster or "SPARK_HOME" in os.environ else {"SPARK_HOME": str(_home(scratch))}),
+    }
+
+
+def _home(scratch: Path) -> Path:
+    """Return a home for Spark that has its scripts and jars, and not its zips of Python.
+
+    Workers put the zips first, and a module in a zip is compiled at every start: that takes a
+    worker three times as long as the installed package, and Spark gives it ten seconds.
+    """
+    import pyspark
+
+    home = scratch / "home"
+    home.mkdir()
+    for part in ("bin", "sbin", "jars"):
+        (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+    return home
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process while Java starts, which inherits them; then put them back."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stop(session: SparkSession, gateway: Any) -> None:
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    # Java ends when its standard input does.
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(timeout=_STOP_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def _end_of(log: Path) -> str:
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "it wrote no log"
+    return text[-_LOG_SHOWN:] or "it wrote nothing"

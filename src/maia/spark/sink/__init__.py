@@ -1,0 +1,1 @@
+"""Derived events that leave Spark for the network."""

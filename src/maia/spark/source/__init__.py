@@ -1,0 +1,1 @@
+"""The network as a source of Structured Streaming."""

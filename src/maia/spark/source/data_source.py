@@ -1,0 +1,107 @@
+"""How does Spark read from the network and publish to it?
+
+    register_spark(spark)
+    sightings = spark.readStream.format("maia").options(**options).load()
+    totals.writeStream.format("maia").options(**options).start()
+
+The options say who is connecting and through which broker (`spark_options`).
+What arrives is what the holder of the key may see, and nothing is published
+that it may not publish. A refusal ends the query with its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructField, StructType
+
+from maia.spark.source.options import JobOptions, job_options, told_to_spark
+from maia.types import VerifiedType
+from maia.views.schema import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["FORMAT", "MaiaDataSource", "register_spark"]
+
+FORMAT: Final = "maia"
+_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register_spark(spark: SparkSession) -> None:
+    """Make the format `maia` known to a session, and let Spark push filters down to it."""
+    spark.dataSource.register(MaiaDataSource)
+    spark.conf.set(_PUSH_DOWN, "true")
+
+
+class MaiaDataSource(DataSource):
+    """The format `maia`. Spark makes one for each use, in whatever process it needs one."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the options, so that a mistake is reported before anything runs."""
+        super().__init__(dict(options))
+        with told_to_spark():
+            self._options: JobOptions = job_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` is given."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return a column for each attribute of the reader's version of the type."""
+        with told_to_spark():
+            return _schema_of(self._options.event_type())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads once."""
+        from maia.spark.source.batch import MaiaReader
+
+        with told_to_spark():
+            _check_read_schema(schema, self._options)
+            return MaiaReader(self._options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads batch after batch."""
+        from maia.spark.source.stream import MaiaStreamReader
+
+        with told_to_spark():
+            _check_read_schema(schema, self._options)
+            return MaiaStreamReader(self._options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return what publishes a table once."""
+        from maia.spark.sink.writer import MaiaWriter
+
+        with told_to_spark():
+            return MaiaWriter(self._options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Return what publishes batch after batch."""
+        from maia.spark.sink.writer import MaiaStreamWriter
+
+        with told_to_spark():
+            return MaiaStreamWriter(self._options, schema, overwrite=overwrite)
+
+
+def _schema_of(event_type: VerifiedType) -> StructType:
+    return StructType(
+        [StructField(attribute.name, spark_type(attribute.kind)) for attribute in event_type.attributes]
+    )
+
+
+def _check_read_schema(schema: StructType, options: JobOptions) -> None:
+    from maia.spark.source.options import BadOption
+
+    if schema.simpleString() != _schema_of(options.event_type()).simpleString():
+        raise BadOption("the type says which columns there are; read without a schema of your own")

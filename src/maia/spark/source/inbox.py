@@ -1,0 +1,208 @@
+"""What has arrived for a Spark query, and what of it is still needed?
+
+A subscription on a thread of its own, in the process that Spark keeps on the
+driver for each query. Frames stay until Spark has committed the batch that
+they were in. Only so many rows are held: then nothing more is taken from the
+subscription, the client stops reading, and the broker is told by TCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from maia.client import ClientClosed
+from maia.errors import MaiaError, Unavailable
+from maia.predicates import Predicate
+from maia.types import SignedDefinition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maia.client.api.client import Client
+    from maia.client.api.subscription import Subscription
+
+__all__ = ["HeldFrame", "Inbox", "NotArrived"]
+
+_STOP_S: Final = 10.0
+_LOOK_S: Final = 0.05
+"""How often a full inbox looks whether its subscription still stands."""
+
+
+class NotArrived(Unavailable):
+    """Events that a query has seen before did not arrive again in time."""
+
+    code = "UNAVAILABLE-SPARK-REPLAY"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFrame:
+    """The rows of one frame, and where it stands in the order of arrival or of the log."""
+
+    position: int
+    published_at: int
+    batch: pa.RecordBatch = field(repr=False)
+
+
+class Inbox:
+    """The frames of one subscription that a query has not committed."""
+
+    def __init__(
+        self,
+        connecting: Callable[[], AbstractAsyncContextManager[Client]],
+        history: list[SignedDefinition],
+        predicate: Predicate,
+        *,
+        durable: str | None = None,
+        fails_on_loss: bool = True,
+        rows_max: int,
+        wait_s: float,
+    ) -> None:
+        """Prepare to subscribe; `open` does it."""
+        self._connecting = connecting
+        self._history, self._predicate, self._durable = history, predicate, durable
+        self._fails_on_loss, self._rows_max, self._wait_s = fails_on_loss, rows_max, wait_s
+        self._changed = threading.Condition()
+        self._held: deque[HeldFrame] = deque()
+        self._rows = 0
+        self._wanted_upto = 0
+        """Frames up to this position are taken whatever is held: they were in one batch before."""
+        self._problem: BaseException | None = None
+        self._subscription: Subscription | None = None
+        self._stop: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="maia-inbox", daemon=True)
+        self._acknowledge: Callable[[int], object] = lambda _position: None
+        self._forgotten = 0
+        self.log = ""
+        """Whose positions these are: a recording broker's, or this inbox's own."""
+
+    def open(self) -> None:
+        """Connect and subscribe; raise the refusal if that is denied."""
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._subscription is not None or self._problem is not None)
+        self.check()
+
+    def check(self) -> None:
+        """Raise whatever ended the subscription: what was delivered before is not handed out any more."""
+        if self._problem is not None:
+            raise self._problem
+        missed = () if self._subscription is None else self._subscription.missed
+        if missed and self._fails_on_loss:
+            raise missed[-1].problem
+
+    def after(self, position: int, *, wait_s: float = 0.0) -> list[HeldFrame]:
+        """Return what is held behind a position; wait a little if that is nothing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_behind(position) or self._problem is not None, wait_s)
+            self.check()
+            return [frame for frame in self._held if frame.position > position]
+
+    def between(self, first: int, last: int) -> list[HeldFrame]:
+        """Return the frames behind `first` up to `last`, which arrived once before."""
+        with self._changed:
+            self._wanted_upto = max(self._wanted_upto, last)
+            self._changed.wait_for(lambda: self._is_decided(last) or self._problem is not None, self._wait_s)
+            self.check()
+            self._check_whole(last)
+            return [frame for frame in self._held if first < frame.position <= last]
+
+    def forget(self, position: int) -> None:
+        """Take note that everything up to a position is done with, and tell the broker."""
+        if position <= self._forgotten:
+            return
+        self._forgotten = position
+        with self._changed:
+            while self._held and self._held[0].position <= position:
+                self._rows -= self._held.popleft().batch.num_rows
+            self._changed.notify_all()
+        self._acknowledge(position)
+
+    def close(self) -> None:
+        """End the subscription and the thread."""
+        self._stop()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
+
+    def _is_behind(self, position: int) -> bool:
+        return bool(self._held) and self._held[-1].position > position
+
+    def _is_decided(self, last: int) -> bool:
+        """Say whether nothing up to a position is still on its way; what is gone for good is not."""
+        missed = () if self._subscription is None else self._subscription.missed
+        return self._is_behind(last - 1) or any(one.last >= last for one in missed)
+
+    def _check_whole(self, last: int) -> None:
+        """Refuse a batch whose last frame did not come again: the batch would not be what it was."""
+        is_there = any(frame.position == last for frame in self._held)
+        if not is_there and (self._fails_on_loss or not self._is_decided(last)):
+            raise NotArrived(
+                f"what a batch had up to position {last} did not arrive again; it was acknowledged "
+                "elsewhere, or is not yours to see any more (option `failOnDataLoss`)"
+            )
+
+    # -------------------------------------------------------- on the thread
+
+    def _run(self) -> None:
+        try:
+            _load_arrow()
+            asyncio.run(self._live())
+        except asyncio.CancelledError:
+            self._end(ClientClosed("the source was stopped"))
+        except BaseException as problem:  # noqa: BLE001 - handed to the thread that asks, whatever it is
+            self._end(problem)
+
+    def _end(self, problem: BaseException) -> None:
+        with self._changed:
+            self._problem = self._problem or problem
+            self._changed.notify_all()
+
+    async def _live(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is one
+        self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(task.cancel)
+        async with self._connecting() as client:
+            subscription = await client.subscribe(
+                self._history, self._predicate, durable=self._durable, timeout_s=self._wait_s
+            )
+            subscription.acknowledges_itself = False  # Spark's commit does
+            if self._durable is not None:
+                self.log = str(client.broker)
+            self._acknowledge = lambda position: (
+                loop.is_closed() or loop.call_soon_threadsafe(subscription.acknowledge, position)
+            )
+            with self._changed:
+                self._subscription = subscription
+                self._changed.notify_all()
+            await self._take_from(subscription)
+        self._end(ClientClosed("the subscription has ended"))
+
+    async def _take_from(self, subscription: Subscription) -> None:
+        arrived = 0
+        async for batch in subscription.batches():
+            about, arrived = batch.schema.metadata, arrived + 1
+            position = int(about.get(b"maia.position", arrived))
+            await self._room(subscription, position)
+            with self._changed:
+                self._held.append(HeldFrame(position, int(about[b"maia.published_at"]), batch))
+                self._rows += batch.num_rows
+                self._changed.notify_all()
+
+    async def _room(self, subscription: Subscription, position: int) -> None:
+        while self._rows >= self._rows_max and position > self._wanted_upto:
+            await asyncio.sleep(_LOOK_S)
+            problem: MaiaError | None = subscription.problem
+            if problem is not None:
+                raise problem
+
+
+def _load_arrow() -> None:
+    """Make the first array, which loads pandas: until then nothing that arrives would be seen."""
+    import pyarrow as pa
+
+    pa.array(("",), type=pa.string())

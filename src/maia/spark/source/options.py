@@ -1,0 +1,288 @@
+"""What did the author of a Spark job ask of the `maia` format, and can it be done?
+
+Options are text, and Spark shows them in plans and in its user interface. So
+they name files and never hold what is in them, and an option that is not
+known here is refused together with its nearest neighbour: a misspelt `filter`
+must not become no filter at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from maia.errors import BadInput
+from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
+from maia.spark.errors import SparkProblem, told_to_spark
+from maia.types import VerifiedType, check_predicate
+
+if TYPE_CHECKING:
+    from maia.client.api.blocking import BlockingClient
+    from maia.client.api.client import Client
+    from maia.credentials import (
+        NetworkName,
+        SignedCertificate,
+        SignedStatement,
+        SigningKey,
+        VerifiedConstitution,
+    )
+    from maia.types import SignedDefinition
+
+__all__ = [
+    "BadOption",
+    "JobOptions",
+    "SparkProblem",
+    "job_options",
+    "told_to_spark",
+]
+
+_PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
+_SHOWN: Final = 80
+_NEEDED: Final = ("broker", "key", "credentials", "network", "coordinator", "definition")
+_OWN: Final = frozenset(
+    {
+        *_NEEDED,
+        "previous",
+        "filter",
+        "durable",
+        "maxRowsPerBatch",
+        "rows",
+        "seconds",
+        "wait",
+        "job",
+        "order",
+        "failOnDataLoss",
+        "settle",
+    }
+)
+_BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN}
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
+"""What Spark itself may put among the options of a stream."""
+
+ROWS_PER_BATCH: Final = 10_000
+ROWS_PER_BATCH_MAX: Final = 1_000_000
+SECONDS_MAX: Final = 3600.0
+
+
+class BadOption(BadInput):
+    """An option of the `maia` format is missing, not known, or has no meaning."""
+
+    code = "INPUT-SPARK-OPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The options of one source or sink, checked; files are read when they are needed."""
+
+    brokers: tuple[str, ...]
+    key: Path
+    credentials: tuple[Path, ...]
+    network: str
+    coordinator: str
+    definitions: tuple[Path, ...]
+    """The versions that the type was made from, oldest first, and the type."""
+    filter: str
+    durable: str | None
+    rows_per_batch: int
+    rows: int | None
+    seconds: float | None
+    wait_s: float
+    job: str | None
+    order: tuple[str, ...] = field(default=())
+    settle_s: float = 2.0
+    """What is there now has arrived when nothing came for so long."""
+    fails_on_loss: bool = True
+    """Whether a stream ends when the event log has lost something that it should have had."""
+
+    def history(self) -> list[SignedDefinition]:
+        """Read the type's definition after those it was made from."""
+        from maia.config.input_files import read_definition
+
+        return [read_definition(path) for path in self.definitions]
+
+    def event_type(self) -> VerifiedType:
+        """Return the version of the type in whose names this job speaks, verified."""
+        from maia.clock import system_now
+        from maia.types import verify_definition
+
+        history, now, quorums = self.history(), system_now(), self._constitutions()
+        found = verify_definition(history[0], at=now, constitutions=quorums)
+        for signed in history[1:]:
+            found = verify_definition(signed, at=now, previous=found, constitutions=quorums)
+        return found
+
+    def predicate(self, event_type: VerifiedType) -> Predicate:
+        """Return the filter that was asked for, checked against the type."""
+        asked = parse_predicate(self.filter, event_type.vocabulary) if self.filter else ALWAYS
+        check_predicate(asked, event_type)
+        return asked
+
+    def narrowed(self, event_type: VerifiedType, pushed: tuple[Predicate, ...]) -> Predicate:
+        """Return the filter that was asked for and, all at once, what Spark pushed down."""
+        return AllOf((self.predicate(event_type), *pushed)) if pushed else self.predicate(event_type)
+
+    def connect(self) -> AbstractAsyncContextManager[Client]:
+        """Connect to the network as the holder of the key."""
+        from maia.client.api.client import connect
+
+        key, network, certificates = self._member()
+        return connect(
+            self.brokers,
+            key=key,
+            network=network,
+            credentials=certificates,
+            statements=self._statements(),
+            constitutions=self._constitutions(),
+            timeout_s=self.wait_s,
+        )
+
+    def connect_blocking(self) -> AbstractContextManager[BlockingClient]:
+        """Connect from a thread without an event loop."""
+        from maia.client.api.blocking import connect_blocking
+
+        key, network, certificates = self._member()
+        return connect_blocking(
+            self.brokers,
+            key=key,
+            network=network,
+            credentials=certificates,
+            statements=self._statements(),
+            constitutions=self._constitutions(),
+            timeout_s=self.wait_s,
+        )
+
+    def _member(self) -> tuple[SigningKey, NetworkName, list[SignedCertificate]]:
+        from maia.config.input_files import read_certificates, read_owner
+        from maia.credentials import NetworkName
+
+        network = NetworkName(read_owner(self.coordinator), self.network)
+        return self._signing_key(), network, read_certificates(self.credentials)
+
+    def _constitutions(self) -> tuple[VerifiedConstitution, ...]:
+        """Return who speaks for quorums, by what lies beside the certificates."""
+        from maia.config.constitutions import read_constitutions
+
+        return read_constitutions(self.credentials)
+
+    def _statements(self) -> list[SignedStatement]:
+        """Return what lies in wallets beside the certificates, and says that they still count."""
+        from maia.spark.governed.right_watch import read_statements
+
+        return read_statements(path for path in self.credentials if path.is_dir())
+
+    def _signing_key(self) -> SigningKey:
+        from maia.keystore.key_files import WrongPassphrase, load_signing_key
+
+        given = os.environ.get(_PASSPHRASE)
+        try:
+            return load_signing_key(self.key)
+        except WrongPassphrase:
+            if given is None:
+                raise WrongPassphrase(
+                    f"the key file is encrypted; set {_PASSPHRASE} where the driver starts"
+                ) from None
+            return load_signing_key(self.key, given)
+
+
+def job_options(given: Mapping[str, str]) -> JobOptions:
+    """Check the options of a source or sink; Spark has them in lower case."""
+    words = _known(given)
+    for name in _NEEDED:
+        if not words.get(name):
+            raise BadOption(f"option `{name}` is missing")
+    brokers, durable = _listed(words["broker"]), _durable(words.get("durable"))
+    if durable is not None and len(brokers) != 1:
+        raise BadOption("a durable subscription lives at one broker; option `broker` names several")
+    return JobOptions(
+        brokers=brokers,
+        key=_file("key", words["key"]),
+        credentials=tuple(map(Path, _listed(words["credentials"]))),
+        network=words["network"],
+        coordinator=words["coordinator"],
+        definitions=tuple(map(Path, (*_listed(words.get("previous", "")), words["definition"]))),
+        filter=words.get("filter", ""),
+        durable=durable,
+        rows_per_batch=_whole("maxRowsPerBatch", words, most=ROWS_PER_BATCH_MAX) or ROWS_PER_BATCH,
+        rows=_whole("rows", words, most=ROWS_PER_BATCH_MAX),
+        seconds=_seconds("seconds", words),
+        wait_s=_seconds("wait", words) or 30.0,
+        job=words.get("job") or None,
+        order=_listed(words.get("order", "")),
+        settle_s=_seconds("settle", words) or 2.0,
+        fails_on_loss=_yes_or_no("failOnDataLoss", words),
+    )
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in _BY_LOWER_CASE:
+            words[_BY_LOWER_CASE[lower]] = value.strip()
+        elif lower not in _OF_SPARK:
+            near = get_close_matches(lower, _BY_LOWER_CASE, n=1)
+            hint = f"; did you mean `{_BY_LOWER_CASE[near[0]]}`?" if near else ""
+            raise BadOption(f"there is no option `{_escaped(name)}`{hint}")
+    return words
+
+
+def _file(name: str, word: str) -> Path:
+    path = Path(word)
+    try:
+        is_there = path.is_file()
+    except (OSError, ValueError):
+        is_there = False
+    if not is_there:
+        # What was given is not repeated: it may be the key itself.
+        raise BadOption(f"option `{name}` does not name a file on this machine; keys are never options")
+    return path
+
+
+def _listed(words: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in words.split(",") if word.strip())
+
+
+def _durable(name: str | None) -> str | None:
+    if not name:
+        return None
+    if len(name) > 128 or not all("!" <= letter <= "~" for letter in name):
+        raise BadOption("option `durable` is a name of 1 to 128 visible ASCII characters")
+    return name
+
+
+def _whole(name: str, words: Mapping[str, str], *, most: int) -> int | None:
+    word = words.get(name)
+    if word is None:
+        return None
+    if not (word.isascii() and word.isdigit() and len(word) <= 12 and 1 <= int(word) <= most):
+        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes a whole number from 1 to {most}")
+    return int(word)
+
+
+def _seconds(name: str, words: Mapping[str, str]) -> float | None:
+    word = words.get(name)
+    if word is None:
+        return None
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= SECONDS_MAX:
+        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes seconds, up to {SECONDS_MAX:g}")
+    return seconds
+
+
+def _yes_or_no(name: str, words: Mapping[str, str]) -> bool:
+    word = words.get(name, "true").lower()
+    if word not in {"true", "false"}:
+        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes `true` or `false`")
+    return word == "true"
+
+
+def _escaped(text: str) -> str:
+    return text[:_SHOWN].encode("unicode_escape").decode()

@@ -1,0 +1,210 @@
+"""How does a structured stream read from the network, and go on after it has stopped?
+
+Spark asks how far the stream could go, plans a batch up to there, runs it,
+and says when it is done. An offset names a log and a position in it. With a
+durable subscription the log is the recording broker's: what was not committed
+is delivered again after a restart, and a batch that was planned before has
+the same rows. Without one the positions count what arrived in this process,
+and a query that stops loses what it had not processed: at most once.
+
+Frames are never divided between batches, so a batch may be larger than its
+limit by less than one frame.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from maia.clock import system_now
+from maia.errors import BadInput, Unavailable
+from maia.events import Instant
+from maia.predicates import Predicate
+from maia.spark.source.inbox import HeldFrame, Inbox
+from maia.spark.source.options import JobOptions, told_to_spark
+
+__all__ = ["BadOffset", "LogChanged", "MaiaStreamReader", "Rows", "opened_inbox"]
+
+_ARRIVAL_S: Final = 0.1
+"""How long one question for news waits; Spark asks again at once."""
+_BATCHES_HELD: Final = 2
+"""One batch that runs, and the next one."""
+
+
+class BadOffset(BadInput):
+    """A checkpoint holds an offset that this source did not write."""
+
+    code = "INPUT-SPARK-OFFSET"
+
+
+class LogChanged(Unavailable):
+    """The checkpoint belongs to the log of another broker."""
+
+    code = "UNAVAILABLE-SPARK-LOG"
+
+
+class Rows(InputPartition):
+    """Rows on their way to the task that hands them to Spark; never part of a plan or a checkpoint."""
+
+    def __init__(self, frames: Sequence[HeldFrame]) -> None:
+        """Write frames in Arrow's own form."""
+        buffer = io.BytesIO()
+        schema = frames[0].batch.schema.remove_metadata()
+        table = pa.Table.from_batches([frame.batch.cast(schema) for frame in frames], schema)
+        with pa.ipc.new_stream(buffer, schema) as writer:
+            writer.write_table(table.combine_chunks())
+        super().__init__(buffer.getvalue())
+
+    def __repr__(self) -> str:
+        """Return the size alone."""
+        return f"Rows({len(self.value)} bytes)"
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows again."""
+        with pa.ipc.open_stream(self.value) as reader:
+            yield from reader
+
+
+class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One running query's view of one type."""
+
+    # Any: Spark's offsets are dictionaries of whatever JSON holds.
+
+    def __init__(self, options: JobOptions) -> None:
+        """Connect to nobody yet: Spark also makes readers that it only sends to tasks."""
+        self._options = options
+        self._inbox: Inbox | None = None
+        self._until: Instant | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the subscription out of what is sent to tasks."""
+        return {"_options": self._options, "_inbox": None, "_until": None}
+
+    # -------------------------------------------------------- on the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Begin where the durable subscription stands, or with what comes from now on."""
+        return {"log": "", "position": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how many rows a batch has at most."""
+        return ReadMaxRows(self._options.rows_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take note of the moment behind which nothing is read."""
+        self._until = system_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return how far the next batch goes; raise if the subscription was refused or has ended."""
+        with told_to_spark():
+            inbox = self._opened()
+            since = self._position(start, inbox)
+            wait_s = _ARRIVAL_S if self._until is None else self._options.settle_s
+            frames = _within(self._readable(inbox.after(since, wait_s=wait_s)), limit)
+            if frames:
+                return {"log": inbox.log, "position": frames[-1].position}
+            # Spark asks behind a batch when it has committed it, and says so itself only with the next
+            # one, which may never come: a broker sends only so much that nobody has acknowledged.
+            inbox.forget(since)
+            return start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return how far the stream could go without any limit."""
+        if self._inbox is None:
+            return None
+        with told_to_spark():
+            held = self._inbox.after(0)
+            return {"log": self._inbox.log, "position": held[-1].position} if held else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the rows of a batch; those of one that was planned before a restart, once more."""
+        with told_to_spark():
+            inbox = self._opened()
+            last = self._position(end, inbox)
+            if end["log"] != inbox.log:
+                return []  # it was held by a process that is no more
+            frames = inbox.between(self._position(start, inbox), last)
+            return [Rows(frames)] if frames else []
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Forget what is done with; a recording broker is told."""
+        with told_to_spark():
+            if self._inbox is not None and end["log"] == self._inbox.log:
+                self._inbox.forget(self._position(end, self._inbox))
+
+    def stop(self) -> None:
+        """End the subscription."""
+        if self._inbox is not None:
+            self._inbox.close()
+
+    # -------------------------------------------------------- in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Hand the rows to Spark."""
+        assert isinstance(partition, Rows)  # noqa: S101 - no other partitions are made here
+        return partition.batches()
+
+    # -------------------------------------------------------- inside
+
+    def _opened(self) -> Inbox:
+        if self._inbox is None:
+            self._inbox = opened_inbox(self._options)
+        return self._inbox
+
+    def _position(self, offset: dict[str, Any], inbox: Inbox) -> int:
+        """Return a position in this log: 0 where the offset is of one that is no more."""
+        match offset:
+            case {"log": str(log), "position": int(position)} if position >= 0:
+                if log in {"", inbox.log}:
+                    return position
+                if self._options.durable is None:
+                    return 0
+                raise LogChanged("the checkpoint belongs to the log of another broker; begin a new one")
+        raise BadOffset("the checkpoint holds an offset that this source did not write")
+
+    def _readable(self, frames: list[HeldFrame]) -> list[HeldFrame]:
+        """Return the frames before the first that was published after the run began, if it is to end."""
+        if self._until is None:
+            return frames
+        ends = (at for at, frame in enumerate(frames) if frame.published_at > self._until)
+        return frames[: next(ends, len(frames))]
+
+
+def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = ()) -> Inbox:
+    """Subscribe under the options' filter, narrowed by what Spark pushed down."""
+    event_type = options.event_type()
+    inbox = Inbox(
+        options.connect,
+        options.history(),
+        options.narrowed(event_type, pushed),
+        durable=options.durable,
+        fails_on_loss=options.fails_on_loss,
+        rows_max=_BATCHES_HELD * options.rows_per_batch,
+        wait_s=options.wait_s,
+    )
+    inbox.log = f"live {os.urandom(8).hex()}"
+    inbox.open()
+    return inbox
+
+
+def _within(frames: list[HeldFrame], limit: ReadLimit) -> list[HeldFrame]:
+    """Return the first frames that together have so many rows, and one at least."""
+    if not isinstance(limit, ReadMaxRows):
+        return frames
+    taken, rows = 0, 0
+    while taken < len(frames) and rows < limit.max_rows:
+        rows += frames[taken].batch.num_rows
+        taken += 1
+        if rows > limit.max_rows and taken > 1:
+            return frames[: taken - 1]
+    return frames[:taken]

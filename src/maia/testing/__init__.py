@@ -1,0 +1,1 @@
+"""Public test tools: a simulated network in one process, from one seed."""

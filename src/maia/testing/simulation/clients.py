@@ -1,0 +1,131 @@
+"""What does an application do with a client in a simulated network?
+
+It subscribes, advertises and publishes, and reads what it was told. The
+session is the one that runs in production; only the application around it is
+made up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
+from maia.client.batch import FrameFiller
+from maia.client.entries import Advertised, RequestEntry, Subscribed
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey
+from maia.events import Event, Instant
+from maia.predicates import ALWAYS, Predicate
+from maia.wire.effects import Effect, Input
+
+__all__ = ["NOTICES_KEPT", "SimulatedClient", "Surroundings"]
+
+NOTICES_KEPT: Final = 1 << 16
+_EntryT = TypeVar("_EntryT", bound=RequestEntry)
+
+
+class Surroundings(Protocol):
+    """What an application needs of the network that it runs in."""
+
+    @property
+    def now(self) -> Instant:
+        """Return the true time."""
+
+    def act(self, name: str, action: Callable[[Instant], Sequence[Effect]]) -> None:
+        """Call the node at a host, and perform what it asks for."""
+
+
+class SimulatedClient:
+    """An application, and its session in the present life of its host."""
+
+    def __init__(self, network: Surroundings, name: str, key: SigningKey, settings: ClientSettings) -> None:
+        """Belong to the host `name`, which builds a session at every start."""
+        self.name = name
+        self._network, self._key, self._settings = network, key, settings
+        self.session: ClientSession
+        self.notices: deque[tuple[Instant, Notice]] = deque(maxlen=NOTICES_KEPT)
+        """What the application was told in this life, with the true time."""
+        self.on_notice: Callable[[Notice], None] = lambda _notice: None
+
+    def build(self, _kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> SimulatedClient:
+        """Begin a life; an application remembers nothing of the one before."""
+        self.session = ClientSession(self._key, self._settings, random=random)
+        self.notices.clear()
+        return self
+
+    # ------------------------------------------------------------ as a node
+
+    def start(self, now: Instant) -> list[Effect]:
+        """Begin to look for a broker."""
+        return self._noticed(self.session.start(now))
+
+    def handle(self, happened: Input, now: Instant) -> list[Effect]:
+        """Take one input on, and read what it led to."""
+        return self._noticed(self.session.handle(happened, now))
+
+    def _noticed(self, effects: list[Effect]) -> list[Effect]:
+        for notice in self.session.take_notices():
+            self.notices.append((self._network.now, notice))
+            self.on_notice(notice)
+        return effects
+
+    # ------------------------------------------------------------ as an application
+
+    def subscribe(
+        self,
+        known: KnownVersion,
+        wanted: Predicate = ALWAYS,
+        *,
+        durable: str | None = None,
+        state: bool = False,
+    ) -> Subscribed:
+        """Ask for events; raise the refusal if no credential speaks for that."""
+        return self._ask(lambda now: self.session.subscribe(known, wanted, now, durable=durable, state=state))
+
+    def acknowledge(self, entry: Subscribed, position: int) -> None:
+        """Say that nothing of a durable subscription up to a position is wanted again."""
+        self._act(lambda _now: self.session.acknowledge(entry, position))
+
+    def advertise(self, known: KnownVersion, offered: Predicate = ALWAYS) -> Advertised:
+        """Ask to publish events; raise the refusal if no credential speaks for that."""
+        return self._ask(lambda now: self.session.advertise(known, offered, now))
+
+    def show(
+        self, certificates: Sequence[SignedCertificate] = (), statements: Sequence[SignedStatement] = ()
+    ) -> None:
+        """Show the broker more certificates, or newer statements."""
+        self._act(lambda _now: self.session.show(certificates, statements)[1])
+
+    def withdraw(self, entry: RequestEntry) -> None:
+        """Take back what was asked for."""
+        self._act(lambda now: self.session.withdraw(entry, now))
+
+    def publish(self, entry: Advertised, events: Sequence[Event]) -> bool:
+        """Send events as one frame, if there is room; say whether there was."""
+        if not self.session.has_room(entry):
+            return False
+        filler = FrameFiller(entry.known.event_type)
+        for event in events:
+            filler.add({uid: value for uid, value in event.items() if value is not None})
+        rows, columns = filler.take()
+        self._act(lambda now: self.session.publish(entry, rows, columns, now))
+        return True
+
+    def close(self) -> None:
+        """Leave for good."""
+        self._act(self.session.close)
+
+    def _ask(self, ask: Callable[[Instant], tuple[_EntryT, list[Effect]]]) -> _EntryT:
+        entries: list[_EntryT] = []
+
+        def act(now: Instant) -> list[Effect]:
+            entry, effects = ask(now)
+            entries.append(entry)
+            return effects
+
+        self._act(act)
+        return entries[0]
+
+    def _act(self, act: Callable[[Instant], list[Effect]]) -> None:
+        self._network.act(self.name, lambda now: self._noticed(act(now)))

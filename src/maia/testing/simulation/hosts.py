@@ -1,0 +1,126 @@
+"""Where does a node run, and what is left of it when its machine fails?
+
+A host is a machine with one node on it: a key, a disk, and a clock that may
+be wrong. A crash takes the node, and the transport takes its connections; the
+disk and the clock's error stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Final, Protocol, TypeAlias
+
+from maia.credentials import Principal
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.net.connections import BackOff
+from maia.wire.effects import Effect, Input, LinkId, Logged
+
+__all__ = ["Build", "Dialling", "Host", "Node", "Power"]
+
+_DIAL_AGAIN_S: Final = 0.25
+_DIAL_AT_LEAST_S: Final = 30.0
+
+
+class Node(Protocol):
+    """What a host runs: brokers and clients are nodes, and so is whatever a test makes up."""
+
+    def start(self, now: Instant) -> Sequence[Effect]:
+        """Return what the node asks for before anything has happened to it."""
+
+    def handle(self, happened: Input, now: Instant, /) -> Sequence[Effect]:
+        """Return what the node asks for after one more thing has happened to it."""
+
+
+Build: TypeAlias = Callable[[Mapping[str, bytes], Callable[[int], bytes]], Node]
+"""Makes a node from what its disk holds and a source of random bytes; called again at a restart."""
+
+
+class Power(Enum):
+    """Whether a host answers, and if not, in which way."""
+
+    ON = "on"
+    KILLED = "killed"
+    """The process is gone; the machine refuses connections, and its peers are told."""
+    DARK = "dark"
+    """The machine is gone; nobody is told, and whoever dials waits."""
+
+
+@dataclass(slots=True)
+class Dialling:
+    """How a host gets on with one address: it dials once at a time, and waits longer after each failure."""
+
+    chance: Random
+    is_under_way: bool = False
+    back_off: BackOff = field(init=False)
+    """The one that the other runtime uses."""
+
+    def __post_init__(self) -> None:
+        """Wait as long as the other runtime does."""
+        random = self.chance.randbytes
+        self.back_off = BackOff(first_s=_DIAL_AGAIN_S, most_s=_DIAL_AT_LEAST_S, random=random)
+
+
+@dataclass(slots=True)
+class Host:
+    """One machine; the times here are by its own clock unless they say otherwise."""
+
+    name: str
+    principal: Principal
+    address: str | None
+    build: Build = field(repr=False)
+    chance: Random = field(repr=False)
+    """Breaks ties between this host's alarm clock and whatever else happens."""
+    skew: int = 0
+    """By how many microseconds its clock is ahead of true time."""
+    node: Node | None = field(default=None, repr=False)
+    power: Power = Power.KILLED
+    life: int = 0
+    """Grows at every start, so that what was meant for an earlier life is recognised."""
+    disk: dict[str, bytes] = field(default_factory=dict, repr=False)
+    log: list[Logged] = field(default_factory=list, repr=False)
+    """The safe part of the event log; retention may have taken its beginning."""
+    removed_upto: dict[bytes, int] = field(default_factory=dict, repr=False)
+    """The last position that retention took, by type."""
+    unsafe: list[Logged] = field(default_factory=list, repr=False)
+    """What was written to the event log and would not survive a crash."""
+    is_synchronising: bool = False
+    links_made: int = 0
+    dials: dict[str, Dialling] = field(default_factory=dict, repr=False)
+    wake_at: int | None = None
+    """The earliest moment that the node has asked for."""
+    wakes_asked: int = 0
+    asleep: list[Input] | None = None
+    """What happens to a node that does not run for a while, and waits for it; None while it runs."""
+    effects_left: int | None = None
+    """How many more effects are performed before the host fails, in the middle of a list if need be."""
+    counts: Counter[str] = field(default_factory=Counter, repr=False)
+
+    def begin(self, random: Callable[[int], bytes]) -> Node:
+        """Make a node from what the disk holds, in a process that remembers nothing."""
+        self.life += 1
+        self.power = Power.ON
+        self.node = self.build(dict(self.disk), random)
+        return self.node
+
+    def end(self, power: Power) -> None:
+        """Lose whatever was not on the disk."""
+        self.node, self.wake_at, self.effects_left, self.asleep = None, None, None, None
+        self.dials.clear()
+        self.unsafe.clear()
+        self.is_synchronising = False
+        self.power = power
+
+    def clock(self, true_time: int) -> Instant:
+        """Return what this host's clock shows."""
+        if not self.skew:
+            return Instant(true_time)
+        return Instant(min(max(true_time + self.skew, INSTANT_MIN), INSTANT_MAX))
+
+    def next_link(self) -> LinkId:
+        """Return a number for a connection that was never used before, in this life or another."""
+        self.links_made += 1
+        return LinkId(self.links_made)

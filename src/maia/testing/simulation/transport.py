@@ -1,0 +1,264 @@
+"""How does a connection come about, carry messages, and end?
+
+This is what TLS over TCP looks like to a node: order within a connection,
+none between two connections, and an end that each side learns of in its own
+time. A host that was killed has its connections shut by its machine. One
+that went dark, or lies behind a cut, leaves its peers waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from maia.testing.simulation.connections import Connection, End, EndState, Lane, Parcel, Signal
+from maia.testing.simulation.hosts import Dialling, Host, Power
+from maia.testing.simulation.partitions import Partitions
+from maia.testing.simulation.schedule import Schedule
+from maia.testing.simulation.weather import NO_CHAOS, SECOND, Chaos
+from maia.wire.effects import DialFailed, Input, LinkClosed, LinkId, LinkOpened, Received
+
+__all__ = ["Transport"]
+
+_SIGNAL_BYTES: Final = 64
+
+
+class Transport:
+    """All connections of a simulated network."""
+
+    __slots__ = (
+        "_chance_for", "_connections_made", "_ends", "_happen", "_patience_us", "_places", "_schedule",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        chance_for: Callable[[str], Random],
+        happen: Callable[[Host, Input], None],
+        partitions: Partitions,
+        gives_up_s: float,
+    ) -> None:
+        """Tell nodes what happens through `happen`; `gives_up_s` bounds every wait for a silent peer."""
+        self._schedule = schedule
+        self._chance_for = chance_for
+        self._happen = happen
+        self._places = partitions
+        self._patience_us = int(gives_up_s * SECOND)
+        self._connections_made = 0
+        self._ends: dict[str, dict[LinkId, End]] = {}
+        """What each host holds, by its name."""
+
+    def connections(self) -> list[Connection]:
+        """Return every connection that some host still holds, each once and oldest first."""
+        held = (end.connection for ends in self._ends.values() for end in ends.values())
+        found = {connection.number: connection for connection in held}
+        return [found[number] for number in sorted(found)]
+
+    # ------------------------------------------------------------ opening
+
+    def dial(self, host: Host, target: Host | None, address: str) -> None:
+        """Open a connection, later if the address has failed before; once at a time for each address."""
+        dialling = host.dials.get(address)
+        if dialling is None:
+            dialling = Dialling(self._chance_for(f"dial/{host.name}/{host.life}/{address}"))
+            host.dials[address] = dialling
+        if dialling.is_under_way:
+            return
+        dialling.is_under_way = True
+        wait = int(dialling.back_off.wait_s(address) * SECOND)
+        delay = self._places.weather(host, target or host).delay(dialling.chance)
+        self._after(wait + delay, dialling.chance, partial(self._knock, host, host.life, target, address))
+
+    def _knock(self, host: Host, life: int, target: Host | None, address: str) -> None:
+        if host.node is None or host.life != life:
+            return
+        chance, failed = host.dials[address].chance, partial(self._dial_failed, host, life, address)
+        if target is None or target.power is Power.KILLED:
+            self._after(1, chance, failed)
+        elif target.power is Power.DARK or not self._places.is_reachable(host, target):
+            self._after(self._patience_us, chance, failed)
+        else:
+            self._put(self._connect(host, target, address).accepting, Signal.OPEN)
+
+    def _dial_failed(self, host: Host, life: int, address: str) -> None:
+        if host.node is not None and host.life == life:
+            host.dials[address].is_under_way = False
+            host.dials[address].back_off.failed(address)
+            self._happen(host, DialFailed(address))
+
+    def _connect(self, host: Host, target: Host, address: str) -> Connection:
+        self._connections_made += 1
+        made = Connection(self._connections_made)
+        for side, (at, dialled) in enumerate(((host, address), (target, None))):
+            lane = Lane(self._chance_for(f"lane/{host.name}/{target.name}/{made.number}/{side}"))
+            end = End(at, at.next_link(), at.life, dialled, made, lane)
+            self._ends.setdefault(at.name, {})[end.link] = end
+            made.ends.append(end)
+            end.arrive = partial(self._arrive, end)
+        made.dialling.other, made.accepting.other = made.accepting, made.dialling
+        return made
+
+    # ------------------------------------------------------------ carrying
+
+    def send(self, host: Host, link: LinkId, data: bytes) -> None:
+        """Put one message on its way; a connection that is closing or gone takes none."""
+        end = self._end(host, link)
+        if end is None or end.state is not EndState.OPEN:
+            return
+        chaos = self._looked_up(end).chaos
+        if chaos is NO_CHAOS or not chaos.concerns(data):
+            self._put(end, data)
+        else:
+            self._put_in_chaos(end, data, chaos)
+
+    def _end(self, host: Host, link: LinkId) -> End | None:
+        ends = self._ends.get(host.name)
+        return None if ends is None else ends.get(link)
+
+    def _put(self, end: End, parcel: Parcel) -> None:
+        end.lane.parcels.append(parcel)
+        self._schedule_arrival(end, len(parcel) if isinstance(parcel, bytes) else _SIGNAL_BYTES)
+
+    def _put_in_chaos(self, end: End, data: bytes, chaos: Chaos) -> None:
+        chance = end.lane.chance
+        if chance.random() < chaos.drop:
+            return
+        self._put(end, data)
+        if chance.random() < chaos.double:
+            self._put(end, data)
+        parcels = end.lane.parcels
+        if len(parcels) > 1 and isinstance(parcels[-2], bytes) and chance.random() < chaos.overtake:
+            parcels[-1], parcels[-2] = parcels[-2], parcels[-1]
+
+    def _schedule_arrival(self, end: End, size: int) -> None:
+        lane, weather, schedule = end.lane, self._looked_up(end).weather, self._schedule
+        sent = schedule.now if schedule.now > lane.line_free_at else lane.line_free_at
+        if weather.bytes_per_s is not None:
+            sent += weather.passage(size)
+        at = sent + weather.delay(lane.chance)
+        lane.line_free_at = sent
+        lane.last_arrival = at if at > lane.last_arrival else lane.last_arrival + 1
+        schedule.add(lane.last_arrival, lane.chance, end.arrive)
+
+    def _arrive(self, sender: End) -> None:
+        """Hand over the next parcel of a lane, if the way is open and somebody is there."""
+        lane, end = sender.lane, sender.other
+        if sender.connection.is_cut:
+            lane.owed += 1
+            return
+        if not lane.parcels:  # what was under way died with its sender
+            return
+        parcel = lane.parcels.popleft()
+        if end.state is EndState.GONE or not end.is_alive:
+            self._nobody_there(sender, end)
+        elif isinstance(parcel, bytes):
+            if end.state is EndState.OPEN:
+                self._happen(end.host, Received(end.link, parcel))
+        elif parcel is Signal.OPEN:
+            self._opened(end)
+        else:
+            self._gone(end)
+
+    def _nobody_there(self, sender: End, end: End) -> None:
+        """Let the sender know that its peer has forgotten the connection, unless nothing answers."""
+        if end.host.power is not Power.DARK:
+            self._after(self._delay(sender), sender.lane.chance, partial(self._gone, sender))
+
+    def _opened(self, end: End) -> None:
+        if end.state is not EndState.OPENING:
+            return
+        end.state = EndState.OPEN
+        if end.dialled is not None:
+            end.host.dials[end.dialled].is_under_way = False
+            end.host.dials[end.dialled].back_off.succeeded(end.dialled)
+            self._put(end, Signal.OPEN)
+        self._happen(end.host, LinkOpened(end.link, end.other.host.principal, end.dialled))
+
+    # ------------------------------------------------------------ ending
+
+    def close(self, host: Host, link: LinkId) -> None:
+        """Let go of a connection: what was sent still goes out, nothing more comes in."""
+        end = self._end(host, link)
+        if end is None or end.state is not EndState.OPEN:
+            return
+        end.state = EndState.CLOSING
+        self._put(end, Signal.SHUT)
+        self._after(self._delay(end), end.lane.chance, partial(self._gone, end))
+
+    def _gone(self, end: End) -> None:
+        """Tell a node, once, that a connection is gone."""
+        if end.state is EndState.GONE:
+            return
+        was, end.state = end.state, EndState.GONE
+        if not end.is_alive:
+            return
+        del self._ends[end.host.name][end.link]
+        if was is not EndState.OPENING:
+            self._happen(end.host, LinkClosed(end.link))
+        elif end.dialled is not None:
+            self._dial_failed(end.host, end.life, end.dialled)
+
+    def lose(self, host: Host) -> None:
+        """End every connection of a host that has just failed."""
+        for end in self._ends.pop(host.name, {}).values():
+            end.state = EndState.GONE
+            if host.power is Power.DARK:
+                self._give_up_in_time(end.other)
+            else:
+                self._lose_what_was_not_sent(end.lane)
+                self._put(end, Signal.SHUT)
+
+    def _lose_what_was_not_sent(self, lane: Lane) -> None:
+        for _ in range(lane.chance.randint(0, len(lane.parcels))):
+            lane.parcels.pop()
+
+    # ------------------------------------------------------------ being cut off
+
+    def cut(self, connection: Connection) -> None:
+        """Let nothing pass from now on; each side notices in its own time."""
+        if connection.is_cut:
+            return
+        connection.is_cut = True
+        connection.cuts += 1
+        for end in connection.ends:
+            gone = partial(self._gone_if_still_cut, end, connection.cuts)
+            self._after(self._patience(end), end.lane.chance, gone)
+
+    def _gone_if_still_cut(self, end: End, cut: int) -> None:
+        if end.connection.is_cut and end.connection.cuts == cut:
+            self._gone(end)
+
+    def mend(self, connection: Connection) -> None:
+        """Let everything pass that was held up; a side whose peer has given up meanwhile learns of it."""
+        if not connection.is_cut:
+            return
+        connection.is_cut = False
+        for end in connection.ends:
+            owed, end.lane.owed = end.lane.owed, 0
+            for _ in range(owed):
+                self._schedule_arrival(end, _SIGNAL_BYTES)
+            if end.other.state is EndState.GONE:
+                self._give_up_in_time(end)
+
+    def _give_up_in_time(self, end: End) -> None:
+        self._after(self._patience(end), end.lane.chance, partial(self._gone, end))
+
+    def _patience(self, end: End) -> int:
+        return end.lane.chance.randint(1, self._patience_us)
+
+    def _delay(self, end: End) -> int:
+        return self._looked_up(end).weather.delay(end.lane.chance)
+
+    def _looked_up(self, end: End) -> End:
+        """Return the end with the weather and the chaos of this moment."""
+        if end.looked_up != self._places.changes:
+            end.looked_up = self._places.changes
+            end.weather = self._places.weather(end.host, end.other.host)
+            end.chaos = self._places.chaos(end.host, end.other.host)
+        return end
+
+    def _after(self, microseconds: int, chance: Random, action: Callable[[], None]) -> None:
+        self._schedule.add(self._schedule.now + microseconds, chance, action)

@@ -1,0 +1,1 @@
+"""Fetching validity statements and one-time answers from where certificates say."""

@@ -1,0 +1,322 @@
+"""What do those say who must vouch for these certificates? Ask them where the certificates say.
+
+    statements = await fetch_statements(wallet, now=now)      public; for brokers and for one's own tests
+    answer = await answer_one_time(question, certificate, key)    for one request of one verifier
+
+A client or a job asks on behalf of certificates in its own wallet: whoever
+chose the wallet chose whom it connects to. **A broker must never ask for what
+strangers show it**, since they would choose where it connects (see
+`allowed_locations.py` for what it may do). A location is a hint. Statements
+prove themselves, and only the tester itself is listened to, by its key; what
+a location answers can therefore shorten a right, never extend one.
+
+A client that connects shows what was fetched by itself (`api/validity.py`),
+and a job goes on asking while it runs (`governed/validity_watch.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from maia.credentials import (
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    SigningKey,
+    TestKind,
+    ValidityState,
+)
+from maia.credentials.encoding.statements import check_statement, statement_from_bytes
+from maia.credentials.validity.errors import CertificateNotRevalidated, CertificateStale
+from maia.credentials.validity.one_time import OneTimeQuestion
+from maia.credentials.validity.statements import OneTimeAnswer
+from maia.errors import BadInput, MaiaError, Unavailable
+from maia.events import Instant
+
+# What talks HTTP is loaded where somebody is asked: most wallets name nobody.
+if TYPE_CHECKING:
+    from maia.validity.connection_pool import ConnectionPool
+
+__all__ = [
+    "Fetched",
+    "NoLocation",
+    "NotThisCertificate",
+    "TestersUnavailable",
+    "answer_one_time",
+    "ask_testers",
+    "fetch_statements",
+    "fresh_until",
+    "lacking",
+    "with_fetched",
+]
+
+TESTERS_MAX: Final = 16
+"""Testers that are asked for one wallet; those named first."""
+LOCATIONS_MAX: Final = 4
+"""Locations of one tester that are tried, one after the other."""
+STATEMENTS_MAX: Final = 64
+"""Statements of one tester that are looked at; a domain has a few."""
+AT_ONCE: Final = 4
+"""Testers that are asked at the same time."""
+FETCH_S: Final = 30.0
+"""How long a fetch takes at most, whatever the testers do."""
+
+BEGIN_S: Final = 5.0
+"""How long somebody who wants to begin waits for testers."""
+
+_MENDED_BY_NEWS: Final = (CertificateStale, CertificateNotRevalidated)
+_FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
+
+
+class NoLocation(Unavailable):
+    """A certificate must be vouched for, and names no place where its tester can be asked."""
+
+    code = "UNAVAILABLE-NO-LOCATION"
+
+
+class TestersUnavailable(Unavailable):
+    """None of those who must vouch for certificates could be asked."""
+
+    __test__ = False  # pytest would otherwise take the name for a promise
+    code = "UNAVAILABLE-TESTERS"
+
+
+class NotThisCertificate(BadInput):
+    """A one-time question is about another certificate, or asks somebody who need not vouch for it."""
+
+    code = "INPUT-ONE-TIME-QUESTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What testers said, and why the others did not."""
+
+    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
+    problems: Mapping[Principal, MaiaError] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------ statements that are for everybody
+
+
+def lacking(
+    certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
+) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that must be vouched for, and for which no statement at hand does so now."""
+    demanding = [one for one in certificates if _tests_of(one)]
+    if not demanding:
+        return ()
+    heard = _heard(statements, now)
+    return tuple(
+        one
+        for one in demanding
+        if one.certificate.validity.contains(now)
+        and isinstance(heard.problem_with(one, now, once=_assumed(one)), _MENDED_BY_NEWS)
+    )
+
+
+def fresh_until(
+    certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
+) -> Instant | None:
+    """Return the last moment at which these statements vouch for what they vouch for now."""
+    heard = _heard(statements, now)
+    good = [one for one in certificates if heard.problem_with(one, now, once=_assumed(one)) is None]
+    return heard.stale_after(good, now)
+
+
+def _heard(statements: Iterable[SignedStatement], now: Instant) -> ValidityState:
+    heard = ValidityState()
+    for signed in statements:
+        with suppress(MaiaError):  # forged, or too old to help
+            heard.hear(signed, now)
+    return heard
+
+
+async def with_fetched(
+    certificates: Iterable[SignedCertificate],
+    statements: Iterable[SignedStatement] = (),
+    *,
+    now: Instant,
+    within_s: float = BEGIN_S,
+) -> tuple[SignedStatement, ...]:
+    """Return the statements at hand, and beside them those that had to be asked for; never raise.
+
+    Whoever decides refuses what nobody vouches for, and says so better than a
+    failed question could.
+    """
+    held = tuple(statements)
+    wanting = [one for one in certificates if _places([one], now)]
+    if not wanting:
+        return held
+    found = await ask_testers(lacking(wanting, held, now=now), now=now, within_s=within_s)
+    known = {one.id for one in held}
+    return (*held, *(one for one in found.statements if one.id not in known))
+
+
+async def fetch_statements(
+    certificates: Iterable[SignedCertificate], *, now: Instant
+) -> tuple[SignedStatement, ...]:
+    """Return what the testers of these certificates say now; raise if nobody at all could be asked."""
+    found = await ask_testers(certificates, now=now)
+    if found.problems and not found.statements:
+        by, problem = next(iter(found.problems.items()))
+        raise TestersUnavailable(
+            f"nobody who must vouch for your certificates could be asked; `{by}`: {problem.message}"
+        ) from problem
+    return found.statements
+
+
+async def ask_testers(
+    certificates: Iterable[SignedCertificate],
+    *,
+    now: Instant,
+    within_s: float = FETCH_S,
+    allowed: frozenset[str] | None = None,
+) -> Fetched:
+    """Ask each tester once, at the first of its locations that answers; say what came of it.
+
+    With `allowed`, nobody is dialled but at these addresses, whatever certificates say.
+    """
+    places = _places(certificates, now, allowed)
+    statements: list[SignedStatement] = []
+    problems: dict[Principal, MaiaError] = {}
+    turn, ends = asyncio.Semaphore(AT_ONCE), asyncio.get_running_loop().time() + within_s
+
+    async def ask(by: Principal, locations: list[str]) -> None:
+        async with turn:
+            try:
+                statements.extend(await _first_answer(by, locations, now, ends=ends))
+            except MaiaError as problem:
+                problems[by] = problem
+
+    async with asyncio.TaskGroup() as tasks:
+        for by, locations in places.items():
+            tasks.create_task(ask(by, locations))
+    return Fetched(tuple(statements), problems)
+
+
+def _places(
+    certificates: Iterable[SignedCertificate], now: Instant, allowed: frozenset[str] | None = None
+) -> dict[Principal, list[str]]:
+    """Return where each tester may be, in the order in which certificates name them."""
+    found: dict[Principal, dict[str, None]] = {}
+    for signed in certificates:
+        if signed.certificate.validity.contains(now):
+            for test in signed.certificate.validity.tests:
+                places = [one for one in test.locations if allowed is None or _is_among(one, allowed)]
+                if test.kind in _FETCHED and places:
+                    found.setdefault(test.by, {}).update(dict.fromkeys(places))
+    return {by: list(places)[:LOCATIONS_MAX] for by, places in list(found.items())[:TESTERS_MAX]}
+
+
+def _is_among(text: str, allowed: frozenset[str]) -> bool:
+    from maia.validity.http import BadLocation, location_from_text
+
+    try:
+        return location_from_text(text).address in allowed
+    except BadLocation:
+        return False
+
+
+async def _first_answer(
+    by: Principal, locations: list[str], now: Instant, *, ends: float
+) -> list[SignedStatement]:
+    problem: MaiaError | None = None
+    for text in locations:
+        left_s = ends - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            break
+        try:
+            return await _statements_at(by, text, now, within_s=left_s)
+        except MaiaError as found:
+            problem = problem or found
+    raise problem or TestersUnavailable(f"there was no time to ask `{by}`")
+
+
+async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> list[SignedStatement]:
+    from maia.api.client import StrangeAnswer
+    from maia.api.responses import StatementPage
+    from maia.validity.http import STATEMENTS_PATH, TesterCalls, location_from_text
+
+    calls = TesterCalls(by, location_from_text(text), call_s=within_s)
+    page = await calls.public(STATEMENTS_PATH, answer=StatementPage)
+    if len(page.items) > STATEMENTS_MAX:
+        raise StrangeAnswer(f"a tester has more than the {STATEMENTS_MAX} statements that are looked at")
+    return [signed for one in page.items if _counts(signed := statement_from_bytes(one.statement), by, now)]
+
+
+def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
+    """Say whether a statement is its sender's own and not over; raise if it is not what it says."""
+    said = signed.statement
+    if isinstance(said, OneTimeAnswer) or said.by != by:
+        return False  # a word of others proves itself too, but nobody asked for it here
+    check_statement(signed)
+    return said.period is None or said.period.not_after is None or said.period.not_after >= now
+
+
+def _tests_of(signed: SignedCertificate) -> list[TestKind]:
+    return [test.kind for test in signed.certificate.validity.tests if test.kind in _FETCHED]
+
+
+def _assumed(signed: SignedCertificate) -> frozenset[tuple[bytes, Principal]]:
+    """Return what stands for the answers to one-time questions: nobody has asked them yet."""
+    return frozenset((signed.id, test.by) for test in signed.certificate.validity.tests)
+
+
+# ------------------------------------------------------------ an answer for one request
+
+
+async def answer_one_time(
+    question: OneTimeQuestion,
+    certificate: SignedCertificate,
+    key: SigningKey,
+    lines: ConnectionPool | None = None,
+) -> SignedStatement:
+    """Ask the tester that a verifier's question names, as the holder of `key`; return its answer.
+
+    What the tester refuses is raised with the tester's own code, and is final.
+    Only where a location does not answer is the next one tried. With `lines`,
+    the connection stays open for the next question.
+    """
+    from maia.api.client import REFUSALS
+
+    problem: MaiaError | None = None
+    for text in _locations_for(question, certificate):
+        try:
+            return await _answer_at(text, question, key, lines)
+        except REFUSALS:
+            raise
+        except MaiaError as found:
+            problem = problem or found
+    raise problem or NoLocation(f"the certificate does not say where `{question.by}` can be asked")
+
+
+def _locations_for(question: OneTimeQuestion, certificate: SignedCertificate) -> tuple[str, ...]:
+    if certificate.id != question.certificate:
+        raise NotThisCertificate("the question is about another certificate")
+    tests = [one for one in certificate.certificate.validity.tests if one.kind is TestKind.ONE_TIME]
+    named = [one.locations for one in tests if one.by == question.by]
+    if not named:
+        raise NotThisCertificate(f"the certificate does not demand that `{question.by}` is asked")
+    return tuple(dict.fromkeys(text for locations in named for text in locations))[:LOCATIONS_MAX]
+
+
+async def _answer_at(
+    text: str, question: OneTimeQuestion, key: SigningKey, lines: ConnectionPool | None
+) -> SignedStatement:
+    from maia.api import requests as bodies
+    from maia.api.client import StrangeAnswer
+    from maia.api.responses import StatementAnswer
+    from maia.validity.http import TesterCalls, location_from_text
+
+    calls = TesterCalls(question.by, location_from_text(text), lines=lines)
+    body = bodies.OneTimeQuestion(question.certificate, question.request, question.nonce)
+    told = await calls.signed("/v1/revalidations", body, key, answer=StatementAnswer)
+    signed = statement_from_bytes(told.statement)
+    if signed.statement != OneTimeAnswer(question.by, question.certificate, question.request, question.nonce):
+        raise StrangeAnswer("the tester answers another question than it was asked")
+    check_statement(signed)
+    return signed

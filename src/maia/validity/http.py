@@ -1,0 +1,276 @@
+"""How is somebody asked at an address that a certificate names?
+
+With suspicion. Whoever writes a certificate chooses the address, so nothing is
+said there before TLS has proved that the tester itself answers, by the key
+that the certificate names beside the address: a connection to anything else
+ends in the handshake. Only `https://HOST:PORT/v1/statements` is dialled, no
+redirect is followed, no proxy is asked, nothing is unpacked, and every answer
+has a size and a time that it must not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import anyio
+import httpcore
+import httpx
+import msgspec
+
+from maia.api.client import (
+    DomainSaid,
+    DomainUnavailable,
+    NotThisDomain,
+    StrangeAnswer,
+    authorization,
+    decoded_answer,
+    is_about_the_key,
+    problem_told,
+    run_of,
+)
+from maia.api.responses import DomainAnswer
+from maia.clock import system_now
+from maia.credentials import Principal, SigningKey
+from maia.errors import BadInput
+from maia.net.addresses import BadAddress, host_and_port
+from maia.net.tls import pinning_context
+from maia.validity.connection_pool import ConnectionPool, Line
+from maia.wire.api_requests import ApiCall, ApiRequest
+from maia.wire.replays import NONCE_BYTES
+
+__all__ = ["CALL_S", "BadLocation", "Location", "TesterCalls", "location_from_text"]
+
+CALL_S: Final = 10.0
+"""How long a question to one location may take, from the first packet to the last."""
+ANSWER_BYTES_MAX: Final = 16 << 20
+"""Room for the lists of a domain that has revoked as much as a list can name."""
+STATEMENTS_PATH: Final = "/v1/statements"
+_LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
+_CONNECT_SHARE: Final = 0.4
+_HTTPS: Final = 443
+_ANOTHER_RUN: Final = "REQUEST-ANOTHER-RUN"
+_ONE_CONNECTION: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
+_Answer = TypeVar("_Answer")
+
+
+class BadLocation(BadInput):
+    """A certificate names a place for statements that is not `https://HOST:PORT/v1/statements`."""
+
+    code = "INPUT-LOCATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a tester's interface is said to be."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Return it as addresses are written."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def location_from_text(text: str) -> Location:
+    """Read a location; refuse every place and every way of asking that a domain's server does not have."""
+    found = _LOCATION.fullmatch(text)
+    if found is None or found[3] != STATEMENTS_PATH:
+        shown = text[:80].encode("unicode_escape").decode()
+        raise BadLocation(f"`{shown}` is not a location such as `https://127.0.0.1:7600{STATEMENTS_PATH}`")
+    try:
+        return Location(*host_and_port(found[1] + (found[2] or f":{_HTTPS}")))
+    except BadAddress as problem:
+        raise BadLocation(problem.message) from problem
+
+
+class _ClosingBackend(httpcore.AnyIOBackend):
+    """Connections whose sockets are closed where a handshake is cancelled; httpcore leaves them to chance."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect."""
+        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        return _ClosingStream(stream)
+
+
+class _ClosingStream(httpcore.AsyncNetworkStream):
+    """A connection before its handshake."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read."""
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write."""
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close."""
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Shake hands; whatever ends that, a cancellation included, closes the socket."""
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._inner.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """Say something about the connection."""
+        # Any: as httpcore has it.
+        return self._inner.get_extra_info(info)
+
+
+class TesterCalls:
+    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own.
+
+    With `lines`, the connection stays open for the next question.
+    """
+
+    def __init__(
+        self,
+        tester: Principal,
+        location: Location,
+        *,
+        call_s: float | None = None,
+        lines: ConnectionPool | None = None,
+    ) -> None:
+        """Dial nobody yet; take `CALL_S` for each question, or less."""
+        self._tester, self._location, self._lines = tester, location, lines
+        self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
+
+    async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
+        """Ask for a public page."""
+        return await self._in_time(_Call("GET", path, b"", None), answer)
+
+    async def signed(self, path: str, body: object, key: SigningKey, *, answer: type[_Answer]) -> _Answer:
+        """Make a call that is signed by `key` for the tester's present run."""
+        return await self._in_time(_Call("POST", path, msgspec.json.encode(body), key), answer)
+
+    async def _in_time(self, call: _Call, answer: type[_Answer]) -> _Answer:
+        where = self._location.address
+        try:
+            # A deadline for the whole: whoever sends a byte a second gets no more of them than this.
+            async with asyncio.timeout(self._call_s):
+                return await self._asked(call, answer)
+        except DomainSaid as problem:
+            raise problem.as_ours() from None
+        except TimeoutError:
+            raise DomainUnavailable(f"`{where}` has not answered within {self._call_s:g} seconds") from None
+        except httpx.ConnectError as problem:
+            if is_about_the_key(problem):
+                raise NotThisDomain(f"whoever answers at `{where}` is not `{self._tester}`") from problem
+            raise DomainUnavailable(f"nobody answers at `{where}`") from problem
+        except (httpx.HTTPError, httpx.InvalidURL) as problem:
+            raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
+
+    async def _asked(self, call: _Call, answer: type[_Answer]) -> _Answer:
+        """Ask; if a connection from before turns out to be broken, or of an earlier run, ask once anew."""
+        line: Line | None = None
+        try:
+            async with self._line() as line:
+                return await self._said(line, call, answer)
+        except (httpx.TransportError, DomainSaid) as problem:
+            is_old = line is not None and not line.is_fresh
+            is_mended = not isinstance(problem, DomainSaid) or problem.code == _ANOTHER_RUN
+            if not is_old or not is_mended:
+                raise
+        async with self._line(fresh=True) as line:
+            return await self._said(line, call, answer)
+
+    async def _said(self, line: Line, call: _Call, answer: type[_Answer]) -> _Answer:
+        headers = {} if call.key is None else await self._headers(line, call, call.key)
+        return await _sent(line.http, call.method, call.path, call.content, headers, answer)
+
+    @asynccontextmanager
+    async def _line(self, *, fresh: bool = False) -> AsyncIterator[Line]:
+        if self._lines is None:
+            async with self._client() as http:
+                yield Line(http)
+            return
+        async with self._lines.lent(self._tester, self._location.address, self._client, fresh=fresh) as line:
+            yield line
+
+    def _client(self) -> httpx.AsyncClient:
+        transport = httpx.AsyncHTTPTransport(
+            verify=pinning_context(self._tester), trust_env=False, limits=_ONE_CONNECTION
+        )
+        transport._pool._network_backend = _ClosingBackend()  # httpx hands none on to the pool
+        return httpx.AsyncClient(
+            base_url=f"https://{self._location.address}",
+            transport=transport,
+            # Connection and handshake give up by themselves before the deadline: a handshake that is
+            # cancelled would leave its socket behind.
+            timeout=httpx.Timeout(self._call_s, connect=_CONNECT_SHARE * self._call_s),
+            trust_env=False,
+            follow_redirects=False,
+            headers={"Accept-Encoding": "identity"},
+        )
+
+    async def _headers(self, line: Line, call: _Call, key: SigningKey) -> Mapping[str, str]:
+        if line.run is None:
+            line.run = run_of(await _sent(line.http, "GET", "/v1/domain", b"", {}, DomainAnswer))
+        made = ApiCall.of(call.method, call.path, body=call.content, credentials=b"", once="")
+        request = ApiRequest(self._tester, line.run, made, system_now(), os.urandom(NONCE_BYTES))
+        return {"Authorization": authorization(request, key)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What is asked, and who signs it; a public page is asked for by nobody."""
+
+    method: str
+    path: str
+    content: bytes = field(repr=False)
+    key: SigningKey | None = field(repr=False)
+
+
+async def _sent(
+    http: httpx.AsyncClient,
+    method: str,
+    path: str,
+    content: bytes,
+    headers: Mapping[str, str],
+    answer: type[_Answer],
+) -> _Answer:
+    async with http.stream(method, path, content=content, headers=dict(headers)) as response:
+        body = await _read(response)
+    if response.status_code == httpx.codes.OK:
+        return decoded_answer(body, answer)
+    if response.is_redirect or response.is_success:
+        raise StrangeAnswer("a tester answers its questions itself, and sends nobody elsewhere")
+    raise problem_told(body)
+
+
+async def _read(response: httpx.Response) -> bytes:
+    # What was packed is not unpacked: a few bytes could become very many.
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise StrangeAnswer("an answer was packed, although that was not asked for")
+    parts, size = [], 0
+    async for part in response.aiter_raw():
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,197 @@
+"""How does an application take what has arrived?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from maia.client import ClientClosed, Delivered, Missed, RefusedByBroker
+from maia.client.api.subscription import ROWS_WAITING_MAX, Subscription
+from maia.demo.numberplate import NUMBERPLATE
+from maia.events import Column, Frame, Kind
+from support.client_session import NOW, STORY, Played
+from support.waiting import in_a_loop
+
+CAMERA = STORY.principal("camera at Victoria")
+
+
+class Home:
+    """A client that only counts how often it is asked whether to read on."""
+
+    asked = 0
+
+    def check_room(self) -> None:
+        self.asked += 1
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+@pytest.fixture
+def subscription(home: Home) -> Subscription:
+    return Subscription(home, Played(who="billing office").subscribes())
+
+
+def delivered(sequence: int, rows: int = 1) -> Delivered:
+    plates = Column(Kind.STRING, tuple(f"{sequence}-{row}" for row in range(rows)))
+    return Delivered((1,), CAMERA, bytes(16), sequence, NOW, Frame(rows, {NUMBERPLATE: plates}))
+
+
+@in_a_loop
+async def test_a_loop_over_many_frames_lets_others_have_their_turn(subscription: Subscription):
+    """A renewal that had to wait for the application would come after its lease."""
+    for sequence in range(100):
+        subscription.take(delivered(sequence))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    for _ in range(100):
+        await anext(subscription)
+    task.cancel()
+    assert turns >= 10
+
+
+@in_a_loop
+async def test_two_that_take_turns_get_each_event_once(subscription: Subscription):
+    for sequence in range(40):
+        subscription.take(delivered(sequence, rows=2))
+    subscription.end(ClientClosed("closed"))
+
+    async def all_of_it() -> list[str]:
+        return [event["numberplate"] async for event in subscription]
+
+    one, other = await asyncio.gather(all_of_it(), all_of_it())
+    assert sorted(one + other) == sorted(f"{sequence}-{row}" for sequence in range(40) for row in range(2))
+
+
+@in_a_loop
+async def test_what_arrived_is_taken_before_the_end_is_said(subscription: Subscription):
+    subscription.take(delivered(0))
+    subscription.end(RefusedByBroker("POLICY-EXPIRED", "it is over"))
+    assert (await anext(subscription))["numberplate"] == "0-0"
+    for _ in range(2):
+        with pytest.raises(RefusedByBroker) as ended:
+            await anext(subscription)
+        assert ended.value.code == "POLICY-EXPIRED"
+
+
+@in_a_loop
+async def test_the_client_is_asked_to_read_on_when_there_is_room_again(
+    subscription: Subscription, home: Home
+):
+    for sequence in range(2):
+        subscription.take(delivered(sequence, rows=ROWS_WAITING_MAX // 2))
+    assert not subscription.has_room
+    await anext(subscription)
+    assert subscription.has_room
+    assert home.asked == 1
+
+
+@in_a_loop
+async def test_some_events_come_at_once_and_none_after_a_while(subscription: Subscription):
+    subscription.take(delivered(0, rows=5))
+    assert len(await subscription.some(3)) == 3
+    assert len(await subscription.some(10)) == 2
+    assert await subscription.some(10, timeout_s=0.01) == []
+
+
+def test_an_event_says_who_and_when(subscription: Subscription):
+    subscription.take(delivered(0))
+    (event,) = asyncio.run(subscription.some(1))
+    assert (event.publisher, event.published_at) == (CAMERA, NOW)
+    assert event == {"numberplate": "0-0", "timestamp": None, "location": None}
+
+
+class AcknowledgingHome(Home):
+    """A client whose session takes note of what is acknowledged."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+        self.withdrawn: list[bool] = []
+
+    @property
+    def session(self) -> AcknowledgingHome:
+        return self
+
+    def acknowledge(self, _entry: object, position: int) -> list[object]:
+        self.acknowledged.append(position)
+        return []
+
+    def perform(self, _effects: object) -> None:
+        pass
+
+    async def withdraw(self, _entry: object, _timeout_s: float, *, forget: bool = False) -> None:
+        self.withdrawn.append(forget)
+
+
+def recorded(position: int, rows: int = 1) -> Delivered:
+    return replace(delivered(position, rows), position=position)
+
+
+@pytest.fixture
+def durable() -> tuple[AcknowledgingHome, Subscription]:
+    home = AcknowledgingHome()
+    return home, Subscription(home, Played(who="billing office").subscribes())
+
+
+@in_a_loop
+async def test_asking_for_the_next_event_acknowledges_the_last(durable):
+    home, subscription = durable
+    subscription.take(recorded(7, rows=2))
+    await anext(subscription)
+    await anext(subscription)
+    assert home.acknowledged == []
+    assert await subscription.some(5, timeout_s=0.01) == []
+    assert home.acknowledged == [7]
+
+
+@in_a_loop
+async def test_a_frame_is_acknowledged_as_a_whole_or_not(durable):
+    home, subscription = durable
+    subscription.take(recorded(7, rows=2))
+    await anext(subscription)
+    subscription.acknowledge()
+    assert home.acknowledged == []
+    await anext(subscription)
+    subscription.acknowledge()
+    assert home.acknowledged == [7]
+
+
+@in_a_loop
+async def test_while_many_wait_acknowledgements_are_few(durable):
+    home, subscription = durable
+    for position in range(1, 101):
+        subscription.take(recorded(position))
+    for _ in range(100):
+        await anext(subscription)
+    await subscription.some(1, timeout_s=0.01)
+    assert home.acknowledged[-1] == 100
+    assert len(home.acknowledged) <= 5
+
+
+@in_a_loop
+async def test_whoever_leaves_acknowledges_what_was_taken(durable):
+    home, subscription = durable
+    subscription.take(recorded(7))
+    subscription.take(recorded(8))
+    await anext(subscription)
+    await subscription.unsubscribe(forget=True)
+    assert (home.acknowledged, home.withdrawn) == ([7], [True])
+
+
+@in_a_loop
+async def test_what_was_missed_can_be_asked_for(durable):
+    _, subscription = durable
+    missed = Missed(1, 3, 9, RefusedByBroker("UNAVAILABLE-LOG-REMOVED", "too long ago"))
+    subscription.note(missed)
+    assert subscription.missed == (missed,)

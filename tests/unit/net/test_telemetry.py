@@ -1,0 +1,91 @@
+"""Logs and metrics: lines with named fields, no secrets, no label that a peer can multiply."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from maia.net.telemetry import LABEL_SETS_MAX, Telemetry
+
+
+def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_an_event_with_named_fields() -> None:
+    stream = io.StringIO()
+    Telemetry(stream).note("refused", {"code": "POLICY-EXPIRED", "principal": "ed25519:ab", "link": 4})
+    (line,) = lines_of(stream)
+    assert (line["event"], line["code"], line["link"], line["level"]) == (
+        "refused",
+        "POLICY-EXPIRED",
+        4,
+        "warning",
+    )
+    assert str(line["at"]).endswith("Z")
+
+
+def test_a_field_that_could_be_a_secret_is_left_out_and_bytes_are_only_counted() -> None:
+    stream = io.StringIO()
+    Telemetry(stream).note(
+        "odd", {"seed": b"s" * 32, "status_token": "abc", "Passphrase": "x", "data": b"0123456789"}
+    )
+    (line,) = lines_of(stream)
+    assert set(line) == {"event", "level", "at", "data"}
+    assert line["data"] == "<10 bytes>"
+
+
+def test_what_a_peer_wrote_stays_on_one_line_and_short() -> None:
+    stream = io.StringIO()
+    Telemetry(stream).note("odd", {"message": "a\nb" + "c" * 10_000, "event": "forged"})
+    (line,) = lines_of(stream)
+    assert line["event"] == "odd"
+    assert len(str(line["message"])) < 400
+
+
+def test_a_level_leaves_lines_out_and_text_is_for_people() -> None:
+    stream = io.StringIO()
+    telemetry = Telemetry(stream, log_format="text", level="warning")
+    telemetry.note("started", {})
+    telemetry.error("lost", why="disk full")
+    assert "started" not in stream.getvalue()
+    assert "lost" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_a_closed_log_does_not_stop_the_broker() -> None:
+    stream = io.StringIO()
+    telemetry = Telemetry(stream, log_format="json")
+    stream.close()
+    telemetry.note("started", {})
+
+
+def test_counters_and_gauges_appear_among_the_metrics() -> None:
+    telemetry = Telemetry(io.StringIO())
+    telemetry.count("maia_refused_total", 2, {"code": "POLICY-EXPIRED"})
+    telemetry.count("maia_rows_published_total", 5, {})
+    telemetry.count("maia_rows_published_total", -1, {})
+    telemetry.measure("maia_clients", 7)
+    text = telemetry.metrics().decode()
+    assert 'maia_refused_total{code="POLICY-EXPIRED"} 2.0' in text
+    assert "maia_rows_published_total 5.0" in text
+    assert "maia_clients 7.0" in text
+
+
+def test_a_peer_that_invents_labels_fills_one_more_row_and_no_memory() -> None:
+    telemetry = Telemetry(io.StringIO())
+    for number in range(LABEL_SETS_MAX + 100):
+        telemetry.count("maia_refused_total", 1, {"code": f"C{number}"})
+    rows = [
+        line for line in telemetry.metrics().decode().splitlines() if line.startswith("maia_refused_total{")
+    ]
+    assert len(rows) == LABEL_SETS_MAX + 1
+    assert 'maia_refused_total{code="other"} 100.0' in rows
+
+
+def test_one_name_has_one_set_of_labels() -> None:
+    telemetry = Telemetry(io.StringIO())
+    telemetry.count("maia_x_total", 1, {})
+    telemetry.count("maia_x_total", 1, {"code": "A"})
+    telemetry.count("not a name", 1, {})
+    assert "maia_x_total 1.0" in telemetry.metrics().decode()

@@ -1,0 +1,94 @@
+"""Bulk matching keeps its limits, and says what to do about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.credentials.authority import ALL_ATTRIBUTES
+from maia.events import AttributeUid, Kind
+from maia.policy.view import View, Window
+from maia.predicates.syntax import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Membership,
+    Not,
+    Operator,
+    Predicate,
+    TextMatch,
+    TextTest,
+)
+from maia.spark.matching import rights as bulk_matching_rights
+from maia.spark.matching import tables as bulk_matching_tables
+from maia.spark.matching.boxes import BOXES_MAX, boxes_of
+from maia.spark.matching.rights import Subscription, TooManySubscriptions, rights_classes
+from maia.spark.matching.tables import TooIrregular, shown_words, tables
+from maia.views import ViewTooLarge
+
+PLATE, SPEED = AttributeUid("plate"), AttributeUid("speed")
+STORED = {PLATE: Kind.STRING, SPEED: Kind.INT}
+
+
+def subscriptions(*filters: Predicate) -> list[Subscription]:
+    return [
+        Subscription(f"s{at}", "sighting", View((Window(one, ALL_ATTRIBUTES),)))
+        for at, one in enumerate(filters)
+    ]
+
+
+def test_equal_views_are_one_class_whatever_their_validity():
+    view = View((Window(ALWAYS, ALL_ATTRIBUTES),))
+    later = View(view.windows, until=None)
+    classes = rights_classes(
+        [Subscription("a", "t", view), Subscription("b", "t", later), Subscription("c", "u", view)], STORED
+    )
+    assert [one.members for one in classes] == [("a", "b"), ("c",)]
+
+
+def test_a_literal_keeps_its_kind_in_a_class():
+    number, flag = Comparison(SPEED, Operator.EQ, 1), Comparison(SPEED, Operator.EQ, True)
+    assert len(rights_classes(subscriptions(number, flag), STORED)) == 2
+
+
+def test_filters_without_a_key_are_bounded(monkeypatch):
+    monkeypatch.setattr(bulk_matching_tables, "RESIDUAL_MAX", 2)
+    irregular = [TextMatch(PLATE, TextTest.CONTAINS, word) for word in ("a", "b", "c")]
+    classes = rights_classes(subscriptions(*irregular[:2], Comparison(SPEED, Operator.EQ, 1)), STORED)
+    assert len(tables(classes, STORED).residual) == 2
+    with pytest.raises(TooIrregular, match="3 different filters"):
+        tables(rights_classes(subscriptions(*irregular), STORED), STORED)
+
+
+def test_a_text_beside_a_value_is_found_by_the_value_and_asked():
+    mixed = AllOf((Comparison(SPEED, Operator.EQ, 30), TextMatch(PLATE, TextTest.CONTAINS, "X")))
+    found = tables(rights_classes(subscriptions(mixed), STORED), STORED)
+    assert not found.residual
+    assert list(found.doubtful.values()) == [mixed]
+
+
+def test_subscriptions_are_bounded(monkeypatch):
+    monkeypatch.setattr(bulk_matching_rights, "SUBSCRIPTIONS_MAX", 1)
+    with pytest.raises(TooManySubscriptions):
+        rights_classes(subscriptions(ALWAYS, ALWAYS), STORED)
+
+
+def test_a_filter_with_too_many_boxes_is_bracketed_by_fewer():
+    words = Membership(PLATE, frozenset(map(str, range(100))))
+    numbers = Membership(SPEED, frozenset(range(0, 200, 2)))
+    found = boxes_of(AllOf((words, numbers)), STORED)
+    assert 1 <= len(found.boxes) <= BOXES_MAX
+    assert not found.is_exact
+
+
+def test_an_interest_that_grows_beyond_the_language_is_refused():
+    many = AnyOf(tuple(Comparison(SPEED, Operator.EQ, number) for number in range(200)))
+    windows = (Window(many, frozenset({PLATE})), Window(Not(many), frozenset({SPEED})))
+    interest = AllOf(tuple(Comparison(PLATE, Operator.NE, str(number)) for number in range(100)))
+    with pytest.raises(ViewTooLarge):
+        rights_classes([Subscription("a", "t", View(windows, interest))], STORED)
+
+
+def test_more_attributes_than_a_number_has_bits_take_two_numbers():
+    many = {AttributeUid(f"a{at}"): Kind.INT for at in range(64)}
+    assert shown_words({AttributeUid("a0"), AttributeUid("a63")}, many) == [1, 1]

@@ -1,0 +1,322 @@
+"""What readers see of recorded events: plain, sealed as a whole, and sealed by attribute."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.log.disk.event_log import EventLog
+from maia.log.disk.log_view import LogView
+from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
+from maia.policy.clock_facts import during
+from maia.predicates import parse_predicate
+from maia.spark.governed.periods import slices_of
+from maia.spark.governed.reader import FactPeriod
+from maia.spark.governed.refusals import (
+    BadMoments,
+    NameTaken,
+    NoKeys,
+    NoSuchColumn,
+    RightsCut,
+    TooManyPeriods,
+    UnknownTerms,
+)
+from maia.spark.governed.table import META_COLUMNS, governed
+from maia.types import SealingLevel
+from maia.wire.codec import encode
+from support.governed import (
+    ATTRIBUTES,
+    CAMERA,
+    NOON,
+    PLACE,
+    PLATE,
+    SEEN,
+    SPEED,
+    STREAM,
+    Recorded,
+    asked,
+    at,
+    between,
+    grant,
+    reader,
+    rows_of,
+    sightings,
+    typed,
+)
+
+LEVELS = [None, *SealingLevel]
+CAR_PARK = AttributeUid("car-park")
+
+
+def named(event):
+    return {one.name: event.get(one.uid) for one in ATTRIBUTES}
+
+
+def expected(events, who, event_type, interest="true"):
+    """Return what the kernel shows of events published at noon."""
+    (one,) = slices_of(asked(who, event_type, interest), who)
+    return sorted((named(seen) for event in events if (seen := see(one.view, event)) is not None), key=repr)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_governed_table_shows_what_the_kernel_shows(spark, tmp_path, desk, level):
+    log, events = Recorded(tmp_path, level), sightings(700)
+    log.publish(events[:600])
+    log.publish(events[600:])
+    log.write()
+    everything = reader()
+    windows = reader(
+        grant(attributes=[PLATE, SEEN], restriction="speed < 60"),
+        grant(attributes=[SPEED], restriction='location == "Victoria" and not (speed == 12)'),
+    )
+    for who, interest in ((everything, "true"), (windows, "exists(numberplate) or speed > 10")):
+        table = governed(
+            spark,
+            log=str(tmp_path),
+            event_type=log.event_type,
+            reader=who,
+            keys=log.keys(desk),
+            filter=interest,
+        )
+        assert rows_of(table) == expected(events, who, log.event_type, interest)
+
+
+def test_a_reader_without_a_key_gets_null_and_nothing_where_the_policy_asks(spark, tmp_path, desk):
+    log, events = Recorded(tmp_path, SealingLevel.ATTRIBUTE), sightings(20)
+    log.publish(events)
+    log.write()
+    keys = log.keys(desk, only=[None, PLATE, SPEED])
+    table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=reader(), keys=keys)
+    without = [named(event) | {"location": None, "seen": None} for event in events]
+    assert rows_of(table) == sorted(without, key=repr)
+    for restriction in ('location == "Victoria"', "not exists(location)"):
+        who = reader(grant(restriction=restriction))
+        table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=keys)
+        assert rows_of(table) == []
+
+
+def test_without_any_key_nothing_is_shown(spark, tmp_path, desk):
+    for level in SealingLevel:
+        log = Recorded(tmp_path / level.value, level)
+        log.publish(sightings(5))
+        log.write()
+        table = governed(
+            spark,
+            log=str(log.folder),
+            event_type=log.event_type,
+            reader=reader(),
+            keys=log.keys(desk, only=[]),
+        )
+        assert rows_of(table) == []
+
+
+def test_each_period_has_the_rights_of_its_moment(spark, tmp_path, desk):
+    log, events = Recorded(tmp_path, SealingLevel.ATTRIBUTE), sightings(4)
+    for event, hours in zip(events, (-2, 0, 30, 60), strict=True):
+        log.publish([event], published_at=at(hours))
+    log.write()
+    who = reader(
+        grant(attributes=[PLATE], validity=between(-1, 40)),
+        grant(attributes=[PLACE], restriction="speed > 1", validity=between(20, 40)),
+    )
+    table = governed(
+        spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=log.keys(desk), with_meta=True
+    )
+    found = {row["_sequence"]: row for row in rows_of(table)}
+    assert set(found) == {2, 3}
+    assert (found[2]["numberplate"], found[2]["location"]) == ("AE00001", None)
+    assert (found[3]["numberplate"], found[3]["location"]) == ("AE00002", "Trumpington")
+    with pytest.raises(GrantExpired):
+        governed(
+            spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=log.keys(desk), since=at(41)
+        )
+    early = governed(
+        spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=log.keys(desk), until=at(1)
+    )
+    assert len(rows_of(early)) == 1
+
+
+def test_a_condition_holds_in_the_periods_in_which_its_facts_were_known(spark, tmp_path):
+    log, events, duty = Recorded(tmp_path), sightings(3), AttributeUid("on-duty")
+    for event, hours in zip(events, (0, 2, 4), strict=True):
+        log.publish([event], published_at=at(hours))
+    log.write()
+    on_duty = parse_predicate("duty == true", {"duty": Attribute("duty", duty, Kind.BOOL)})
+    who = reader(grant(condition=on_duty), facts=(FactPeriod(between(1, 3), Facts({duty: True})),))
+    table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=who)
+    assert [row["numberplate"] for row in rows_of(table)] == ["AE00001"]
+
+
+def test_a_right_for_working_hours_reads_what_was_published_in_them(spark, tmp_path):
+    """E7: hours of a zone, over weeks, are one scan; the whole of time must be bounded by the reader."""
+    log, events = Recorded(tmp_path), sightings(4)
+    moments = ("2026-11-13T09:00:00Z", "2026-11-13T17:00:00Z", "2026-11-14T12:00:00Z", "2026-11-16T16:59:59Z")
+    for event, moment in zip(events, moments, strict=True):
+        log.publish([event], published_at=Instant.parse(moment))
+    log.write()
+    office = during("Europe/London", days=frozenset(range(1, 6)), start=9 * 60, end=17 * 60)
+    who = reader(grant(condition=office))
+    read = {"log": str(tmp_path), "event_type": log.event_type, "reader": who}
+    table = governed(spark, **read, since=Instant.parse("2026-01-01T00:00:00Z"), until=at(24 * 30))
+    assert sorted(row["speed"] for row in rows_of(table)) == [0, 3]
+    (one,) = slices_of(asked(who, log.event_type), who, since=at(-24 * 7), until=at(24 * 7))
+    assert len(one.spans) == 10
+    with pytest.raises(TooManyPeriods, match="say since when"):
+        governed(spark, **read)
+
+
+def test_a_reader_of_another_version_sees_the_names_of_its_own(spark, tmp_path):
+    log = Recorded(tmp_path)
+    log.publish(sightings(3))
+    log.write()
+    renamed = (
+        Attribute("plate", PLATE, Kind.STRING),
+        Attribute("car_park", CAR_PARK, Kind.STRING),
+        Attribute("speed", SPEED, Kind.INT),
+    )
+    newer = typed(attributes=renamed, version="00000000-0000-4000-8000-000000000001", previous=log.event_type)
+    table = governed(spark, log=str(tmp_path), event_type=newer, reader=reader())
+    assert table.columns == ["plate", "car_park", "speed"]
+    assert [tuple(row.values()) for row in rows_of(table)] == [(f"AE0000{n}", None, n) for n in range(3)]
+    hidden = reader(grant(restriction='location == "Madingley"'))
+    with pytest.raises(UnknownTerms):
+        governed(spark, log=str(tmp_path), event_type=newer, reader=hidden)
+    table = governed(spark, log=str(tmp_path), event_type=newer, reader=hidden, versions=[log.event_type])
+    assert [row["plate"] for row in rows_of(table)] == ["AE00001"]
+
+
+def test_what_is_told_about_an_event_beside_its_attributes(spark, tmp_path, desk):
+    log = Recorded(tmp_path, SealingLevel.EVENT)
+    log.publish(sightings(2), published_at=at(1))
+    log.write()
+    table = governed(
+        spark,
+        log=str(tmp_path),
+        event_type=log.event_type,
+        reader=reader(),
+        keys=log.keys(desk),
+        columns=["speed"],
+        with_meta=True,
+    )
+    assert table.columns == ["speed", *META_COLUMNS]
+    first = rows_of(table)[0]
+    assert first["_publisher"] == CAMERA.principal.key
+    assert (first["_stream"], first["_sequence"], first["_row"]) == (STREAM, 1, 0)
+    assert first["_published_at"] == at(1)
+
+
+def test_a_type_of_which_nothing_was_recorded_is_an_empty_table(spark, tmp_path):
+    event_type = typed()
+    assert rows_of(governed(spark, log=str(tmp_path), event_type=event_type, reader=reader())) == []
+
+
+def test_refusals_come_from_the_driver_before_anything_is_read(spark, tmp_path):
+    plain, sealed = typed(), typed(SealingLevel.ATTRIBUTE)
+    log = str(tmp_path)
+    with pytest.raises(NoChain):
+        governed(spark, log=log, event_type=plain, reader=reader(grant(CAMERA)))
+    with pytest.raises(AttributeNotReadable):
+        governed(
+            spark, log=log, event_type=plain, reader=reader(grant(attributes=[PLATE])), filter="speed > 3"
+        )
+    with pytest.raises(NoKeys):
+        governed(spark, log=log, event_type=sealed, reader=reader())
+    with pytest.raises(NoSuchColumn):
+        governed(spark, log=log, event_type=plain, reader=reader(), columns=["`; drop table"])
+    with pytest.raises(BadMoments):
+        governed(spark, log=log, event_type=plain, reader=reader(), since=Instant(1), until=Instant(0))
+    taken = typed(attributes=(Attribute("_Row", PLATE, Kind.STRING),))
+    with pytest.raises(NameTaken):
+        governed(spark, log=log, event_type=taken, reader=reader(), with_meta=True)
+
+
+def test_a_log_with_a_manifest_is_read_by_it(spark, tmp_path):
+    made, events = Recorded(tmp_path / "elsewhere"), sightings(6)
+    with closing(EventLog.open(tmp_path / "log", now=NOON)) as log:
+        for part in (events[:2], events[2:4], events[4:]):
+            log.append([encode(made.publish(part))], recorded_at=NOON)
+            log.roll(NOON)
+        log.compact(NOON)  # what was joined lies beside what it was joined from, for a while
+    known = {"log": str(tmp_path / "log"), "event_type": made.event_type, "reader": reader()}
+    listed = LogView(tmp_path / "log").segments(made.event_type.type_id)
+    assert len(listed) == 1
+    assert len(rows_of(governed(spark, segments=listed, **known))) == 6
+    assert rows_of(governed(spark, segments=[], **known)) == []
+
+
+def test_only_what_is_needed_is_read_from_the_log(spark, tmp_path, desk):
+    log = Recorded(tmp_path, SealingLevel.ATTRIBUTE)
+    log.publish(sightings(3))
+    log.write()
+    who = reader(grant(attributes=[PLATE, PLACE]))
+    table = governed(
+        spark,
+        log=str(tmp_path),
+        event_type=log.event_type,
+        reader=who,
+        keys=log.keys(desk),
+        columns=["numberplate"],
+    )
+    scan = next(line for line in plan_of(table).splitlines() if "ReadSchema" in line)
+    assert PLATE in scan
+    assert PLACE not in scan
+    assert SPEED not in scan
+
+
+def plan_of(table):
+    return table._jdf.queryExecution().toString()
+
+
+def test_a_stream_of_segments_shows_the_same(spark, tmp_path, desk):
+    log, events = Recorded(tmp_path / "log", SealingLevel.ATTRIBUTE), sightings(30)
+    log.publish(events[:10])
+    log.write()
+    who = reader(grant(attributes=[PLATE, SEEN], restriction="speed < 20"))
+    table = governed(
+        spark,
+        log=str(log.folder),
+        event_type=log.event_type,
+        reader=who,
+        keys=log.keys(desk),
+        is_stream=True,
+    )
+    for part in (events[10:20], events[20:]):
+        run(table, tmp_path, spark)
+        log.publish(part)
+        log.write()
+    run(table, tmp_path, spark)
+    found = rows_of(spark.read.schema(table.schema).parquet(str(tmp_path / "out")))
+    assert found == expected(events, who, log.event_type)
+
+
+def run(table, folder, spark):
+    query = (
+        table.writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "out"))
+    )
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+
+
+def test_forty_narrow_certificates_show_forty_cars(spark, tmp_path, desk):
+    """Each of a detective's cases comes with a certificate of its own, and the table adds them up."""
+    log, events = Recorded(tmp_path, SealingLevel.ATTRIBUTE), sightings(60)
+    log.publish(events)
+    log.write()
+    cars = [event[PLATE] for event in events if event[PLATE] is not None][:40]
+    detective = reader(*(grant(restriction=f'numberplate == "{car}"') for car in cars))
+    table = governed(
+        spark, log=str(tmp_path), event_type=log.event_type, reader=detective, keys=log.keys(desk)
+    )
+    assert sorted(row["numberplate"] for row in rows_of(table)) == sorted(cars)
+    limited = replace(detective, chains_max=30)
+    with pytest.warns(RightsCut, match=r"only 30 of at least 40 grants .* \[POLICY-GRANTS-LEFT-OUT\]"):
+        table = governed(
+            spark, log=str(tmp_path), event_type=log.event_type, reader=limited, keys=log.keys(desk)
+        )
+    assert len(rows_of(table)) == 30

@@ -1,0 +1,159 @@
+"""A driver's desk and its passes: who gets keys, and what everybody else hears."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import socket
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from maia.events import AttributeUid
+from maia.sealing import Secret
+from maia.spark.governed.refusals import GrantEnded
+from maia.spark.keys import key_server as module
+from maia.spark.keys.content_keys import BadHandout, HeldEpoch, SeveralSources, read_handout
+from maia.spark.keys.key_server import DeskFull, DeskUnreachable, NotFromTheDesk, job_desk
+
+PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
+ALL = frozenset({None, PLATE, PLACE})
+
+
+def secret(name):
+    return Secret.from_bytes(sha256(name.encode()).digest())
+
+
+class Held:
+    def __init__(self, **epochs):
+        self.epochs = {int(name[1:]): keys for name, keys in epochs.items()}
+
+    def held(self, epoch, wanted):
+        keys = self.epochs.get(epoch)
+        found = None if keys is None else {uid: key for uid, key in keys.items() if uid in wanted}
+        return None if found is None else HeldEpoch(0, 10, found)
+
+
+SOURCE = Held(e1={None: secret("type"), PLATE: secret("plate")}, e2={PLACE: secret("place")})
+
+
+@pytest.fixture
+def desk():
+    with job_desk() as opened:
+        yield opened
+
+
+def test_a_worker_gets_what_the_table_needs_of_the_epochs_it_names(desk):
+    shown = pickle.loads(pickle.dumps(desk.open(SOURCE, frozenset({PLATE, PLACE}))))  # noqa: S301 - as Spark does
+    found = shown.keys_of([1, 2, 3])
+    assert {number: set(one.keys) for number, one in found.items()} == {1: {PLATE}, 2: {PLACE}}
+    assert found[1].keys[PLATE] == secret("plate")
+    assert (found[1].first, found[1].last) == (0, 10)
+    assert shown.keys_of(()) == {}
+    assert desk.open(None, ALL).keys_of([1]) == {}
+
+
+def test_a_pass_holds_no_key_and_does_not_print_its_token(desk):
+    shown = desk.open(SOURCE, ALL)
+    pickled = pickle.dumps(shown)
+    assert secret("plate").reveal() not in pickled
+    for said in (repr(shown), str(shown), repr(desk)):
+        assert shown.token.hex() not in said
+        assert repr(shown.token) not in said
+
+
+def test_a_grant_that_was_taken_back_is_refused(desk):
+    shown = desk.open(SOURCE, ALL)
+    desk.end_all()
+    with pytest.raises(GrantEnded):
+        shown.keys_of([1])
+    assert desk.open(SOURCE, ALL).keys_of([1])
+
+
+def test_strangers_hear_nothing(desk, monkeypatch):
+    monkeypatch.setattr(module, "_ATTEMPTS", 1)
+    shown = desk.open(SOURCE, ALL)
+    for other in (replace(shown, token=bytes(32)), replace(shown, grant=bytes(16))):
+        with pytest.raises(DeskUnreachable):
+            other.keys_of([1])
+    for data in (b"", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x40" + bytes(64), bytes(200)):
+        assert _heard_after(shown, data) == b""
+    assert shown.keys_of([1])
+
+
+def _heard_after(shown, data):
+    """What a stranger hears that says ``data``. A desk that has hung up may have reset the connection."""
+    with socket.create_connection((shown.host, shown.port), timeout=60) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(1)
+        except OSError as error:
+            if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+                return b""
+            raise
+
+
+def test_what_is_on_the_wire_is_sealed_and_fresh(desk):
+    shown = desk.open(SOURCE, ALL)
+    heard = []
+    answer = desk.answer
+
+    class Listening:
+        def answer(self, question):
+            heard.append((question, answer(question)))
+            return heard[-1][1]
+
+    desk._server.desk = Listening()
+    shown.keys_of([1])
+    shown.keys_of([1])
+    (_, first), (asked, second) = heard
+    assert first != second
+    for data in (*heard[0], *heard[1]):
+        assert secret("plate").reveal() not in data
+        assert shown.token not in data
+    desk._server.desk = type("Replays", (), {"answer": lambda _self, _question: first})()
+    with pytest.raises(NotFromTheDesk):
+        shown.keys_of([1])
+    with pytest.raises(NotFromTheDesk):
+        desk.answer(asked[:-1])
+
+
+def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
+    monkeypatch.setattr(module, "_ATTEMPTS", 1)
+    with job_desk() as desk:
+        shown = desk.open(SOURCE, ALL)
+    with pytest.raises(DeskUnreachable, match="does not answer"):
+        shown.keys_of([1])
+    with pytest.raises(DeskUnreachable, match="cannot be opened"), job_desk("192.0.2.1"):
+        pass
+
+
+def test_workers_tell_what_they_left_out(desk):
+    shown = desk.open(SOURCE, ALL)
+    shown.report({"SEALING-PROOF": 2})
+    shown.report({"SEALING-PROOF": 1, "PIPELINE-SIGNER": 4})
+    assert desk.refused == {"SEALING-PROOF": 3, "PIPELINE-SIGNER": 4}
+
+
+def test_a_desk_has_limits(desk, monkeypatch):
+    monkeypatch.setattr(module, "GRANTS_MAX", 1)
+    desk.open(SOURCE, ALL)
+    with pytest.raises(DeskFull):
+        desk.open(SOURCE, ALL)
+
+
+def test_sources_add_up():
+    both = SeveralSources(
+        (Held(e1={PLATE: secret("first")}), Held(e1={PLATE: secret("other"), PLACE: secret("x")}))
+    )
+    found = both.held(1, ALL)
+    assert found.keys == {PLATE: secret("first"), PLACE: secret("x")}
+    assert both.held(2, ALL) is None
+
+
+def test_handouts_that_cannot_be_read_are_refused_without_detail():
+    for data in (b"", b"\x91\x94\x01\x00\x00\x91\x92\xc0\xc4\x20" + bytes(32), b"\xc0"):
+        with pytest.raises(BadHandout, match="cannot be read"):
+            read_handout(data)

@@ -1,0 +1,93 @@
+"""Which cluster a session runs on: what the environment may say, and what travels there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from maia.spark.session.cluster import BadCluster, Cluster, cluster_of, cluster_settings, package_zip
+
+MASTER = "spark://10.0.0.1:7077"
+SECRET = "s" * 32
+
+
+def secret_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> Path:
+    file = folder / "secret"
+    file.write_text(text + "\n")
+    file.chmod(mode)
+    return file
+
+
+def named(folder: Path, **others: str) -> dict[str, str]:
+    return {"MAIA_SPARK_MASTER": MASTER, "MAIA_SPARK_SECRET_FILE": str(secret_file(folder)), **others}
+
+
+def test_without_a_master_there_is_no_cluster():
+    assert cluster_of({}) is None
+
+
+def test_a_cluster_is_read_from_the_environment(tmp_path):
+    found = cluster_of(named(tmp_path, MAIA_SPARK_DRIVER_HOST="10.0.0.9", MAIA_SPARK_EXECUTOR_MIB="4096"))
+    assert found == Cluster(MASTER, SECRET, driver_host="10.0.0.9", executor_memory_mib=4096)
+
+
+def test_a_secret_shows_in_no_repr_and_in_no_setting_that_is_seen(tmp_path):
+    cluster = Cluster(MASTER, SECRET)
+    seen, secret = cluster_settings(cluster)
+    assert SECRET not in repr(cluster)
+    assert SECRET not in str(seen)
+    assert list(secret.values()) == [SECRET]
+    assert seen["spark.authenticate"] == seen["spark.network.crypto.enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    "master", ["local[2]", "spark://", "spark://a b:1", "spark://h:1 --conf x=y", "k8s://h"]
+)
+def test_only_the_address_of_a_cluster_is_one(master):
+    with pytest.raises(BadCluster):
+        Cluster(master, SECRET)
+
+
+def test_a_cluster_without_a_secret_is_refused(tmp_path):
+    with pytest.raises(BadCluster):
+        cluster_of({"MAIA_SPARK_MASTER": MASTER})
+    with pytest.raises(BadCluster):
+        Cluster(MASTER, "short")
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path):
+    environment = named(tmp_path)
+    secret_file(tmp_path, mode=0o640)
+    with pytest.raises(BadCluster, match="chmod 600"):
+        cluster_of(environment)
+
+
+@pytest.mark.parametrize("memory", ["", "511", "many", "-1", "²", "9" * 30])
+def test_memory_is_a_number_within_bounds(tmp_path, memory):
+    with pytest.raises(BadCluster):
+        cluster_of(named(tmp_path, MAIA_SPARK_EXECUTOR_MIB=memory))
+
+
+def test_the_zip_holds_the_package_and_is_the_same_each_time(tmp_path):
+    first = package_zip(tmp_path).read_bytes()
+    assert package_zip(tmp_path).read_bytes() == first
+    names = zipfile.ZipFile(tmp_path / "maia-package.zip").namelist()
+    assert "maia/pipeline/bulk_matching.py" in names
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_the_package_works_from_the_zip_alone(tmp_path):
+    packed = package_zip(tmp_path)
+    program = "import maia.views, maia.spark.governed.frame_reader, maia; print(maia.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packed)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert str(packed) in done.stdout
