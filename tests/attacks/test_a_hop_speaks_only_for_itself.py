@@ -122,25 +122,25 @@ def test_nobody_uses_up_the_numbers_of_another_publisher():
     """A66: the identity of a publication begins with its publisher's key."""
     memory = DuplicateMemory()
     for number in range(100):
-        memory.is_new(b"L" * 32, b"stream", number)
-    assert all(memory.is_new(b"V" * 32, b"stream", number) for number in range(100))
+        memory.remember(b"L" * 32, b"stream", number)
+    assert all(memory.remember(b"V" * 32, b"stream", number) for number in range(100))
 
 
 def test_many_streams_of_one_publisher_cannot_make_memory_grow():
     """A66: streams are bounded, and the busiest stay."""
     memory = DuplicateMemory(MemoryLimits(streams_max=10))
     for number in range(1_000):
-        memory.is_new(b"L" * 32, number.to_bytes(16, "big"), 0)
-        assert memory.is_new(b"V" * 32, b"stream", number)
+        memory.remember(b"L" * 32, number.to_bytes(16, "big"), 0)
+        assert memory.remember(b"V" * 32, b"stream", number)
     assert len(memory) == 10
-    assert not any(memory.is_new(b"V" * 32, b"stream", number) for number in range(1_000))
+    assert not any(memory.remember(b"V" * 32, b"stream", number) for number in range(1_000))
 
 
 def test_a_replayed_publication_is_old_after_a_restart():
     """A65: what was seen before a restart is still seen."""
     memory = DuplicateMemory()
-    assert memory.is_new(b"V" * 32, b"stream", 7)
-    assert not DuplicateMemory.imported(memory.exported()).is_new(b"V" * 32, b"stream", 7)
+    assert memory.remember(b"V" * 32, b"stream", 7)
+    assert not DuplicateMemory.imported(memory.exported()).remember(b"V" * 32, b"stream", 7)
 
 
 def test_what_two_sides_of_a_partition_both_carried_is_new_once():

@@ -177,10 +177,10 @@ def paths_in(pool: Sequence[SignedCertificate], start: Principal, end: Principal
         for signed in pool:
             said = signed.certificate
             if isinstance(here, LocalName):
-                is_next = isinstance(said, NameCertificate) and LocalName(said.issuer, (said.name,)) == here
+                admit = isinstance(said, NameCertificate) and LocalName(said.issuer, (said.name,)) == here
             else:
-                is_next = isinstance(said, AuthorisationCertificate) and said.issuer == here
-            if is_next and signed not in path:
+                admit = isinstance(said, AuthorisationCertificate) and said.issuer == here
+            if admit and signed not in path:
                 walk((*path, signed), said.subject)
 
     walk((), start)

@@ -40,7 +40,7 @@ def _delivered(message: Deliver, entries: Mapping[int, RequestEntry]) -> Deliver
         entry
         for ref in message.refs
         if (entry := _wanted(ref, entries)) is not None
-        and entry.seen.is_new(message.publisher, message.stream, message.sequence)
+        and entry.seen.remember(message.publisher, message.stream, message.sequence)
     ]
     if not fresh:
         return None

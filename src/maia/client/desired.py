@@ -52,7 +52,7 @@ class Wanted:
         kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
         return encode(kind(number, entry.ref))
 
-    def is_end_of_withdrawal(self, number: int) -> bool:
+    def end_withdrawal(self, number: int) -> bool:
         """Say whether an answer ends a withdrawal; whatever the answer is, it does."""
         ref = self._withdrawals.pop(number, None)
         if ref is not None:

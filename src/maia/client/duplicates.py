@@ -30,8 +30,8 @@ class SeenFrames:
         self._streams_max = streams_max
         self._newest: OrderedDict[_Stream, int] = OrderedDict()
 
-    def is_new(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
-        """Say whether a frame is neither repeated nor late in its stream, and remember it if so."""
+    def remember(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+        """Remember a frame unless it is repeated or late in its stream; say whether it was remembered."""
         key = (publisher, stream)
         newest = self._newest.get(key)
         if newest is not None and (sequence == newest or is_late(sequence, newest=newest)):

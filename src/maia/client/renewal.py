@@ -124,7 +124,7 @@ class Renewing:
             asking.append(encode(RenewAll(self._number, len(standing), digest_of_standing(standing))))
         return asking
 
-    def is_end_of_renewal(self, number: int) -> bool:
+    def end_renewal(self, number: int) -> bool:
         """Say whether an answer is that to the renewal of everything."""
         is_end = number == self._number
         self._number = None if is_end else self._number

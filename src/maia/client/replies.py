@@ -87,7 +87,7 @@ class Answering:
             case Challenge():
                 return self._challenged(message)
             case StateTold(id=number, is_whole=is_whole):
-                self._is_state_told(number, is_whole=is_whole)
+                self._take_end_of_state(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
                 if self.questions.pop(number, None) is not None:
                     self._notices.append(TypeTold(number, tuple(definitions)))
@@ -114,7 +114,7 @@ class Answering:
     # -------------------------------------------------------- yes
 
     def _accepted(self, number: int, until: int | None) -> list[bytes]:
-        if self._wanted.is_end_of_withdrawal(number) or self._renewing.is_end_of_renewal(number):
+        if self._wanted.end_withdrawal(number) or self._renewing.end_renewal(number):
             return []
         if number in self.showings:
             self.showings.discard(number)
@@ -148,7 +148,7 @@ class Answering:
             return [encode(AskState(entry.state_asked, entry.ref))]
         return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
 
-    def _is_state_told(self, number: int, *, is_whole: bool) -> bool:
+    def _take_end_of_state(self, number: int, *, is_whole: bool) -> bool:
         """Take note that the state was told; say whether anybody had asked."""
         for entry in self._wanted.entries.values():
             if isinstance(entry, Subscribed) and entry.state_asked == number:
@@ -160,15 +160,15 @@ class Answering:
     # -------------------------------------------------------- no
 
     def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
-        if self._wanted.is_end_of_withdrawal(number):  # it had ended by itself
+        if self._wanted.end_withdrawal(number):  # it had ended by itself
             return []
-        if self._renewing.is_end_of_renewal(number):
+        if self._renewing.end_renewal(number):
             return self._renewing.renewal_failed(problem, now)
         if number in self.showings:
             self.showings.discard(number)
             self._notices.append(Gone(number, problem))
             return []
-        if self._is_state_told(number, is_whole=False):
+        if self._take_end_of_state(number, is_whole=False):
             return []
         if self.questions.pop(number, None) is not None:
             self._notices.append(Gone(number, problem))

@@ -139,7 +139,7 @@ class DuplicateMemory:
         """Return the number of streams that are remembered."""
         return len(self._streams)
 
-    def is_new(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
+    def remember(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
         """Remember a whole publication; say whether any of it is new."""
         return self.new_rows(publisher, stream, sequence) != 0
 

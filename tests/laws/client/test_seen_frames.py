@@ -19,7 +19,7 @@ KEY, STREAM = b"k" * 32, b"s" * 16
 @example([NUMBERS_BEHIND_MAX, 0, NUMBERS_BEHIND_MAX])
 def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(sequences: list[int]):
     memory = SeenFrames(4)
-    heard = [sequence for sequence in sequences if memory.is_new(KEY, STREAM, sequence)]
+    heard = [sequence for sequence in sequences if memory.remember(KEY, STREAM, sequence)]
     assert heard == sorted(set(heard))
     # Exactly those that were newer than everything before them.
     assert heard == [
@@ -33,24 +33,24 @@ def test_what_the_application_hears_grows_strictly_and_leaves_nothing_newer_out(
 def test_a_number_far_ahead_silences_no_publisher(last: int, ahead: list[int]):
     """A85: after numbers of somebody else's choice, the next one of the publisher is heard."""
     memory = SeenFrames(4)
-    assert memory.is_new(KEY, STREAM, last)
+    assert memory.remember(KEY, STREAM, last)
     for far in ahead:
-        memory.is_new(KEY, STREAM, last + far + NUMBERS_BEHIND_MAX)
-    assert memory.is_new(KEY, STREAM, last + 1)
-    assert not memory.is_new(KEY, STREAM, last + 1)
+        memory.remember(KEY, STREAM, last + far + NUMBERS_BEHIND_MAX)
+    assert memory.remember(KEY, STREAM, last + 1)
+    assert not memory.remember(KEY, STREAM, last + 1)
 
 
 def test_streams_are_apart_and_the_one_unused_for_longest_is_forgotten():
     memory = SeenFrames(2)
-    assert memory.is_new(KEY, b"one", 1)
-    assert memory.is_new(KEY, b"two", 1)
-    assert memory.is_new(b"another", b"one", 1)  # `one` of KEY makes room
-    assert not memory.is_new(KEY, b"two", 1)
-    assert memory.is_new(KEY, b"one", 1)
+    assert memory.remember(KEY, b"one", 1)
+    assert memory.remember(KEY, b"two", 1)
+    assert memory.remember(b"another", b"one", 1)  # `one` of KEY makes room
+    assert not memory.remember(KEY, b"two", 1)
+    assert memory.remember(KEY, b"one", 1)
 
 
 def test_a_publisher_cannot_take_the_number_of_another():
     """A66: the key of the publisher is part of what is remembered."""
     memory = SeenFrames(8)
-    assert memory.is_new(b"mallory", STREAM, 7)
-    assert memory.is_new(KEY, STREAM, 7)
+    assert memory.remember(b"mallory", STREAM, 7)
+    assert memory.remember(KEY, STREAM, 7)

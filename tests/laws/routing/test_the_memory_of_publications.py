@@ -76,6 +76,6 @@ def test_a_row_that_was_not_here_is_new_whatever_came_before_it(
 @given(st.permutations(range(60)), st.integers(0, 2**62))
 def test_a_stream_without_gaps_is_remembered_whole(order: list[int], first: int) -> None:
     memory = DuplicateMemory()
-    assert all(memory.is_new(KEY, STREAM, first + number) for number in order)
-    assert not any(memory.is_new(KEY, STREAM, first + number) for number in range(60))
-    assert memory.is_new(KEY, STREAM, first + 60)
+    assert all(memory.remember(KEY, STREAM, first + number) for number in order)
+    assert not any(memory.remember(KEY, STREAM, first + number) for number in range(60))
+    assert memory.remember(KEY, STREAM, first + 60)

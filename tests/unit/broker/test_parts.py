@@ -93,7 +93,7 @@ def test_a_clock_that_steps_back_refills_nothing() -> None:
 
 def test_a_stream_goes_forward_only() -> None:
     order = StreamOrder(10)
-    assert [order.is_next(b"p", b"s", number) for number in (1, 1, 5, 4, 5, 6)] == [
+    assert [order.admit(b"p", b"s", number) for number in (1, 1, 5, 4, 5, 6)] == [
         True,
         True,
         True,
@@ -101,20 +101,20 @@ def test_a_stream_goes_forward_only() -> None:
         True,
         True,
     ]
-    assert order.is_next(b"p", b"another", 1)
+    assert order.admit(b"p", b"another", 1)
 
 
 def test_a_number_that_no_signature_proves_silences_a_bounded_part_of_its_stream() -> None:
     order = StreamOrder(10)
-    assert order.is_next(b"p", b"s", 2**62)
-    assert not order.is_next(b"p", b"s", 2**62 - NUMBERS_BEHIND_MAX)
-    assert [order.is_next(b"p", b"s", number) for number in (7, 6, 8)] == [True, False, True]
+    assert order.admit(b"p", b"s", 2**62)
+    assert not order.admit(b"p", b"s", 2**62 - NUMBERS_BEHIND_MAX)
+    assert [order.admit(b"p", b"s", number) for number in (7, 6, 8)] == [True, False, True]
 
 
 def test_a_signer_s_numbers_are_its_own_and_go_forward_only() -> None:
     order = StreamOrder(10)
-    assert order.is_next(b"p", b"s", 2**62, b"another")
-    assert [order.is_next(b"p", b"s", number, b"mine") for number in (2**40, 0, 2**40 + 1)] == [
+    assert order.admit(b"p", b"s", 2**62, b"another")
+    assert [order.admit(b"p", b"s", number, b"mine") for number in (2**40, 0, 2**40 + 1)] == [
         True,
         False,
         True,

@@ -12,7 +12,7 @@ STREAM = b"s" * 16
 def heard(*sequences: int) -> list[int]:
     """Return which frames of one stream get through."""
     seen = SeenFrames(10)
-    return [number for number in sequences if seen.is_new(CAMERA, STREAM, number)]
+    return [number for number in sequences if seen.remember(CAMERA, STREAM, number)]
 
 
 def test_frames_in_order_get_through_and_gaps_are_no_reason_to_wait():
@@ -37,14 +37,14 @@ def test_a_number_just_beyond_the_late_ones_begins_anew():
 
 def test_streams_and_publishers_do_not_disturb_each_other():
     seen = SeenFrames(10)
-    assert seen.is_new(CAMERA, STREAM, 5)
-    assert seen.is_new(OTHER, STREAM, 3)
-    assert seen.is_new(CAMERA, b"t" * 16, 0)
+    assert seen.remember(CAMERA, STREAM, 5)
+    assert seen.remember(OTHER, STREAM, 3)
+    assert seen.remember(CAMERA, b"t" * 16, 0)
 
 
 def test_no_more_streams_are_remembered_than_was_agreed():
     seen = SeenFrames(2)
     for number in (0, 1, 2):
-        assert seen.is_new(CAMERA, bytes([number]) * 16, 9)
-    assert not seen.is_new(CAMERA, bytes([2]) * 16, 9)
-    assert seen.is_new(CAMERA, bytes([0]) * 16, 9)
+        assert seen.remember(CAMERA, bytes([number]) * 16, 9)
+    assert not seen.remember(CAMERA, bytes([2]) * 16, 9)
+    assert seen.remember(CAMERA, bytes([0]) * 16, 9)

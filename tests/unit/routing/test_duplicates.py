@@ -18,22 +18,22 @@ def small(**limits: int) -> DuplicateMemory:
 
 def test_a_publication_is_new_once():
     memory = DuplicateMemory()
-    assert memory.is_new(KEY, STREAM, 0)
-    assert not memory.is_new(KEY, STREAM, 0)
-    assert memory.is_new(KEY, STREAM, 1)
+    assert memory.remember(KEY, STREAM, 0)
+    assert not memory.remember(KEY, STREAM, 0)
+    assert memory.remember(KEY, STREAM, 1)
 
 
 def test_publishers_and_streams_do_not_share_numbers():
     memory = DuplicateMemory()
-    assert memory.is_new(KEY, STREAM, 0)
-    assert memory.is_new(b"k" * 32, STREAM, 0)
-    assert memory.is_new(KEY, b"s" * 16, 0)
+    assert memory.remember(KEY, STREAM, 0)
+    assert memory.remember(b"k" * 32, STREAM, 0)
+    assert memory.remember(KEY, b"s" * 16, 0)
 
 
 def test_order_does_not_matter_within_the_window():
     memory = DuplicateMemory()
-    assert all(memory.is_new(KEY, STREAM, number) for number in (5, 3, 4, 0, 2, 1))
-    assert not any(memory.is_new(KEY, STREAM, number) for number in range(6))
+    assert all(memory.remember(KEY, STREAM, number) for number in (5, 3, 4, 0, 2, 1))
+    assert not any(memory.remember(KEY, STREAM, number) for number in range(6))
 
 
 def test_rows_that_come_by_different_ways_are_each_new_once():
@@ -47,22 +47,22 @@ def test_rows_that_come_by_different_ways_are_each_new_once():
 def test_no_rows_are_no_publication():
     memory = DuplicateMemory()
     assert memory.new_rows(KEY, STREAM, 0, 0) == 0
-    assert memory.is_new(KEY, STREAM, 0)
+    assert memory.remember(KEY, STREAM, 0)
 
 
 def test_of_too_many_runs_the_one_that_has_not_grown_for_longest_is_forgotten():
     memory = small(numbers_per_stream_max=4)
     for number in (10, 20, 30, 40, 11, 50):  # 10 and 11 are one run, and it grew after 20, 30 and 40
-        assert memory.is_new(KEY, STREAM, number)
-    assert not any(memory.is_new(KEY, STREAM, number) for number in (10, 11, 30, 40, 50))
-    assert memory.is_new(KEY, STREAM, 20)
+        assert memory.remember(KEY, STREAM, number)
+    assert not any(memory.remember(KEY, STREAM, number) for number in (10, 11, 30, 40, 50))
+    assert memory.remember(KEY, STREAM, 20)
 
 
 def test_what_was_missing_comes_later_however_much_came_before_it():
     memory = small(numbers_per_stream_max=4)
     for number in (*range(10, 1_000, 2), 2**62):
-        assert memory.is_new(KEY, STREAM, number)
-    assert all(memory.is_new(KEY, STREAM, number) for number in range(10))
+        assert memory.remember(KEY, STREAM, number)
+    assert all(memory.remember(KEY, STREAM, number) for number in range(10))
 
 
 def test_a_signer_that_was_not_judged_uses_up_numbers_of_its_own():
@@ -76,22 +76,22 @@ def test_a_signer_that_was_not_judged_uses_up_numbers_of_its_own():
 def test_the_stream_that_was_silent_for_longest_is_forgotten_first():
     memory = small(streams_max=2)
     for stream in (b"1", b"2", b"1", b"3"):
-        memory.is_new(KEY, stream, 0)
+        memory.remember(KEY, stream, 0)
     assert len(memory) == 2
-    assert not memory.is_new(KEY, b"1", 0)
-    assert memory.is_new(KEY, b"2", 0)
+    assert not memory.remember(KEY, b"1", 0)
+    assert memory.remember(KEY, b"2", 0)
 
 
 def test_too_many_bytes_leave_silent_streams_the_run_that_grew_last():
     memory = small(bytes_max=2_000)
     for number in range(1, 8):
-        memory.is_new(KEY, b"silent", 2 * number)
+        memory.remember(KEY, b"silent", 2 * number)
     for number in range(1, 10):
-        memory.is_new(KEY, b"loud", 2 * number)
+        memory.remember(KEY, b"loud", 2 * number)
     assert memory._bytes <= 2_000
-    assert not memory.is_new(KEY, b"silent", 14)
-    assert memory.is_new(KEY, b"silent", 2)
-    assert not memory.is_new(KEY, b"loud", 18)
+    assert not memory.remember(KEY, b"silent", 14)
+    assert memory.remember(KEY, b"silent", 2)
+    assert not memory.remember(KEY, b"loud", 18)
 
 
 def test_the_largest_frame_fits_and_is_counted():
@@ -105,7 +105,7 @@ def test_the_largest_frame_fits_and_is_counted():
 def test_a_restart_forgets_nothing():
     memory = DuplicateMemory()
     for number in (0, 1, 5):
-        memory.is_new(KEY, STREAM, number)
+        memory.remember(KEY, STREAM, number)
     memory.new_rows(KEY, STREAM, 7, row_set([1]))
     again = DuplicateMemory.imported(memory.exported())
     assert [number for number in range(8) if again.new_rows(KEY, STREAM, number, row_set([1]))] == [
@@ -120,18 +120,18 @@ def test_a_restart_forgets_nothing():
 def test_a_restart_with_smaller_limits_keeps_what_grew_last():
     memory = DuplicateMemory()
     for number in range(0, 3_000, 2):
-        memory.is_new(KEY, STREAM, number)
+        memory.remember(KEY, STREAM, number)
     again = DuplicateMemory.imported(memory.exported(), MemoryLimits(numbers_per_stream_max=2))
-    assert not any(again.is_new(KEY, STREAM, number) for number in (2_996, 2_998))
-    assert again.is_new(KEY, STREAM, 0)
+    assert not any(again.remember(KEY, STREAM, number) for number in (2_996, 2_998))
+    assert again.remember(KEY, STREAM, 0)
 
 
 def test_the_last_number_does_not_break_the_restart():
     memory = DuplicateMemory()
     for number in range(1, 2_000):
-        memory.is_new(KEY, STREAM, 2**63 - number)
+        memory.remember(KEY, STREAM, 2**63 - number)
     again = DuplicateMemory.imported(memory.exported())
-    assert not again.is_new(KEY, STREAM, 2**63 - 1)
+    assert not again.remember(KEY, STREAM, 2**63 - 1)
 
 
 @pytest.mark.parametrize(

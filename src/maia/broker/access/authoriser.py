@@ -257,7 +257,7 @@ class Authoriser:
             return decision
         return replace(decision, stable=decision.stable.intersection(Validity(None, until)))
 
-    def is_within_its_rate(self, right: Right, events: int, now: Instant) -> bool:
+    def spend_rate(self, right: Right, events: int, now: Instant) -> bool:
         """Say whether a publisher's conditions hold with so many events more, and count them if so."""
         request, type_id = right.request, right.event_type.type_id
         pool, once = evidence_of(right)

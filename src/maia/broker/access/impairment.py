@@ -106,7 +106,7 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
 def tell_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
     """Warn the holders of all that a change concerns, and let the log know."""
     stirred, state.impairments.stirred = state.impairments.stirred, set()
-    changed = {type_id for type_id in stirred if type_id == ROUTE or _is_changed(state, type_id, now)}
+    changed = {type_id for type_id in stirred if type_id == ROUTE or _note_change(state, type_id, now)}
     if not changed:
         return []
     effects: list[Effect] = []
@@ -147,8 +147,8 @@ def neighbour_found(state: BrokerState) -> None:
         state.impairments.stirred.add(ROUTE)
 
 
-def _is_changed(state: BrokerState, type_id: bytes, now: Instant) -> bool:
-    """Say whether what can be served of a type is another than when this was last asked."""
+def _note_change(state: BrokerState, type_id: bytes, now: Instant) -> bool:
+    """Take note of what can be served of a type; say whether that has changed since the last time."""
     lack = key_lack(state, type_id, now)
     if lack is not None:
         state.impairments.awaited.pop(type_id, None)

@@ -132,12 +132,12 @@ def _taken(
     """Deliver one frame, if there is something in it for its reader, or let it wait where it is."""
     found = read_logged(state, logged)
     if isinstance(found, SignerAwaited):
-        if not _has_waited_too_long(state, cursor, now):
+        if not _note_waiting(state, cursor, now):
             asked = state.keys.ask_for_writer(cursor.type_id, found.signer, now)
             return [*asked, *_look_again(state, entry, now)]
         found = LogUnreadable("nobody has told who signed it, so it was not delivered")
     if isinstance(found, KeysAwaited):
-        if not _has_waited_too_long(state, cursor, now):
+        if not _note_waiting(state, cursor, now):
             asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
             return [*asked, *_look_again(state, entry, now)]
         found = LogKeysGone("its keys are not held any more, and their manager does not answer")
@@ -146,7 +146,7 @@ def _taken(
         refused = Count("maia_frames_refused_total", labels={"code": found.code})
         return [refused, _missed(entry, logged.position, logged.position, found)]
     transit = found.transit
-    if not cursor.order.is_next(transit.publisher.key, transit.stream, transit.sequence, found.signer):
+    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
         return [Count("maia_late_frames_total")]
     unseen = unseen_by(cursor.rows, transit)
     data = None if unseen is None else _shown(state, entry, logged, Readable(unseen, found.missing))
@@ -223,7 +223,7 @@ def _missed(entry: Subscription, first: int, last: int, problem: MaiaError) -> E
     return Send(entry.link, encode(Missed(entry.ref, first, last, problem.code, text)))
 
 
-def _has_waited_too_long(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
+def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
     if cursor.waits_since is None:
         cursor.waits_since = now
     return seconds_after(cursor.waits_since, state.settings.limits.wait_for_keys_s) < now

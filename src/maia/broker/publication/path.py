@@ -18,7 +18,7 @@ from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast,
 from maia.broker.revocation.streams import hear_frame
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
-from maia.broker.sealed.publication import send_sealed, waits_to_be_sealed
+from maia.broker.sealed.publication import send_sealed, hold_until_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
@@ -40,15 +40,15 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
         return _publish_on_another_right(state, link, message, now)
     type_id = advertisement.right.event_type.type_id
     sealing = state.types.sealing(type_id)
-    if sealing is not None and waits_to_be_sealed(state, link, message, type_id, now):
+    if sealing is not None and hold_until_sealed(state, link, message, type_id, now):
         return []
     frame = _read(state, message, advertisement)
-    if _is_repeated(advertisement, message):
+    if _note_sequence(advertisement, message):
         return _published(state, link, message, refused=0)
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
         return _published(state, link, message, refused=shaped.refused)
-    if advertisement.right.is_rated and not state.authoriser.is_within_its_rate(
+    if advertisement.right.is_rated and not state.authoriser.spend_rate(
         advertisement.right, shaped.frame.rows, now
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
@@ -122,7 +122,7 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
 
 def _delivered(state: BrokerState, audience: LocalSubscribers, transit: Transit) -> list[Effect]:
     """Deliver a frame to local subscribers, unless a later one of its stream was: order comes first."""
-    if not state.routes.order.is_next(transit.publisher.key, transit.stream, transit.sequence):
+    if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
         return [Count("maia_late_frames_total")]
     return list(audience.deliver(transit))
 
@@ -142,8 +142,8 @@ def _read(state: BrokerState, message: Publish, advertisement: Advertisement) ->
     return columns_to_frame(message.columns, message.rows, advertisement.right.event_type.kinds)
 
 
-def _is_repeated(advertisement: Advertisement, message: Publish) -> bool:
-    """Say whether a frame was taken on before; its publisher did not hear the answer."""
+def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
+    """Take note of a frame's number; say whether it was published before and its answer was lost."""
     last = advertisement.last_sequence
     if last is not None and message.sequence <= last:
         return True

@@ -26,7 +26,7 @@ class StreamOrder:
         self._last: OrderedDict[tuple[bytes, bytes, bytes], int] = OrderedDict()
         self._streams_max = streams_max
 
-    def is_next(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+    def admit(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Take note of a frame; say whether no later one was delivered before it.
 
         `signer` is whose signature was verified, empty for a plain frame. Other

@@ -153,9 +153,9 @@ class ValidityTracker:
     def _has_room(self, by: Principal) -> bool:
         """Say whether somebody may be looked after; who was heard must be, for its word to end in time."""
         was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
-        return was_heard or len(self.vouchers) < self._limit or self._is_one_evicted()
+        return was_heard or len(self.vouchers) < self._limit or self._evict_one()
 
-    def _is_one_evicted(self) -> bool:
+    def _evict_one(self) -> bool:
         """Make room by giving up somebody who was never heard: anybody can name people who never speak."""
         silent = next((one for one in self.vouchers.values() if not one.held), None)
         if silent is None:

@@ -62,7 +62,7 @@ __all__ = [
     "sealed_alone",
     "send_sealed",
     "take_on_again",
-    "waits_to_be_sealed",
+    "hold_until_sealed",
 ]
 
 _SEALED_BYTES_MAX: Final = 12 << 20
@@ -74,10 +74,8 @@ _EPOCHS_AHEAD_MAX: Final = 16
 # ------------------------------------------------------------ this broker's publishers
 
 
-def waits_to_be_sealed(
-    state: BrokerState, link: Link, message: Publish, type_id: bytes, now: Instant
-) -> bool:
-    """Say whether a publisher's frame has to wait for a key to seal it with; if so, it does from now on."""
+def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id: bytes, now: Instant) -> bool:
+    """Let a publisher's frame wait for a key to seal it with, if it has to; say whether it does."""
     waiting, stream = state.seals.publishing, (link.id, message.ref)
     if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
         return False
@@ -276,7 +274,7 @@ def _is_entitled(
     if not state.writers.knows(sealed.type_id, signer):
         learn_what_is_at_hand(state, sealed.type_id, signer)
     uids = sealed.missing.union(sealed.part.frame.columns)
-    answer = state.writers.may_write(signer, state.types.versions(sealed.type_id), uids, now)
+    answer = state.writers.judge(signer, state.types.versions(sealed.type_id), uids, now)
     if answer is False:
         raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
     return answer is not None
@@ -300,7 +298,7 @@ def _delivered(
     audience = state.audiences.get(part.type_id)
     if audience is None:
         return []
-    if not state.routes.order.is_next(part.publisher.key, part.stream, part.sequence, signer.key):
+    if not state.routes.order.admit(part.publisher.key, part.stream, part.sequence, signer.key):
         return [Count("maia_late_frames_total")]
     return list(audience.deliver(part, missing=missing))
 

@@ -72,7 +72,7 @@ class PublisherRights:
             if writer.pool is not None and any(one.id in certificates for one in writer.pool):
                 writer.rights, writer.wrote, writer.refused_until = [], None, 0
 
-    def may_write(
+    def judge(
         self,
         principal: Principal,
         versions: tuple[VerifiedType, ...],
@@ -112,7 +112,7 @@ class PublisherRights:
     ) -> bool | None:
         """Say whether a signer could publish these attributes at an earlier moment; None if it is not known.
 
-        What `may_write` remembers is about the present, and stays as it is.
+        What `judge` remembers is about the present, and stays as it is.
         """
         known = None if not versions else self._known.get((versions[0].type_id, principal))
         if known is None or known.pool is None:

@@ -44,14 +44,14 @@ class RepeatedNotes:
 
     def thinned(self, effects: list[Effect], now: Instant) -> list[Effect]:
         """Return effects without the lines that have been said, and with those that sum them up."""
-        kept = [one for one in effects if type(one) is not Note or self._is_to_be_said(one, now)]
+        kept = [one for one in effects if type(one) is not Note or self._count(one, now)]
         return [*kept, *self._ended(now)]
 
     def is_due(self, now: Instant) -> bool:
         """Say whether a period has ended."""
         return bool(self._said) and next(iter(self._said.values())).until <= now
 
-    def _is_to_be_said(self, note: Note, now: Instant) -> bool:
+    def _count(self, note: Note, now: Instant) -> bool:
         kind, lines_max = _kind_of(note)
         if kind is None:
             return True

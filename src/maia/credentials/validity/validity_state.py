@@ -338,8 +338,8 @@ def _said_until(
     """Return the last moment up to which just these facts are said of somebody, period after period."""
     last: Instant | None = None
     for hold in series.holds:
-        is_next = last is not None and hold.since == last + 1 and _is_same(whom, facts, series, hold)
-        if hold.since <= at <= hold.until or is_next:
+        admit = last is not None and hold.since == last + 1 and _is_same(whom, facts, series, hold)
+        if hold.since <= at <= hold.until or admit:
             last = hold.until
     return last
 
