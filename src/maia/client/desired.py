@@ -52,8 +52,8 @@ class Wanted:
         kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
         return encode(kind(number, entry.ref))
 
-    def end_withdrawal(self, number: int) -> bool:
-        """Say whether an answer ends a withdrawal; whatever the answer is, it does."""
+    def take_answer(self, number: int) -> bool:
+        """End the withdrawal that an answer is about, whatever the answer is; say whether there was one."""
         ref = self._withdrawals.pop(number, None)
         if ref is not None:
             self.end_withdrawal(ref)

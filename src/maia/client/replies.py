@@ -114,7 +114,7 @@ class Answering:
     # -------------------------------------------------------- yes
 
     def _accepted(self, number: int, until: int | None) -> list[bytes]:
-        if self._wanted.end_withdrawal(number) or self._renewing.end_renewal(number):
+        if self._wanted.take_answer(number) or self._renewing.end_renewal(number):
             return []
         if number in self.showings:
             self.showings.discard(number)
@@ -160,7 +160,7 @@ class Answering:
     # -------------------------------------------------------- no
 
     def _failed(self, number: int, problem: MaiaError, now: Instant) -> list[bytes]:
-        if self._wanted.end_withdrawal(number):  # it had ended by itself
+        if self._wanted.take_answer(number):  # it had ended by itself
             return []
         if self._renewing.end_renewal(number):
             return self._renewing.renewal_failed(problem, now)

@@ -18,7 +18,7 @@ from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast,
 from maia.broker.revocation.streams import hear_frame
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
-from maia.broker.sealed.publication import send_sealed, hold_until_sealed
+from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
