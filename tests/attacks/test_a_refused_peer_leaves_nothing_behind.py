@@ -11,7 +11,8 @@ from hashlib import sha256
 
 import pytest
 
-from maia.broker import BrokerLimits, edge
+from maia.broker import BrokerLimits
+from maia.broker.access import authoriser as edge
 from maia.broker.routing.messages import Proof
 from maia.credentials import (
     ALL_ACTIONS,

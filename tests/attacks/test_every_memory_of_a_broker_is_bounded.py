@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
-from maia.broker import BrokerLimits, edge, quotas, replicating, routes, sealed_interests, writers
+from maia.broker import BrokerLimits
+from maia.broker.access import authoriser as edge
+from maia.broker.routing import replication as replicating
+from maia.broker.routing import routes
+from maia.broker.sealed import interests as sealed_interests
+from maia.broker.sealed import publisher_rights as writers
+from maia.broker.sessions import quotas
 from maia.credentials import (
     FIRST_VERSION,
     UNBOUNDED,

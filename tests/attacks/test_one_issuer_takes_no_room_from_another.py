@@ -16,8 +16,8 @@ from maia.credentials import (
     ValidityState,
     period_from,
     sign_statement,
-    standing_room,
 )
+from maia.credentials.validity import quotas as standing_room
 from support.statements import ISSUER, SECOND, certificate, crl, moment
 
 ROOM = 320

@@ -22,11 +22,15 @@ from maia.credentials import same_secret
 from maia.events import AttributeUid, Instant
 from maia.net.status_endpoint import StatusEndpoint, Told
 from maia.predicates import ALWAYS
-from maia.sealing import Secret, epochs, filter_proofs, filters, node_secrets
+from maia.sealing import Secret
+from maia.sealing.filters import proofs as filter_proofs
+from maia.sealing.filters import sealed_filters as filters
 from maia.sealing.filters.proofs import NotMadeByAMember, OpenedProof, check_made_by_a_member, seal_proof
 from maia.sealing.filters.sealed_filters import FilterDoesNotOpen, open_filter
 from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys import epochs
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
+from maia.sealing.tree import node_secrets
 from maia.sealing.tree.rekey import BadPath, PathNeeded, Scheme
 from maia.spark.keys import key_server as desk_module
 from maia.spark.keys.key_server import DeskUnreachable, NotFromTheDesk, job_desk

@@ -25,10 +25,10 @@ from maia.credentials import (
     SigningKey,
     certificate_from_bytes,
     certificate_to_bytes,
-    encoding,
     issue,
     keys,
 )
+from maia.credentials.encoding import certificates as encoding
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Comparison, Operator
 

@@ -34,10 +34,10 @@ from maia.credentials import (
     period_from,
     root_handover_certificate,
     sign_statement,
-    standing_room,
     statement_from_bytes,
     statement_to_bytes,
 )
+from maia.credentials.validity import quotas as standing_room
 from maia.credentials.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,

@@ -17,10 +17,10 @@ from maia.sealing import (
     SignatureChecks,
     closed_frame,
     cut_frame,
-    frame_proof,
     open_frame,
     verify_frame,
 )
+from maia.sealing.frames import proof as frame_proof
 from maia.sealing.frames.blocks import division, fine_block_rows, is_division, row_lengths
 from maia.sealing.frames.ciphers import INSTANCES_MAX, BadEpochKeys
 from maia.sealing.frames.proof import SIGNATURES_REMEMBERED
