@@ -12,8 +12,8 @@ LANES ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 TYPED := src/maia tools bench/harness.py bench/harness_report.py bench/__main__.py
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
-	pipeline pipeline.governed $(addprefix runtime.,client_api blocking_api publisher subscription \
-	spark_source spark_options domain_client key_files input_files))
+	spark spark.governed.table client.api.client client.api.blocking client.api.publisher client.api.subscription \
+	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing)
 COMPILE := .build/tools/uv/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url
 
 help: ## Show this list

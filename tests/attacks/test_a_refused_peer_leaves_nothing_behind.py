@@ -220,7 +220,7 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
     net = Net()
     running = net.broker()
     right, padding = connect_right(net.story, ROGUE.principal), certificate(net, padding=1000)
-    known = state_of(running).edge
+    known = state_of(running).authoriser
     for number in range(20):
         shown = [certificate_to_bytes(right), *many_like(padding, 10 * number, 10)]
         rogue = net.client("a rogue", key=ROGUE, credentials=(), says_hello=False)

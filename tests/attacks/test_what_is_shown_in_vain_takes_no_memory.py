@@ -42,7 +42,8 @@ def test_long_chains_that_were_made_up_are_not_remembered(told: str, length: int
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert broker.noted("refused")
+    # Interests of two megabytes take more work than one message may, and end the link.
+    assert broker.noted("refused") or broker.counts["maia_links_refused_total"] == 1
     assert kept < MESSAGES * length * CERTIFICATE // 2  # whatever was noted about it included
 
 

@@ -92,7 +92,7 @@ def subscribes(home: Path, who: str, address: str, where: str) -> Answer:
 
 def code_of(answered: Answer) -> str:
     assert answered.returncode != 0, answered.stdout
-    return answered.stderr.rpartition("[")[2].rstrip("]\n")
+    return answered.stderr.rpartition("[")[2].partition("]")[0]
 
 
 def test_an_upper_bound_on_a_publisher_limits_advertisements_and_events(market: Path, address: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo import BROKERS
+from maia.demo.brokers import BROKERS
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator

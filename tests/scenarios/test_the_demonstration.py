@@ -17,7 +17,6 @@ import pytest
 from maia.broker.server.tap import TapFile
 from maia.clock import system_now
 from maia.credentials import Action
-from maia.demo import tell_numberplate_story
 from maia.demo.acts import LivePlay
 from maia.demo.attempts import Attempt, attempts
 from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
@@ -26,7 +25,7 @@ from maia.demo.live_brokers import starting_nodes
 from maia.demo.live_network import connected
 from maia.demo.live_processes import HEARD_FILE
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
-from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT
+from maia.demo.numberplate import NUMBERPLATE_KINDS, SUSPECT, tell_numberplate_story
 from maia.demo.performance import OFFICES, Received, ask, play
 from maia.demo.revocation import Revocation
 from maia.demo.traffic import city_traffic, close_up

@@ -20,8 +20,15 @@ from maia.credentials import (
     SigningKey,
     certificate_to_bytes,
 )
-from maia.demo import NumberplateBrokers, NumberplateStory, add_brokers, tell_numberplate_story
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from maia.demo.brokers import NumberplateBrokers, add_brokers
+from maia.demo.numberplate import (
+    LOCATION,
+    NUMBERPLATE,
+    NUMBERPLATE_KINDS,
+    TIMESTAMP,
+    NumberplateStory,
+    tell_numberplate_story,
+)
 from maia.events import AttributeUid, Instant, Value, frame_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes

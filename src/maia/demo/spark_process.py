@@ -83,8 +83,8 @@ class _Order:
 
     def story(self) -> tuple[NumberplateStory, SealedCast]:
         """Tell the story that the demonstration tells."""
-        from maia.demo import tell_numberplate_story
         from maia.demo.carriers import add_carrier
+        from maia.demo.numberplate import tell_numberplate_story
 
         story = tell_numberplate_story(self.story_seed, now=self.now)
         return story, add_carrier(story, self.story_seed)

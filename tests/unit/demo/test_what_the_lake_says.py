@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maia.demo import tell_numberplate_story
 from maia.demo.acts import LivePlay
 from maia.demo.lake import LakeResult, compared_with_live
 from maia.demo.lake_jobs import PLAN, RESULT, TABLE, Work
 from maia.demo.lake_recount import charged_once_a_day, counted_by_window
+from maia.demo.numberplate import tell_numberplate_story
 from maia.demo.performance import OFFICES, play
 from maia.demo.recording import Recording
 from maia.demo.revocation import Revocation

@@ -76,7 +76,7 @@ def test_the_zip_holds_the_package_and_is_the_same_each_time(tmp_path):
     first = package_zip(tmp_path).read_bytes()
     assert package_zip(tmp_path).read_bytes() == first
     names = zipfile.ZipFile(tmp_path / "maia-package.zip").namelist()
-    assert "maia/pipeline/bulk_matching.py" in names
+    assert "maia/spark/matching/bulk.py" in names
     assert not any("__pycache__" in name for name in names)
 
 

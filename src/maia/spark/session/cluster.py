@@ -114,7 +114,7 @@ def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:
 
 def package_zip(folder: Path) -> Path:
     """Write this package as a zip that executors import, the same bytes for the same package."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     made = folder / "maia-package.zip"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in sorted(root.rglob("*")):
