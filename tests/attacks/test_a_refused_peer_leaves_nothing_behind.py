@@ -35,7 +35,7 @@ from maia.credentials.encoding.certificates import issue
 from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
 from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
-from maia.types import type_id
+from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.filters import filter_to_bytes
@@ -53,6 +53,7 @@ from maia.wire.messages import (
     SealedRights,
     SealedWanted,
     Show,
+    Subscribe,
     Wanted,
     Welcome,
 )
@@ -219,13 +220,17 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
     monkeypatch.setattr(edge, "_POOL_BYTES_MAX", bytes_max)
     net = Net()
     running = net.broker()
-    right, padding = connect_right(net.story, ROGUE.principal), certificate(net, padding=1000)
-    known = state_of(running).authoriser
+    padding = certificate(net, padding=1000)
+    known, office = state_of(running).authoriser, net.client("billing office")
+    right = [certificate_to_bytes(one) for one in net.story.certificates]
     for number in range(20):
-        shown = [certificate_to_bytes(right), *many_like(padding, 10 * number, 10)]
-        rogue = net.client("a rogue", key=ROGUE, credentials=(), says_hello=False)
-        rogue.hello(credentials=shown)
-        assert rogue.last(Welcome)
+        shown = [*right, *many_like(padding, 10 * number, 10)]
+        office.say(
+            Subscribe(
+                number, office.request(Action.SUBSCRIBE), shown, [definition_to_bytes(net.story.definition)]
+            )
+        )
+        assert office.was_accepted(number)
         assert 0 < known._pool_bytes <= bytes_max
         assert 0 < known._found.bytes <= bytes_max
     assert len(known._pools) == len(known._found) == 2

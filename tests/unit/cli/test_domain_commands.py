@@ -232,7 +232,19 @@ def test_an_appointment_that_the_policy_does_not_declare_so_is_not_made(
 
 def by_hand(met: tuple[DomainAtWork, Path], out: str, *words: str, key: str = "met") -> dict[str, object]:
     """Sign a certificate with a key file, without asking any domain."""
-    about = ("--owner", f"{key}.pub", "--topic", "/calls", "--action", "subscribe", "--days", 1)
+    # Each with a remark of its own: two that say the same within a second are one certificate.
+    about = (
+        "--owner",
+        f"{key}.pub",
+        "--topic",
+        "/calls",
+        "--action",
+        "subscribe",
+        "--days",
+        1,
+        "--comment",
+        out,
+    )
     issued = maia(
         "cert", "issue", "-k", f"{key}.key", "--subject", "smith.pub", *about, "-o", out, *words, "--json",
         cwd=met[1],

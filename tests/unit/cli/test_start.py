@@ -78,7 +78,9 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("loading", ["typer", "pydantic", "maia.credentials", "maia.broker.node", "maia.client.session"])
+@pytest.mark.parametrize(
+    "loading", ["typer", "pydantic", "maia.credentials", "maia.broker.node", "maia.client.session"]
+)
 def test_ctrl_c_in_the_first_moment_ends_in_one_line_and_leaves_no_process(loading: str) -> None:
     """By the time the client is loaded, a key server and a broker run already."""
     command = [sys.executable, "-c", PRESSED_WHILE_LOADING, loading, "demo", "--rows", "0"]
