@@ -122,10 +122,12 @@ def test_what_is_reported_as_revoked_is_what_is_refused_from_then_on(steps):
         before = standing.revoked_by(signed.statement.by)
         heard = hear(standing, signed, now)
         after = standing.revoked_by(signed.statement.by)
+        # A list of a later period gives back by itself, when it begins, what the one before has revoked.
         if heard is not None and isinstance(signed.statement, RevocationList):
-            assert (heard.revoked, heard.restored) == (after - before, before - after)
+            assert heard.revoked == after - before
+            assert heard.restored <= before - after
         else:
-            assert after == before
+            assert after <= before
 
 
 @given(
