@@ -187,7 +187,7 @@ class Attacker:
 
 DEEDS = (
     Deed("hello with a forged chain", 10, "127.0.0.2", Attacker.hello_with_a_forged_chain),
-    Deed("idle link", 60, "127.0.0.3-6", Attacker.idle_link),
+    Deed("idle link", 51, "127.0.0.3-6", Attacker.idle_link),
     Deed("statements before the hello", 1, "127.0.0.7", Attacker.statements_before_hello),
     Deed("interests without a right", 2, "127.0.0.8", Attacker.interests_without_a_right),
     Deed("offers without proof", 2, "127.0.0.9", Attacker.offers_without_proof),
