@@ -10,6 +10,7 @@ from maia.credentials import (
     BadCertificate,
     BadSignature,
     BrokenChain,
+    Budget,
     CertificateExpired,
     LoopNotClosed,
     VerificationCache,
@@ -19,6 +20,7 @@ from maia.credentials import (
     reduce_chain,
     verify_chain,
 )
+from maia.credentials.chains import cache as cache_module
 from maia.credentials.chains.cache import Links
 from maia.events import Instant
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
@@ -35,6 +37,26 @@ def test_a_checked_signature_is_remembered_and_a_bad_one_is_not() -> None:
         cache.check(bad)
     assert not cache.knows(bad)
     assert len(cache) == 2
+
+
+def test_a_forgery_that_is_shown_again_costs_no_check_and_a_bounded_number_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A87, A89: the oldest is forgotten, and checked again; the genuine one is never taken for a forgery."""
+    monkeypatch.setattr(cache_module, "_FORGED_MAX", 2)
+    cache, budget = VerificationCache(), Budget(10_000, 100)
+    genuine = certificate_to_bytes(CHAIN[0])
+    forged = [genuine[:-66] + bytes([number]) * 64 + b"))" for number in range(3)]
+
+    def checks_for(data: bytes) -> int:
+        before = budget.checks
+        with pytest.raises(BadSignature):
+            cache.read_checked(data, budget)
+        return before - budget.checks
+
+    assert [checks_for(data) for data in (*forged, *forged[1:])] == [1, 1, 1, 0, 0]
+    assert checks_for(forged[0]) == 1
+    assert cache.read_checked(genuine, budget) == CHAIN[0]
 
 
 def test_the_same_certificate_read_again_is_known() -> None:
