@@ -95,7 +95,7 @@ def _run(frame: DataFrame) -> None:
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield both peers, and in a full run the figure for very many subscriptions."""
-    people, rows, sample, few_rows = (30, 500, 2, 100) if quick else (1_000, 200_000, 20, 500)
+    people, rows, sample, few_rows = (30, 500, 2, 100) if quick else (1_000, 200_000, 10, 100)
     with bench_session("bench 20", quick=quick, memory_mib=3072) as spark:
         given, few = events(spark, rows).cache(), events(spark, few_rows).cache()
         everybody = subscriptions(people)
@@ -140,7 +140,7 @@ def _check(
 
 
 def _very_many(spark: SparkSession) -> Figure:
-    rows, people = 1_000_000, 100_000
+    rows, people = 250_000, 100_000
     given = events(spark, rows).cache()
     given.count()
     everybody = subscriptions(people)
