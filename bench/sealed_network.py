@@ -45,7 +45,7 @@ def sealed_world(keys: str) -> World:
 
 
 @contextmanager
-def sealed_network(*, share_plaintext: bool = True) -> Iterator[SealedNetwork]:
+def sealed_network(*, share_plaintext: bool = False) -> Iterator[SealedNetwork]:
     """Run a key server and two brokers, each with its files in a folder of its own, then stop them."""
     plain = new_world()
     with ExitStack() as stack:

@@ -56,7 +56,7 @@ class SealedCity(City):
     ) -> None:
         self.level, self.outsiders = level, outsiders
         self.overheard: dict[str, list[bytes]] = {}
-        super().__init__(seed, **settings)
+        super().__init__(seed, **{"share_plaintext": True, **settings})
         pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
         connects = self._certificate("PITO", self.key(KEYS).principal, pattern, Action.CONNECT)
         kept = frozenset({self.known.event_type.type_id}) if keeps_history else frozenset()

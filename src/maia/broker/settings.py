@@ -117,7 +117,7 @@ class BrokerSettings:
     skew_s: int = 30
     verify_in_transit: float = 1.0
     """The fraction of interests and offers from other brokers whose proof is verified here (C9)."""
-    share_plaintext: bool = True
+    share_plaintext: bool = False
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext (K4)."""
     require_install: bool = True
     """Whether the signer of a type must be allowed to install types on this network."""

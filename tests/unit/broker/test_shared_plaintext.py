@@ -26,7 +26,7 @@ NAMED = {SealingLevel.EVENT: {""}, SealingLevel.ATTRIBUTE: {NUMBERPLATE, TIMESTA
 
 def the_two(level=SealingLevel.ATTRIBUTE, *, reads=None, **settings):
     """Start two neighbours; the second may read what `reads` says, or everything."""
-    net = PublishingNet(level, **settings)
+    net = PublishingNet(level, **{"share_plaintext": True, **settings})
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ, **(reads or {}))
     ccs, met = net.broker(), net.broker("Met broker", seeds=["CCS broker"])
@@ -67,7 +67,7 @@ def test_a_neighbour_gets_the_plaintext_of_what_it_may_read_and_no_more():
 
 def test_plaintext_ends_at_the_first_link_without_the_right():
     """A51: the middle broker has no right, so nothing goes to it in clear, and nothing through it."""
-    net = PublishingNet()
+    net = PublishingNet(share_plaintext=True)
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
     ccs, _, met = net.three()
@@ -138,7 +138,7 @@ def test_a_neighbour_that_has_no_key_uses_no_plaintext():
 
 
 def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
-    net = PublishingNet()
+    net = PublishingNet(share_plaintext=True)
     third = net.name_near_the_type("CCS broker", "Met broker")
     net.entitle("CCS broker", READ, WRITE)
     net.entitle(third, READ)
@@ -156,7 +156,7 @@ def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
 
 def authorised_three(level=SealingLevel.ATTRIBUTE):
     """Start three brokers in a row that may all read everything."""
-    net = PublishingNet(level)
+    net = PublishingNet(level, share_plaintext=True)
     third = net.name_near_the_type("CCS broker", "Met broker")
     for name in ("CCS broker", third, "Met broker"):
         net.entitle(name, READ, WRITE)

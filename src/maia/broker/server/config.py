@@ -54,7 +54,7 @@ class BrokerConfig:
     """The fraction of other brokers' interests whose proof is verified here."""
     keys: tuple[str, ...] = ()
     """Where managers of keys may be found, beside the addresses that type definitions name."""
-    share_plaintext: bool = True
+    share_plaintext: bool = False
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
     require_install: bool = True
     """Whether a type's signer must be allowed to install types on the network."""
