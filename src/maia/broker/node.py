@@ -34,7 +34,7 @@ from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
+from maia.broker.upkeep import recheck_everything, run_expired_timers, schedule_upkeep
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -110,12 +110,12 @@ class Broker:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         effects = self._all_the_rest(now)
         if not self._state.is_draining:  # then it has parted from everybody, and nothing is due any more
-            effects += look_at_what_is_due(self._state, now)
+            effects += run_expired_timers(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
             case Tick():
-                self._state.deadlines.woken()  # what was due has been looked at
+                self._state.timers.woken()  # what was due has been done
             case _ if self._is_of_key_manager(happened):
                 effects += keys_handled(self._state, happened, now)
             case Received():
@@ -155,7 +155,7 @@ class Broker:
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
-        return self._finished(look_at_everything(self._state, now), now)
+        return self._finished(recheck_everything(self._state, now), now)
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
@@ -255,7 +255,7 @@ class Broker:
         if state.impairments.stirred:
             effects += tell_of_impairments(state, now)
         if state.routes.is_stirred:
-            ask_to_look_at_broker(state, now)
+            schedule_upkeep(state, now)
         is_to_be_thinned = state.repeated.is_due(now)
         for effect in effects:
             if type(effect) is Count:
@@ -264,7 +264,7 @@ class Broker:
                 is_to_be_thinned = True
         if is_to_be_thinned:
             effects = state.repeated.thinned(effects, now)
-        wake = None if state.is_draining else state.deadlines.to_promise()
+        wake = None if state.is_draining else state.timers.promise_wake()
         if wake is not None:
             effects.append(WakeAt(wake))
         if not state.to_keep:

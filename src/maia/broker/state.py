@@ -30,7 +30,7 @@ from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
-from maia.broker.timers import Deadlines
+from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
     Principal,
@@ -46,13 +46,8 @@ from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
 
 __all__ = [
-    "ENTRIES",
-    "EVERY_LINK",
-    "ONE_TIME",
     "ROUTE",
-    "STATEMENTS",
     "BrokerState",
-    "Due",
     "Impairments",
     "just_after",
     "new_state",
@@ -61,23 +56,9 @@ __all__ = [
 ]
 
 _SECOND = 1_000_000
-ENTRIES: Final = -1
-"""The reference that stands for all entries of a link, of which each moment is asked for once."""
 ROUTE: Final = b""
 """In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-class Due(NamedTuple):
-    """Something to look at when its moment comes: the broker, all links, one, or a reference on a link.
-
-    `at` is the moment that was asked for. Whoever has asked for another one
-    since is not looked at twice.
-    """
-
-    link: LinkId | None = None
-    ref: int | None = None
-    at: Instant | None = None
 
 
 class Rest(NamedTuple):
@@ -151,13 +132,11 @@ class BrokerState:
     """What is left of the input at hand; see `Rest`."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
-    deadlines: Deadlines[Due] = field(default_factory=Deadlines)
+    timers: TimerWheel = field(default_factory=TimerWheel)
     counters: Counter[str] = field(default_factory=Counter)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
     pings: int = 0
-    round_at: Instant | None = None
-    """When all links are looked at next."""
     forgives_until: Instant = _LONG_AGO
     """Up to when nobody is blamed for what this broker was too late to hear."""
     keep_at: Instant | None = None
@@ -173,14 +152,6 @@ class BrokerState:
     def audience(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, nobody at first."""
         return self.audiences.setdefault(type_id, LocalSubscribers())
-
-
-EVERY_LINK: Final = LinkId(-1)
-"""In place of a link: all of them."""
-STATEMENTS: Final = LinkId(-3)
-"""In place of a link: those whose word on certificates holds up to a moment."""
-ONE_TIME: Final = LinkId(-4)
-"""In place of a link: what waits for one-time answers, and no longer than up to a moment."""
 
 
 def new_state(

@@ -16,8 +16,9 @@ from maia.broker.access.one_time_pending import CONNECTING, Held, HeldEntry, Hel
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions.link_checks import ask_to_look_at_link
 from maia.broker.sessions.links import Entry, Link
-from maia.broker.state import ONE_TIME, BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import ask_to_look_at_entries
+from maia.broker.timers import OneTimeAnswers
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.credentials.validity.validity_state import Once
@@ -139,7 +140,7 @@ def _challenged(
         seconds = min(seconds, limits.handshake_s)
     until = seconds_after(now, seconds)
     challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
-    state.deadlines.ask(until, Due(ONE_TIME, None, until))
+    state.timers.add(OneTimeAnswers(), until)
     ref = _SAID_OF_CONNECTION if asked.ref == CONNECTING else asked.ref
     said = encode(challenged.message(ref, seconds))
     return [Send(link.id, said), Count("maia_challenges_total")]

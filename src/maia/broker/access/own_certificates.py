@@ -16,7 +16,7 @@ from maia.broker.routing.interests import look_at_told_again
 from maia.broker.routing.own_interests import look_at_own_interests_again
 from maia.broker.sessions.links import Role
 from maia.broker.state import BrokerState, shown_to_everybody
-from maia.broker.upkeep import look_at_everything
+from maia.broker.upkeep import recheck_everything
 from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.wire.effects import Count, Effect, Note
@@ -62,7 +62,7 @@ def adopt_constitutions(
     state.types.adopt(in_force)
     state.keys.adopt(in_force)
     named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
-    effects = [Note("constitutions", {"in_force": named}), *look_at_everything(state, now)]
+    effects = [Note("constitutions", {"in_force": named}), *recheck_everything(state, now)]
     for link in list(state.links.values()):
         if link.role is Role.BROKER and state.routes.is_current(link.id):
             # What it told is proved again in a moment: its own edge may not have got the constitution.

@@ -17,17 +17,16 @@ from maia.broker.durable.recorded_frames import KeysAwaited, Readable, SignerAwa
 from maia.broker.refusals import LogKeysGone, LogRemoved, LogUnreadable
 from maia.broker.routing.routes import unseen_by
 from maia.broker.sessions.links import Subscription
-from maia.broker.state import BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.timers import CatchUp
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode, encode_known, sendable_text
 from maia.wire.effects import Count, Effect, LinkId, Logged, LogRead, ReadLog, Send
 from maia.wire.messages import DeliverLogged, Missed
 
-__all__ = ["CATCHING_UP", "advance", "advance_link", "hear_log_read", "hear_recorded"]
+__all__ = ["advance", "advance_link", "hear_log_read", "hear_recorded"]
 
-CATCHING_UP: Final = -2
-"""The reference that stands for all durable subscriptions of a link."""
 _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
 
@@ -230,6 +229,5 @@ def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
 
 
 def _look_again(state: BrokerState, entry: Subscription, now: Instant) -> list[Effect]:
-    at = seconds_after(now, _LOOK_AGAIN_S)
-    state.deadlines.ask(at, Due(entry.link, CATCHING_UP, at))
+    state.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
     return []

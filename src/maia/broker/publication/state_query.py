@@ -24,7 +24,8 @@ from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
-from maia.broker.state import BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.timers import StateQueries
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -48,7 +49,6 @@ from maia.wire.messages import (
 )
 
 __all__ = [
-    "ASKED_STATE",
     "ask_for_own",
     "ask_state",
     "hear_state_done",
@@ -58,8 +58,6 @@ __all__ = [
     "overdue",
 ]
 
-ASKED_STATE: Final = -3
-"""The reference that stands for all questions about the state."""
 _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096
 _CLASSES_LOOKED_AT: Final = 256
@@ -136,7 +134,7 @@ def _asked(
     state.questions[number] = question
     due = asker.link if isinstance(asker, Client) else asker
     if due is not None:
-        state.deadlines.ask(question.until, Due(due, ASKED_STATE, question.until))
+        state.timers.add(StateQueries(due), question.until)
     query = encode(StateQuery(number, type_id))
     return [Send(link, query) for link in sorted(question.waits_for)]
 

@@ -21,7 +21,8 @@ from maia.broker.revocation.validity import StatementIssuer
 from maia.broker.routing.messages import new_proof
 from maia.broker.routing.outbox import route_messages
 from maia.broker.sessions.links import Link
-from maia.broker.state import STATEMENTS, BrokerState, Due, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.timers import Statements
 from maia.credentials import Action, Principal, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -86,8 +87,7 @@ def _asked(state: BrokerState, voucher: StatementIssuer, now: Instant) -> list[E
     if asked_at is not None and now < seconds_after(asked_at, every_s):
         return []
     voucher.asked_at = now
-    again = seconds_after(now, every_s)
-    state.deadlines.ask(again, Due(STATEMENTS, None, again))
+    state.timers.add(Statements(), seconds_after(now, every_s))
     effects: list[Effect] = []
     for _, _, said in state.last_said.of_type(voucher.type_id):
         effects += hear_frame(state, said.frame, now) if isinstance(said.frame, Transit) else []
@@ -183,7 +183,6 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     for voucher in list(state.statements.vouchers.values()):
         if voucher.look_at is not None and voucher.look_at < now:
             touched = state.statements.look_at(voucher, now)
-            voucher.promised = None
             _ask_to_look(state, voucher)
             effects += look_at_touched(state, touched, now) if touched else []
         effects += _asked(state, voucher, now) if voucher.is_missed else []
@@ -192,10 +191,8 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
 
 def _ask_to_look(state: BrokerState, voucher: StatementIssuer) -> None:
     """Have somebody's word looked at when it ends, if nobody has asked for that yet."""
-    at = None if voucher.look_at is None else just_after(voucher.look_at)
-    if at is not None and at != voucher.promised:
-        voucher.promised = at
-        state.deadlines.ask(at, Due(STATEMENTS, None, at))
+    if voucher.look_at is not None:
+        state.timers.add(Statements(), just_after(voucher.look_at))
 
 
 def _refused(problem: MaiaError) -> Effect:

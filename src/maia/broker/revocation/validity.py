@@ -70,8 +70,6 @@ class StatementIssuer:
     """Which kinds of its word were at hand when it was last looked at."""
     look_at: Instant | None = None
     """The last moment before one of them ends, or one that was stated in advance begins."""
-    promised: Instant | None = None
-    """The moment at which it will be looked at, whatever else was asked for before."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
 

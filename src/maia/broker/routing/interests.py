@@ -30,8 +30,9 @@ from maia.broker.sealed.offers import look_at_sealed_offer_again
 from maia.broker.sealed.rekeyed import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sealed.state import HeardOffer, HeardSealed
 from maia.broker.sessions.links import Advertisement, Link
-from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.broker.timers import Statements
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -320,8 +321,8 @@ def look_at_told_again(
             if isinstance(offer, HeardOffer):  # it may not be able to know
                 effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
     if neighbour.doubtful and neighbour.doubt_ends is None:
-        ends = neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
-        state.deadlines.ask(ends, Due(STATEMENTS, None, ends))
+        neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
+        state.timers.add(Statements(), neighbour.doubt_ends)
     if neighbour.refused_on.isdisjoint(certificates):
         return effects
     neighbour.refused_on.clear()  # what was refused may count again

@@ -116,7 +116,6 @@ class Routes:
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something sealed is to be looked at again."""
-    look_at: Instant | None = None
     is_stirred: bool = False
     """Something changed since the next look was asked for."""
 

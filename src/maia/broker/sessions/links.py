@@ -258,15 +258,12 @@ class Link:
     connect: Right | None = None
     known: Known = NOTHING_KNOWN
     """What conditions may ask about the connection."""
-    look_at: Instant | None = None
     silent_rounds: int = 0
     """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     warned: dict[int, str] = field(default_factory=dict)
     """Of what stands, why it cannot be served, as its holder was told last; see `access/impairment.py`."""
-    looks: set[Instant] = field(default_factory=set)
-    """The moments at which its entries will be looked at."""
     lease_ends: Instant | None = None
     """When the lease that was granted last ends, for others to share."""
     sealed_rights: dict[bytes, SealedRights] = field(default_factory=dict, repr=False)

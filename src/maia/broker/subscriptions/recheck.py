@@ -156,9 +156,8 @@ def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 
-def look_at_entries(state: BrokerState, link: Link, at: Instant, now: Instant) -> list[Effect]:
+def look_at_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
-    link.looks.discard(at)
     effects: list[Effect] = []
     for entry in link.entries:
         right_ends = entry.right.stable.not_after

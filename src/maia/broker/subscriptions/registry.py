@@ -22,9 +22,10 @@ from maia.broker.routing.interests import (
 )
 from maia.broker.routing.own_interests import kept_class
 from maia.broker.sessions.links import Advertisement, Entry, Link, Right, Subscription
-from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.subscriptions.removal import end_subscription, told_of_end
+from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -141,6 +142,4 @@ def _note_standing(state: BrokerState, link: Link, entry: Entry, now: Instant) -
 
 def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
     """Have all entries of a link looked at when a moment has come; entries share their moments."""
-    if at not in link.looks:
-        link.looks.add(at)
-        state.deadlines.ask(at, Due(link.id, ENTRIES, at))
+    state.timers.add(RecheckEntries(link.id), at)
