@@ -16,15 +16,18 @@ from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import tell_of_impairments
 from maia.broker.access.own_certificates import adopt_constitutions, hold_certificates
 from maia.broker.durable.delivery import hear_log_read, hear_recorded
-from maia.broker.durable.log_state import NO_LOG, LogAtStart
-from maia.broker.durable.log_writer import new_recording, reload_recording
+from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.refusals import Shutdown
-from maia.broker.revocation.fetched import certificates_not_vouched_for, hear_fetched
-from maia.broker.revocation.streams import meet_own_certificates, want_vouchers
+from maia.broker.revocation.streams import (
+    certificates_not_vouched_for,
+    hear_fetched,
+    meet_own_certificates,
+    want_vouchers,
+)
 from maia.broker.routing.own_interests import look_at_own_interests
 from maia.broker.routing.peers import dial_failed, leave, start
-from maia.broker.sealed.batch_signing import signed
+from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
@@ -85,7 +88,7 @@ class Broker:
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.recording = new_recording(key.principal, settings)
+        self._state.recording = new_recording(key.principal, settings, self._state.types)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -95,7 +98,8 @@ class Broker:
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        recorded = [*reload_recording(state, kept, log), *look_at_own_interests(state, now)]
+        recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
+        recorded += look_at_own_interests(state, now)
         return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:

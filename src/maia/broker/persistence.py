@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.durable.log_writer import keep_once_safe
 from maia.broker.routing.routes import memory_limits
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import certificate_from_bytes, certificate_to_bytes
@@ -53,7 +52,8 @@ def _keep_publications(state: BrokerState) -> list[Effect]:
     if digest == state.publications_kept:
         return []
     state.publications_kept = digest
-    return keep_once_safe(state, Keep(KEPT_PUBLICATIONS, data))
+    memory = Keep(KEPT_PUBLICATIONS, data)
+    return [memory] if state.recording is None else state.recording.keep_once_safe(memory)
 
 
 def _reload_publications(state: BrokerState, data: bytes | None) -> list[Effect]:

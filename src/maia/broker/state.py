@@ -16,15 +16,14 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.one_time_pending import BrokersDesk, one_time_desk
 from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.log_state import Recording
+from maia.broker.durable.recording import Recording
 from maia.broker.publication.open_state_queries import Question
 from maia.broker.publication.retained_cache import StateCache
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
-from maia.broker.sealed.key_requests import KeyRequests
-from maia.broker.sealed.keys import SealingKeys
+from maia.broker.sealed.entries import SealedInterests
+from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sealed.state import SealedInterests
 from maia.broker.sessions.links import Link
 from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.sessions.repeated_notes import RepeatedNotes
@@ -99,7 +98,7 @@ class BrokerState:
     instance: bytes
     network: bytes
     own_credentials: list[bytes] = field(repr=False)
-    """What is shown in the handshake: the right to connect. Rights to types: `sealed/broker_rights.py`."""
+    """What is shown in the handshake: the right to connect. Rights to types: `sealed/rekeying.py`."""
     certificates: VerificationCache
     authoriser: Authoriser
     types: KnownTypes

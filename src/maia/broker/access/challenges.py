@@ -56,7 +56,7 @@ def challenge_request(
     if not state.authoriser.may_be_vouched_for(request, pool, now):
         return []
     beyond = _permitted(state, link, request, pool, now)
-    wanted = state.authoriser.demanded(request, pool, now, link.known, beyond=beyond)
+    wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
         return []
     # Each answer costs a signature check: the quota pays for them before they are asked for.
@@ -69,7 +69,7 @@ def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) 
     """Ask a client to have vouched anew for what stands, or for what it could stand on besides."""
     right = entry.right
     beyond = None if right.vouched is not None else right.view
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.known, beyond=beyond)
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
     if not wanted:
         return []
     asked = Asked(link.peer, link.id, entry.ref, request_digest(right.request), HeldEntry(right.pool))
@@ -85,7 +85,7 @@ def challenge_hello(
 ) -> list[Effect]:
     """Ask a client that says hello to have its right to connect vouched for, if that would do."""
     request = Request(link.peer, Action.CONNECT, state.settings.network)
-    wanted = state.authoriser.demanded(request, pool, now, link.known)
+    wanted = state.authoriser.demanded(request, pool, now, link.remote)
     if not wanted:
         return []
     state.quota.spend(link.peer, now, requests=len(wanted))
@@ -99,7 +99,7 @@ def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[E
     is_asked = state.one_time.is_asked(link.id, CONNECTING)
     if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
         return []
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.known)
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote)
     asked = Asked(link.peer, link.id, CONNECTING, request_digest(right.request), HeldEntry(right.pool))
     if not wanted:
         return []
@@ -126,7 +126,7 @@ def _permitted(
 ) -> View | None:
     """Return what is to be seen without anybody's answers."""
     try:
-        return state.authoriser.decide(request, pool, now, link.known).view
+        return state.authoriser.decide(request, pool, now, link.remote).view
     except PolicyRefusal:
         return None
 

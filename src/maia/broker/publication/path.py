@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maia.broker.durable.log_writer import once_recorded, record_plain
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
@@ -48,7 +47,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
         return _published(state, link, message, refused=shaped.refused)
-    if advertisement.right.is_rated and not state.authoriser.spend_rate(
+    if advertisement.right.basis.is_rated and not state.authoriser.spend_rate(
         advertisement.right, shaped.frame.rows, now
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
@@ -115,7 +114,10 @@ def _heard_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
 
 
 def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
-    recorded = [] if state.recording is None else record_plain(state, transit, now)
+    log = state.recording
+    recorded = (
+        [] if log is None or not log.records(transit.type_id) else log.record(transit.as_carried(), now)
+    )
     audience = state.audiences.get(transit.type_id)
     return recorded if audience is None else [*recorded, *_delivered(state, audience, transit)]
 
@@ -174,4 +176,4 @@ def _published(state: BrokerState, link: Link, message: Publish, *, refused: int
     answer = Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
     if state.recording is None:
         return [answer]
-    return once_recorded(state, link.advertisement(message.ref).right.event_type.type_id, answer)
+    return state.recording.once_recorded(link.advertisement(message.ref).right.event_type.type_id, answer)

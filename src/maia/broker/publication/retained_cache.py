@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit
-from maia.broker.sessions.links import Right
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
 from maia.wire.messages import Sealed
@@ -43,7 +43,7 @@ class Remembered:
     frame: Transit | Sealed = field(repr=False)
     heard_at: Instant
     came_from: Hop
-    right: Right | None = field(default=None, repr=False)
+    right: Authorisation | None = field(default=None, repr=False)
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
 
     @property
@@ -109,7 +109,7 @@ class StateCache:
             if said.right is not None:
                 yield type_id, publisher, stream, said
 
-    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
+    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Authorisation) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
         known = self._frames.get((type_id, publisher, stream, b""))
         if known is not None and known.right is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from maia.broker.durable.recorded_frames import Readable, read_logged
+from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
 from maia.broker.publication.open_state_queries import Client, Question
 from maia.broker.publication.retained import book_keys

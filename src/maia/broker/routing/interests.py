@@ -25,10 +25,9 @@ from maia.broker.routing.proofs import (
     spend_on,
 )
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.interests import doubts
-from maia.broker.sealed.offers import look_at_sealed_offer_again
-from maia.broker.sealed.rekeyed import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
-from maia.broker.sealed.state import HeardOffer, HeardSealed
+from maia.broker.sealed.entries import HeardOffer, HeardSealed
+from maia.broker.sealed.interests import doubts, look_at_sealed_offer_again
+from maia.broker.sealed.rekeying import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.routing.messages import NO_PROOF, Proof, messages_of, new_proof
-from maia.broker.sealed.messages import (
+from maia.broker.sealed.entries import (
+    HeardOffer,
+    HeardSealed,
+    LocalSealed,
     interests_of,
     offer_to_wire,
     wanted_to_wire,
 )
-from maia.broker.sealed.state import HeardOffer, HeardSealed, LocalSealed
-from maia.broker.sessions.links import Advertisement, Right, Subscription
+from maia.broker.sessions.links import Advertisement, Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
@@ -93,7 +96,7 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     return new_proof(entry.proof, credentials)
 
 
-def right_behind(state: BrokerState, baggage: object) -> Right | None:
+def right_behind(state: BrokerState, baggage: object) -> Authorisation | None:
     """Return the right of whoever stands for something local; None if there is nobody."""
     entry = _behind(state, baggage)
     return None if entry is None else entry.right
@@ -145,7 +148,7 @@ def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggag
     return seal_proof(sealed, opened, uids=uids, keys=ring, random=state.random) or _NOBODY
 
 
-def speaks_of(state: BrokerState, type_id: bytes, right: Right) -> frozenset[AttributeUid]:
+def speaks_of(state: BrokerState, type_id: bytes, right: Authorisation) -> frozenset[AttributeUid]:
     """Return the attributes of which a request and its certificates hold values."""
     return restricted_in(state, type_id, right.used) | _of_type(state, type_id, right.filter)
 

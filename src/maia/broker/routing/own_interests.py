@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from hashlib import sha256
 
-from maia.broker.durable.log_state import Recording
-from maia.broker.durable.log_writer import OWN_LINK, is_recorded
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.routing.interests import class_gone, class_joined
-from maia.broker.sessions.links import Right, Subscription
+from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES, class_key
 from maia.credentials import Action
@@ -57,7 +57,7 @@ def want_to_record(
     """Want all that this broker may see of a type, from now on, if it records the type."""
     log = state.recording
     versions = state.types.versions(type_id)
-    if log is None or not versions or not is_recorded(state, type_id):
+    if log is None or not versions or not log.records(type_id):
         return []
     before = _standing(log, type_id)
     if before is not None and not is_touched and state.authoriser.holds(before.right, now):
@@ -74,13 +74,13 @@ def _standing(log: Recording, type_id: bytes) -> Subscription | None:
     return next(found, None)
 
 
-def _right(state: BrokerState, version: VerifiedType, now: Instant) -> Right:
+def _right(state: BrokerState, version: VerifiedType, now: Instant) -> Authorisation:
     request = Request(state.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
     return state.authoriser.decide(request, state.settings.credentials, now)
 
 
 def _placed(
-    state: BrokerState, log: Recording, right: Right, before: Subscription | None, now: Instant
+    state: BrokerState, log: Recording, right: Authorisation, before: Subscription | None, now: Instant
 ) -> list[Effect]:
     version = right.event_type
     ref = before.ref if before is not None else len(log.link.subscriptions) + 1

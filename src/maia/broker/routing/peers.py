@@ -16,7 +16,7 @@ from maia.broker.publication.expected_sources import not_asked_any_more
 from maia.broker.routing.outbox import route_messages
 from maia.broker.routing.routes import Neighbour
 from maia.broker.routing.takeover import adopt
-from maia.broker.sealed.broker_rights import show_rights
+from maia.broker.sealed.rekeying import show_rights
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.events import Instant

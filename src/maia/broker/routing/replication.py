@@ -15,7 +15,7 @@ from maia.broker.routing.outbox import proof_of, route_messages, sealed_wanted_o
 from maia.broker.routing.peers import performed
 from maia.broker.routing.routes import REPLICAS, Routes
 from maia.broker.sealed.interests import understood_in_replica
-from maia.broker.sealed.rekeyed import look_at_sealed
+from maia.broker.sealed.rekeying import look_at_sealed
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.events import Instant

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_look_at_impairments
-from maia.broker.sealed.broker_rights import open_rights_again
-from maia.broker.sealed.key_requests import without_alarms
+from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.publication import pass_on_overdue, take_on_again
-from maia.broker.sealed.rekeyed import keys_changed
+from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.dispatch import answer
 from maia.broker.state import BrokerState, seconds_after

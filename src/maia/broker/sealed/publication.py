@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
-from maia.broker.durable.log_writer import is_recorded, record_frame
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
 from maia.broker.publication.transit import Transit
@@ -28,10 +27,8 @@ from maia.broker.refusals import (
     SignerNotEntitled,
 )
 from maia.broker.routing.routes import has_unseen_rows, unseen_part
-from maia.broker.sealed.batch_signing import record_once_signed
-from maia.broker.sealed.forwarding import forward_sealed
+from maia.broker.sealed.forwarding import SealedTransit, forward_sealed, record_once_signed, sealed_transit
 from maia.broker.sealed.keys import Arrived
-from maia.broker.sealed.transit import SealedTransit, sealed_transit
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.credentials import Principal
@@ -104,7 +101,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
         return made[0]
 
     there = forward_sealed(state, unseen, frozenset(), sealed, source=None, now=now)
-    if not is_recorded(state, unseen.type_id):
+    if state.recording is None or not state.recording.records(unseen.type_id):
         return [*here, *there]
     return [*record_once_signed(state, sealed(0), now), *here, *there]
 
@@ -225,7 +222,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
-    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
@@ -314,7 +311,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
     remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
-    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     return [Count("maia_frames_unread_total"), *recorded, *sent]
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.log_state import NO_LOG, LogAtStart
-from maia.broker.durable.log_writer import first_to_reread
+from maia.broker.durable.recording import NO_LOG, LogAtStart, first_to_reread
 from maia.broker.server.tap import TappedBroker
 from maia.broker.settings import BadSettings
 from maia.clock import system_now

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.retained import publisher_lost_its_right, say_under
 from maia.broker.refusals import NotVouchedFor
@@ -21,7 +22,7 @@ from maia.broker.routing.interests import (
     unadvertised,
 )
 from maia.broker.routing.own_interests import kept_class
-from maia.broker.sessions.links import Advertisement, Entry, Link, Right, Subscription
+from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription
 from maia.broker.state import BrokerState, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.subscriptions.removal import end_subscription, told_of_end
@@ -46,7 +47,7 @@ _SECOND: Final = 1_000_000
 _MOMENTS_IN_A_LEASE: Final = 64
 
 
-def view_class_of(right: Right, cursor: Cursor | None) -> bytes:
+def view_class_of(right: Authorisation, cursor: Cursor | None) -> bytes:
     """Return with whom a subscription shares what it sees."""
     seen = class_key(right.view, right.event_type)
     return seen if cursor is None else kept_class(seen)

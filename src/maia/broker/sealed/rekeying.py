@@ -1,42 +1,168 @@
-"""What has to be sealed or opened anew, now that the keys of a type have changed?
+"""What is sealed or opened anew when the keys of a type change, and who is shown this broker's rights?
 
-A class of subscribers of a sealed type is told to others sealed, and nothing
-of it is told before there is a key. When an epoch begins, each is sealed
-anew: the new one is in the book before the old one leaves it, so that there
-is no moment without either. What others told is opened anew as well, as far
-as the keys now go. A step does so many of these and asks to be called again.
+A group of subscribers of a sealed type is sent to others sealed, and nothing
+of it before there is a key. When an epoch begins, each is sealed anew: the new
+one is in the routing table before the old one leaves it, so that there is no moment
+without either. What neighbours sent is opened anew as well, as far as the
+keys now go. A step does so many of these and asks to be called again.
+
+In the handshake a broker shows everything that concerns the network. What it
+may do with a type says which types and attributes there are, so it is shown
+to members of the type's own key group alone: sealed, after the handshake, and
+again when keys change. Neighbours that cannot open it learn that there is
+something.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
-from maia.broker.routing.outbox import right_behind, route_messages, speaks_of
-from maia.broker.sealed.broker_rights import show_rights
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
+from maia.broker.sealed.entries import (
+    HeardSealed,
+    LocalSealed,
+    Placed,
+    Task,
+    proof_from_wire,
+    proof_to_wire,
+    size_of_proof,
+)
 from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry, understood
-from maia.broker.sealed.state import HeardSealed, LocalSealed, Placed, Task
-from maia.broker.sessions.links import Advertisement
+from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.credentials import (
+    AuthorisationCertificate,
+    SignedCertificate,
+    TypeName,
+    TypePattern,
+    certificate_to_bytes,
+)
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import AttributeUid, Instant
+from maia.policy.view import shows
 from maia.routing.overlay.ids import NodeId
 from maia.routing.table.hops import LOCAL, RouteEntry, SealedEntry, Tell, book_key_of_sealed
-from maia.sealing.filters.sealed_filters import seal_filter
+from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
+from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
-from maia.wire.effects import Count, Effect
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.messages import SealedRights
 
 __all__ = [
+    "hear_rights",
     "keys_changed",
     "look_at_sealed",
+    "note_missing_keys",
     "offer_sealed",
+    "open_rights_again",
     "place_sealed",
+    "show_rights",
     "take_back_sealed",
+    "type_met",
     "unoffer_sealed",
 ]
+
+
+# ------------------------------------------------------------ showing
+
+
+def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[bytes]) -> list[Effect]:
+    """Show neighbours this broker's rights to types, sealed with the newest key of each type's group."""
+    told = [
+        (type_id, message) for type_id in types if (message := _sealed_rights(state, type_id)) is not None
+    ]
+    return [Send(link, encode(message)) for link in list(links) for _, message in told]
+
+
+def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
+    ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
+    mine = _rights_to(state, type_id)
+    if ring is None or epoch is None or not mine or not state.settings.share_plaintext:
+        return None
+    showing = SealedShowing(type_id, epoch, state.random(FILTER_ID_BYTES))
+    # Bound to who shows it: the request of a proof is its place for that.
+    proof = OpenedProof(state.principal.key, tuple(certificate_to_bytes(signed) for signed in mine))
+    # A restriction holds values, which are for readers of that attribute alone.
+    uids = restricted_in(state, type_id, mine)
+    sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
+    return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
+
+
+def _rights_to(state: BrokerState, type_id: bytes) -> tuple[SignedCertificate, ...]:
+    names = {version.name for version in state.types.versions(type_id)}
+    return tuple(
+        signed
+        for signed in state.settings.credentials
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and any(_is_about(signed.certificate, name) for name in names)
+    )
+
+
+def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
+    pattern = certificate.authority.resources
+    if not isinstance(pattern, TypePattern):
+        return False
+    return pattern.owner in (None, name.owner) and pattern.name.matches(name.name)
+
+
+# ------------------------------------------------------------ being shown
+
+
+def hear_rights(state: BrokerState, link: Link, message: SealedRights, _now: Instant) -> list[Effect]:
+    """Look at what a neighbour may do with a type, or keep it until there is a key for it."""
+    if message.type_id not in link.sealed_rights and len(link.sealed_rights) >= state.settings.limits.types:
+        return []
+    _forget_rights(link, message.type_id)
+    link.sealed_rights[message.type_id] = message
+    link.rights_bytes += size_of_proof(message.proof)
+    return _open_rights(state, link, message)
+
+
+def _forget_rights(link: Link, type_id: bytes) -> None:
+    """Forget what waited for a key, if something did."""
+    waited = link.sealed_rights.pop(type_id, None)
+    if waited is not None:
+        link.rights_bytes -= size_of_proof(waited.proof)
+
+
+def open_rights_again(state: BrokerState, type_id: bytes) -> list[Effect]:
+    """Look again at what neighbours showed before the key was here."""
+    waiting = [(link, link.sealed_rights.get(type_id)) for link in state.links.values()]
+    return [
+        effect
+        for link, message in waiting
+        if message is not None
+        for effect in _open_rights(state, link, message)
+    ]
+
+
+def _open_rights(state: BrokerState, link: Link, message: SealedRights) -> list[Effect]:
+    ring = state.sealed.ring_of(message.type_id)
+    if ring is None:
+        return []
+    showing = SealedShowing(message.type_id, message.epoch, message.seal)
+    try:
+        shown = open_proof(showing, proof_from_wire(message.proof), ring)
+    except MaiaError as problem:
+        _forget_rights(link, message.type_id)
+        return [Count("maia_refused_total", labels={"code": problem.code})]
+    if shown is None:
+        return []  # the key may come
+    _forget_rights(link, message.type_id)
+    if shown.request == link.peer.key:  # what somebody else showed is worth nothing here
+        link.rights_bytes += sum(map(len, shown.certificates))
+        link.rights_bytes -= sum(map(len, link.rights.get(message.type_id, ())))
+        link.rights[message.type_id] = shown.certificates
+        link.shares.pop(message.type_id, None)
+    return []
+
 
 TASKS_PER_STEP: Final = 64
 
@@ -234,3 +360,30 @@ def _moved_offers(state: BrokerState, type_id: bytes, now: Instant) -> list[Effe
                 plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
                 effects += [*offer_sealed(state, entry), *route_messages(state, plain)]
     return effects
+
+
+def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:
+    """Look for the keys of a sealed type; if a version of it is `new` here, what was said in clear ends."""
+    if state.types.sealing(type_id) is None:
+        return []
+    looked = state.keys.look_for(type_id, now)
+    if looked or new:
+        state.routes.is_stirred = True
+        state.impairments.stirred.add(type_id)
+    return [*looked, *keys_changed(state, type_id, now)] if new else looked
+
+
+def note_missing_keys(state: BrokerState, right: Authorisation, now: Instant) -> list[Effect]:
+    """Say in the log which attributes a subscriber may see, and this broker cannot read at this moment."""
+    type_id = right.event_type.type_id
+    sealing = state.types.sealing(type_id)
+    ring = state.seals.ring_of(type_id)
+    if sealing is None or (ring is not None and ring.newest is None):
+        return []  # nothing to miss, or the keys are on their way
+    seen = [uid for uid in right.event_type.kinds if any(shows(one, uid) for one in right.view.windows)]
+    wanted: list[AttributeUid | None] = [*seen] if sealing.level is SealingLevel.ATTRIBUTE else [None]
+    missing = [uid or "*" for uid in wanted if not state.seals.holds(type_id, uid, now)]
+    if not missing:
+        return []
+    fields = {"type": type_id.hex(), "attributes": missing, "principal": str(right.request.principal)}
+    return [Note("keys-missing", fields)]
