@@ -14,7 +14,6 @@ from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import tell_of_impairments
-from maia.broker.access.own_certificates import adopt_constitutions, hold_certificates
 from maia.broker.durable.delivery import hear_log_read, hear_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
@@ -37,7 +36,13 @@ from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.upkeep import recheck_everything, run_expired_timers, schedule_upkeep
+from maia.broker.upkeep import (
+    adopt_constitutions,
+    hold_certificates,
+    recheck_everything,
+    run_expired_timers,
+    schedule_upkeep,
+)
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant

@@ -17,8 +17,7 @@ from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.one_time_pending import BrokersDesk, one_time_desk
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
-from maia.broker.publication.open_state_queries import Question
-from maia.broker.publication.retained_cache import StateCache
+from maia.broker.publication.retained_cache import Question, StateCache
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.entries import SealedInterests

@@ -1,11 +1,18 @@
-"""What does the broker do when a timer expires?
+"""What does the broker do when a timer expires, or when its own certificates change?
 
 Timers run before every input, so that no frame passes on a right that has
 ended, however late the clock's own tick arrives (A35).
+
+A domain renews what it issued to its brokers and puts it where they read it
+(dissertation 6.5.2: pushed, for it is the domain's interest that its brokers
+can work). The new certificates take the place of the old ones at once: for
+the next greeting, for keys, for the broker's own interests. Links stay open;
+a neighbour that stops accepting an old certificate is met again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.access.challenges import challenge_connection
@@ -14,15 +21,15 @@ from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
-from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers
-from maia.broker.routing.interests import look_at_doubtful
-from maia.broker.routing.own_interests import look_at_own_interests
+from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers, meet_own_certificates
+from maia.broker.routing.interests import look_at_doubtful, look_at_told_again
+from maia.broker.routing.own_interests import look_at_own_interests, look_at_own_interests_again
 from maia.broker.routing.replication import look_at_routing
 from maia.broker.sealed.key_events import look_at_keys, next_look_at_keys
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.sessions.links import Link, Stage
-from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.sessions.links import Link, Role, Stage
+from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_everybody
 from maia.broker.subscriptions.recheck import look_at_entries, look_at_entry
 from maia.broker.timers import (
     CatchUp,
@@ -35,13 +42,22 @@ from maia.broker.timers import (
     Timer,
     Upkeep,
 )
+from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
+from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Ping
 
-__all__ = ["begin_rounds", "recheck_everything", "run_expired_timers", "schedule_upkeep"]
+__all__ = [
+    "adopt_constitutions",
+    "begin_rounds",
+    "hold_certificates",
+    "recheck_everything",
+    "run_expired_timers",
+    "schedule_upkeep",
+]
+
 
 _ROUNDS_UNASKED: Final = 2
 _ROUNDS_SILENT: Final = 4
@@ -185,3 +201,50 @@ def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
     state.routes.store.forgive(state.forgives_until)
     for link in state.links.values():
         link.silent_rounds = 0
+
+
+def hold_certificates(
+    state: BrokerState, certificates: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    """Put these certificates in the place of the broker's own."""
+    before = {one.id for one in state.settings.credentials}
+    changed = before ^ {one.id for one in certificates}
+    if not changed:
+        return []
+    state.settings = replace(state.settings, credentials=certificates)
+    state.own_credentials[:] = shown_to_everybody(certificates)
+    asked = state.keys.hold(certificates, now)
+    meet_own_certificates(state)
+    noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
+    counted = Count("maia_own_certificates_changed_total")
+    return [*asked, *look_at_own_interests_again(state, changed, now), noted, counted]
+
+
+def adopt_constitutions(
+    state: BrokerState, constitutions: tuple[VerifiedConstitution, ...], now: Instant
+) -> list[Effect]:
+    """Ask these constitutions from now on: what rested on a member that was replaced ends at once."""
+    known = {one.quorum: one for one in state.settings.constitutions}
+    for one in constitutions:
+        before = known.get(one.quorum, one)
+        if one != before and one.sequence <= before.sequence:
+            raise StaleConstitution(
+                f"constitution number {one.sequence} of `{one.quorum}` was shown, "
+                f"and number {before.sequence} is in force here"
+            )
+        known[one.quorum] = one
+    in_force = tuple(known.values())
+    if in_force == state.settings.constitutions:
+        return []
+    state.settings = replace(state.settings, constitutions=in_force)
+    state.authoriser.adopt(in_force)
+    state.types.adopt(in_force)
+    state.keys.adopt(in_force)
+    named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
+    effects = [Note("constitutions", {"in_force": named}), *recheck_everything(state, now)]
+    for link in list(state.links.values()):
+        if link.role is Role.BROKER and state.routes.is_current(link.id):
+            # What it told is proved again in a moment: its own edge may not have got the constitution.
+            relied_on = tuple(state.statements.reliance.certificates_on(link.id))
+            effects += look_at_told_again(state, link, relied_on, now)
+    return effects

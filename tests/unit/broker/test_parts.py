@@ -7,7 +7,7 @@ import pytest
 from maia.broker import BadSettings, BrokerSettings
 from maia.broker.access.known_types import KEPT_TYPE
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
-from maia.broker.publication.stream_order import StreamOrder
+from maia.broker.publication.transit import StreamOrder
 from maia.broker.refusals import TooManyRequests
 from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.timers import CatchUp, TimerWheel

@@ -17,14 +17,15 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.access.authorisation import (
+    RATE_FACTS,
     Authorisation,
     ChainCache,
     ChainSearch,
+    Rates,
     SearchKey,
     certificates_of,
     memory_of,
 )
-from maia.broker.access.rates import RATE_FACTS, Rates
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (

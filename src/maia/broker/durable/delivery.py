@@ -43,7 +43,7 @@ from maia.broker.sealed.forwarding import sealed_transit
 from maia.broker.sealed.publication import learn_what_is_at_hand
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscriptions.removal import end_subscription
+from maia.broker.subscriptions.registry import end_subscription
 from maia.broker.timers import CatchUp
 from maia.credentials import Principal
 from maia.errors import MaiaError

@@ -17,9 +17,8 @@ from typing import Final
 
 from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
-from maia.broker.publication.open_state_queries import Client, Question
 from maia.broker.publication.retained import book_keys
-from maia.broker.publication.retained_cache import Remembered
+from maia.broker.publication.retained_cache import Client, Question, Remembered
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone

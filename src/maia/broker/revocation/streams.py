@@ -29,15 +29,13 @@ from maia.broker.publication.state_query import ask_for_own, hear_state_frame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.revocation.validity import StatementIssuer
 from maia.broker.routing.interests import look_at_told_again
-from maia.broker.routing.messages import new_proof
-from maia.broker.routing.outbox import route_messages
+from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.routing.own_interests import look_at_own_interests_again
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import Advertisement, Entry, Link, Role, Stage, Subscription
 from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.recheck import stand_on, why_lost
-from maia.broker.subscriptions.registry import end_advertisement
-from maia.broker.subscriptions.removal import let_subscriptions_fall
+from maia.broker.subscriptions.registry import end_advertisement, let_subscriptions_fall
 from maia.broker.timers import Statements
 from maia.credentials import Action, Principal, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError

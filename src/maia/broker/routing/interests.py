@@ -15,8 +15,7 @@ from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
-from maia.broker.routing.messages import NO_PROOF, Proof, entry_of, new_proof, size_of_wanted
-from maia.broker.routing.outbox import route_messages
+from maia.broker.routing.outbox import NO_PROOF, Proof, entry_of, new_proof, route_messages, size_of_wanted
 from maia.broker.routing.proofs import (
     is_to_be_verified,
     prove_offer,

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from maia.broker.refusals import NotProved, TooMuchAtOnce
-from maia.broker.routing.messages import Proof
+from maia.broker.routing.outbox import Proof
 from maia.broker.routing.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.credentials import (

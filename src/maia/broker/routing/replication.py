@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.publication.expected_sources import not_asked_any_more
-from maia.broker.routing.messages import entry_of, wanted_of
-from maia.broker.routing.outbox import proof_of, route_messages, sealed_wanted_of
+from maia.broker.routing.outbox import entry_of, proof_of, route_messages, sealed_wanted_of, wanted_of
 from maia.broker.routing.peers import performed
 from maia.broker.routing.routes import REPLICAS, Routes
 from maia.broker.sealed.interests import understood_in_replica

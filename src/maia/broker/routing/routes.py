@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.publication.stream_order import StreamOrder
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import StreamOrder, Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
 from maia.events import Instant

@@ -21,8 +21,7 @@ from typing import Final
 from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.refusals import SealOutdated, SealTooNew
-from maia.broker.routing.messages import new_proof
-from maia.broker.routing.outbox import route_messages
+from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.routing.proofs import (
     Proved,
     is_to_be_verified,

@@ -28,8 +28,7 @@ from maia.broker.sessions.credentials import hear_held, price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.registry import end_advertisement
-from maia.broker.subscriptions.renewal import price_of_renewal, renew_all
+from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, subscribe, unadvertise, unsubscribe
 from maia.credentials.chains.budget import BYTES_PER_STEP
 from maia.errors import MaiaError, ProtocolViolation

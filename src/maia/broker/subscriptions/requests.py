@@ -27,12 +27,12 @@ from maia.broker.sessions.links import Advertisement, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
+    end_subscription,
     lease_end,
     place_advertisement,
     place_subscription,
     view_class_of,
 )
-from maia.broker.subscriptions.removal import end_subscription
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import MaiaError
