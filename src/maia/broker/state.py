@@ -203,15 +203,13 @@ def new_state(
 
 def shown_to_everybody(certificates: Iterable[SignedCertificate]) -> list[bytes]:
     """Return what this broker shows to whoever dials it, as bytes."""
-    return [certificate_to_bytes(one) for one in certificates if not _is_for_types(one)]
-
-
-def _is_for_types(signed: SignedCertificate) -> bool:
-    """Say whether a certificate is about types: no help to connect, and more than everybody may know."""
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and isinstance(
-        certificate.authority.resources, TypePattern
-    )
+    # Certificates for types do not help to connect, and say more than every peer may know.
+    return [
+        certificate_to_bytes(one)
+        for one in certificates
+        if not isinstance(one.certificate, AuthorisationCertificate)
+        or not isinstance(one.certificate.authority.resources, TypePattern)
+    ]
 
 
 def seconds_after(now: Instant, seconds: float) -> Instant:

@@ -129,7 +129,9 @@ class Authoriser:
             return known
         # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
         if self._read_last[0] != given:
-            self._read_last = given, self._read(given)
+            once = dict.fromkeys(given)
+            self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
+            self._read_last = given, tuple(certificate_from_bytes(data) for data in once)
         return self._read_last[1]
 
     def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
@@ -142,11 +144,6 @@ class Authoriser:
         while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
             _, gone = self._pools.popitem(last=False)
             self._pool_bytes -= memory_of(gone)
-
-    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
-        once = dict.fromkeys(given)
-        self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
-        return tuple(certificate_from_bytes(data) for data in once)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
@@ -201,8 +198,11 @@ class Authoriser:
             # Without a chain the answer is the same whatever is asked for, and explaining it costs most.
             found.refusal = None if found.evidence.chains else refusal
             raise refusal
-        decision = self._while_facts_hold(decision, request, found, now)
-        if vouched is None or not _depends_on(found, vouched):
+        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
+        if until is not None:  # it is decided again when the facts about its holder hold no more
+            decision = replace(decision, stable=decision.stable.intersection(Validity(None, until)))
+        answered = set() if vouched is None else {certificate for certificate, _ in vouched.once}
+        if vouched is None or not any(signed.id in answered for signed in found.used):
             return found.authorise(request, decision, self.epoch, remote, None)
         decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
         return found.authorise(request, decision, self.epoch, remote, vouched)
@@ -255,15 +255,6 @@ class Authoriser:
             return NO_FACTS
         asserted = self._statements.standing.facts_about(request.principal, now)
         return Facts({**_connection_facts(remote), **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
-
-    def _while_facts_hold(
-        self, decision: Permit, request: Request, found: ChainSearch, now: Instant
-    ) -> Permit:
-        """Return a permit that is asked about again when what was said of its holder holds no more."""
-        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
-        if until is None:
-            return decision
-        return replace(decision, stable=decision.stable.intersection(Validity(None, until)))
 
     def spend_rate(self, right: Authorisation, events: int, now: Instant) -> bool:
         """Say whether a publisher's conditions hold with so many events more, and count them if so."""
@@ -485,12 +476,6 @@ class Authoriser:
 
 def _connection_facts(remote: str | None) -> dict[AttributeUid, PresentValue]:
     return {} if remote is None else {_CLIENT_ADDRESS: remote}
-
-
-def _depends_on(found: ChainSearch, vouched: VouchedFor) -> bool:
-    """Say whether one of the chains counts by a one-time answer."""
-    answered = {certificate for certificate, _ in vouched.once}
-    return any(signed.id in answered for signed in found.used)
 
 
 def forget_frames(problem: BaseException | None) -> None:

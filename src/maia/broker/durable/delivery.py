@@ -85,7 +85,12 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
     owner = link.peer.key
     known = log.cursors.get((owner, message.name))
     if known is None:
-        _check_room(state, log, owner)
+        limits = state.settings.limits
+        most = limits.durable_names_per_principal
+        if sum(one == owner for one, _ in log.cursors) >= most:
+            raise TooManyCursors(f"a principal has at most {most} durable subscriptions: forget one")
+        if len(log.cursors) >= limits.durable_names:
+            raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
         # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
         known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, log.upto)
         state.to_keep.append(kept(known))
@@ -94,16 +99,6 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
     if message.seen is not None and message.seen > log.upto:
         raise CursorAhead(f"you have had {message.seen} frames, and the event log here has {log.upto}")
     return known
-
-
-def _check_room(state: BrokerState, log: Recording, owner: bytes) -> None:
-    limits = state.settings.limits
-    if sum(one == owner for one, _ in log.cursors) >= limits.durable_names_per_principal:
-        raise TooManyCursors(
-            f"a principal has at most {limits.durable_names_per_principal} durable subscriptions: forget one"
-        )
-    if len(log.cursors) >= limits.durable_names:
-        raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
 
 
 _READ_BYTES: Final = 4 << 20
@@ -133,7 +128,14 @@ def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effe
     if cursor is None or entry is None or cursor.reading != found.read:
         return []
     cursor.reading = None
-    effects = [*_removed(cursor, entry, found), *_taken_from_disk(state, cursor, entry, found, now)]
+    effects: list[Effect] = []
+    # Retention has taken what is before; what was read just before that is still delivered.
+    last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
+    if last >= cursor.next:
+        first, cursor.next = cursor.next, last + 1
+        removed = LogRemoved("it was longer ago than the event log goes back")
+        effects.append(_missed(entry, first, last, removed))
+    effects += _taken_from_disk(state, cursor, entry, found, now)
     if found.problem is None:
         # What waits is looked at again in a while; to read it again at once would never end.
         return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
@@ -155,12 +157,19 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
     if cursor.next > log.upto:
-        _let_go_of_old_keys(state, log, cursor.type_id)
+        # Keys of the past are destroyed once no cursor that is attached here is behind.
+        here = (one for one in log.cursors.values() if one.is_attached and one.type_id == cursor.type_id)
+        if all(one.next > log.upto for one in here):
+            state.keys.member.past.forget(cursor.type_id)
         return []
     if not _has_room(state, cursor):
         return []
     if not log.in_tail(cursor.next):
-        return [_asked(state, log, cursor)]
+        log.last_read += 1
+        cursor.reading = log.last_read
+        log.reads[log.last_read] = cursor
+        room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
+        return [ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
     return _taken_from_memory(state, log, cursor, entry, now)
 
 
@@ -257,13 +266,6 @@ def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Reada
 # ------------------------------------------------------------ small change
 
 
-def _let_go_of_old_keys(state: BrokerState, log: Recording, type_id: bytes) -> None:
-    """Destroy keys of the past, if nobody who is here is behind any more."""
-    here = (one for one in log.cursors.values() if one.is_attached and one.type_id == type_id)
-    if all(one.next > log.upto for one in here):
-        state.keys.member.past.forget(type_id)
-
-
 def _holder(state: BrokerState, cursor: Cursor) -> Subscription | None:
     if cursor.holder is None:
         return None
@@ -277,23 +279,6 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     is_short = len(cursor.under_way) < limits.durable_frames_under_way
     # One frame may always be under way, however long it is.
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
-
-
-def _asked(state: BrokerState, log: Recording, cursor: Cursor) -> Effect:
-    log.last_read += 1
-    cursor.reading = log.last_read
-    log.reads[log.last_read] = cursor
-    room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
-    return ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)
-
-
-def _removed(cursor: Cursor, entry: Subscription, found: LogRead) -> list[Effect]:
-    """Say what retention has taken meanwhile; what was read just before is still delivered."""
-    last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
-    if last < cursor.next:
-        return []
-    first, cursor.next = cursor.next, last + 1
-    return [_missed(entry, first, last, LogRemoved("it was longer ago than the event log goes back"))]
 
 
 def _missed(entry: Subscription, first: int, last: int, problem: MaiaError) -> Effect:

@@ -20,7 +20,6 @@ from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.subscriptions.recheck import look_at_entry
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
@@ -102,15 +101,16 @@ def _sent(
         return [Count("maia_duplicates_total"), *then()]
     if unseen.type_id not in state.statements.streams:
         return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+
     # The others first, who have the same to do: what a statement takes away here is gone before
     # anybody here gets it, and before its publisher is answered (A35).
-    state.rest.append(Rest(link.id, lambda: [*_heard_here(state, unseen, now), *then()]))
+    def given_here() -> list[Effect]:
+        is_needed = unseen.type_id in state.statements.streams
+        ended = hear_frame(state, unseen, now) if is_needed else []
+        return [*ended, *_given_here(state, unseen, now), *then()]
+
+    state.rest.append(Rest(link.id, given_here))
     return forward(state, unseen, source=source)
-
-
-def _heard_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
-    heard = hear_frame(state, transit, now) if transit.type_id in state.statements.streams else []
-    return [*heard, *_given_here(state, transit, now)]
 
 
 def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
@@ -119,14 +119,11 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
         [] if log is None or not log.records(transit.type_id) else log.record(transit.as_carried(), now)
     )
     audience = state.audiences.get(transit.type_id)
-    return recorded if audience is None else [*recorded, *_delivered(state, audience, transit)]
-
-
-def _delivered(state: BrokerState, audience: LocalSubscribers, transit: Transit) -> list[Effect]:
-    """Deliver a frame to local subscribers, unless a later one of its stream was: order comes first."""
+    if audience is None:
+        return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
-        return [Count("maia_late_frames_total")]
-    return list(audience.deliver(transit))
+        return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
+    return [*recorded, *audience.deliver(transit)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:

@@ -18,6 +18,7 @@ once, with the code (P7, A35).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -37,7 +38,7 @@ from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.recheck import stand_on, why_lost
 from maia.broker.subscriptions.registry import end_advertisement, let_subscriptions_fall
 from maia.broker.timers import Statements
-from maia.credentials import Action, Principal, SignedCertificate, SignedStatement, statement_from_bytes
+from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -92,7 +93,15 @@ def want_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
         is_first = not voucher.is_wanted
         if is_first:
             voucher.is_wanted = True
-            effects += _wanted(state, voucher, now)
+            name, random = validity_type_name(voucher.by), state.random
+            asked = EdgeRequest(
+                Action.SUBSCRIBE, state.settings.network, name, ALWAYS, random(16), now, random(16)
+            )
+            # Every peer that may connect may receive this; certificates for types are not shown on the way.
+            proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
+            state.routes.stir(now)
+            book, entry_id = state.routes.book, _entry_id(voucher)
+            effects += route_messages(state, book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
         # What is at hand was shown by whoever has use for it, and need not be the newest.
         effects += _asked(state, voucher, now) if voucher.is_missed or is_first else []
     return effects
@@ -111,16 +120,6 @@ def _asked(state: BrokerState, voucher: StatementIssuer, now: Instant) -> list[E
     for _, _, said in state.last_said.of_type(voucher.type_id):
         effects += hear_frame(state, said.frame, now) if isinstance(said.frame, Transit) else []
     return [*effects, *ask_for_own(state, voucher.type_id, now)]
-
-
-def _wanted(state: BrokerState, voucher: StatementIssuer, now: Instant) -> list[Effect]:
-    name, entry_id = validity_type_name(voucher.by), _entry_id(voucher)
-    network, random = state.settings.network, state.random
-    asked = EdgeRequest(Action.SUBSCRIBE, network, name, ALWAYS, random(16), now, random(16))
-    # Whoever may connect may hear this; certificates for other types are nobody's business on the way.
-    proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
-    state.routes.stir(now)
-    return route_messages(state, state.routes.book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
 
 
 def give_up_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
@@ -152,18 +151,16 @@ def hear_frame(state: BrokerState, transit: Transit, now: Instant) -> list[Effec
     column = transit.frame.columns.get(STATEMENT.uid)
     effects: list[Effect] = []
     for data in () if column is None else column.values:
-        if isinstance(data, bytes):
-            effects += _heard_bytes(state, data, by, now)
+        if not isinstance(data, bytes):
+            continue
+        try:
+            signed = statement_from_bytes(data)
+        except MaiaError as problem:
+            effects.append(_refused(problem))
+            continue
+        # Another issuer's statement proves itself too, but does not belong into this stream.
+        effects += hear_statement(state, signed, now) if signed.statement.by == by else []
     return effects
-
-
-def _heard_bytes(state: BrokerState, data: bytes, by: Principal, now: Instant) -> list[Effect]:
-    try:
-        signed = statement_from_bytes(data)
-    except MaiaError as problem:
-        return [_refused(problem)]
-    # Somebody else's statement proves itself too, but whoever sent it here had no business to.
-    return hear_statement(state, signed, now) if signed.statement.by == by else []
 
 
 def hear_statement(state: BrokerState, signed: SignedStatement, now: Instant) -> list[Effect]:
@@ -294,26 +291,19 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
                 refused[basis] = why
     effects: list[Effect] = []
     for reason, some in fallen.items():
-        effects += _fall(state, link, some, reason, now)
+        subscriptions = [entry for entry in some if isinstance(entry, Subscription)]
+        effects += let_subscriptions_fall(state, link, subscriptions, now, reason)
+        for entry in some:
+            if isinstance(entry, Advertisement):
+                effects += end_advertisement(state, link, entry, now, reason)
+        # What is sent goes first; log lines and metrics can wait.
+        state.rest.append(Rest(link.id, partial(_refusals, link, some, reason)))
     for entry, right in standing:
         effects += stand_on(state, link, entry, right, now)
     return effects
 
 
-def _fall(
-    state: BrokerState, link: Link, entries: list[Entry], problem: MaiaError, now: Instant
-) -> list[Effect]:
-    subscriptions = [entry for entry in entries if isinstance(entry, Subscription)]
-    effects = let_subscriptions_fall(state, link, subscriptions, now, problem)
-    for entry in entries:
-        if isinstance(entry, Advertisement):
-            effects += end_advertisement(state, link, entry, now, problem)
-    # Nobody waits for what is written down of it, and somebody does for what is sent.
-    state.rest.append(Rest(link.id, lambda: _written_down(link, entries, problem)))
-    return effects
-
-
-def _written_down(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
+def _refusals(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
     return [effect for entry in entries for effect in refusal_effects(problem, link.peer, ref=entry.ref)]
 
 

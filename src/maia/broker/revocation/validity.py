@@ -76,17 +76,14 @@ class DependencyIndex:
         self._last[link] = watched
         known = self._by_link.setdefault(link, set())
         for certificate in watched - known:
-            self._add(certificate, link)
+            before = self._by_certificate.get(certificate)
+            if before is None:
+                self._by_certificate[certificate] = link
+            elif isinstance(before, set):
+                before.add(link)
+            else:
+                self._by_certificate[certificate] = {before, link}
         known |= watched
-
-    def _add(self, certificate: bytes, link: LinkId) -> None:
-        before = self._by_certificate.get(certificate)
-        if before is None:
-            self._by_certificate[certificate] = link
-        elif isinstance(before, set):
-            before.add(link)
-        else:
-            self._by_certificate[certificate] = {before, link}
 
     def forget(self, link: LinkId) -> None:
         """Forget a link that is gone."""
@@ -213,7 +210,10 @@ class ValidityTracker:
                 self.listen(signed.certificate.issuer)
                 if signed.certificate.validity.tests:
                     self._met(signed)
-                if _is_conditional(signed):
+                certificate = signed.certificate
+                if isinstance(certificate, AuthorisationCertificate) and (
+                    certificate.authority.condition != ALWAYS
+                ):
                     self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
@@ -225,20 +225,19 @@ class ValidityTracker:
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)
             if voucher is None:
-                if not self._has_room(test.by):
+                if not self._make_room(test.by):
                     continue  # nothing was heard of it, so what demands it is refused
                 voucher = self.vouchers[test.by] = StatementIssuer(test.by, self.listen(test.by))
             voucher.certificates.add(signed.id)
             voucher.kinds.add(test.kind)
             self.new[test.by] = voucher
 
-    def _has_room(self, by: Principal) -> bool:
-        """Say whether somebody may be looked after; who was heard must be, for its word to end in time."""
+    def _make_room(self, by: Principal) -> bool:
+        """Make room for an issuer, and say whether there is: its statements must end in time."""
         was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
-        return was_heard or len(self.vouchers) < self._limit or self._evict_one()
-
-    def _evict_one(self) -> bool:
-        """Make room by giving up somebody who was never heard: anybody can name people who never speak."""
+        if was_heard or len(self.vouchers) < self._limit:
+            return True
+        # Any peer can name testers that never state anything: one of those makes room.
         silent = next((one for one in self.vouchers.values() if not one.held), None)
         if silent is None:
             return False
@@ -252,16 +251,13 @@ class ValidityTracker:
         type_id = validity_type_id(by)
         if type_id not in self.streams:
             if len(self.streams) >= _STREAMS_MAX:
-                self._make_room()
+                # Of those that no right here depends on, the ones met first go.
+                needed = {*self.vouchers, *self.standing}
+                spare = [one for one, issuer in self.streams.items() if issuer not in needed]
+                for gone in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
+                    del self.streams[gone]
             self.streams[type_id] = by
         return type_id
-
-    def _make_room(self) -> None:
-        """Stop listening to whom nobody here has a reason to listen to, the ones met first."""
-        needed = {*self.vouchers, *self.standing}
-        spare = [type_id for type_id, by in self.streams.items() if by not in needed]
-        for type_id in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
-            del self.streams[type_id]
 
     # ------------------------------------------------------------ what was said
 
@@ -274,11 +270,9 @@ class ValidityTracker:
         # The same moments as before, or later ones: nobody is asked about for that.
         back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
         touched = heard.revoked | heard.restored | back
-        return touched | (self._conditional_on(heard.by) if heard.about else frozenset()), True, heard.problem
-
-    def _conditional_on(self, by: Principal) -> frozenset[bytes]:
-        """Return the certificates whose conditions ask for what somebody says."""
-        return frozenset([one for one, issuer in self.conditional.items() if issuer == by])
+        if heard.about:  # certificates whose conditions ask for facts that this issuer states
+            touched |= {one for one, issuer in self.conditional.items() if issuer == heard.by}
+        return touched, True, heard.problem
 
     def look_at(self, voucher: StatementIssuer, now: Instant) -> frozenset[bytes]:
         """Return the certificates for which somebody's word has come, or has ended, since the last look."""
@@ -400,11 +394,6 @@ class ValidityTracker:
                 for one in self.vouchers.values()
             },
         }
-
-
-def _is_conditional(signed: SignedCertificate) -> bool:
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and certificate.authority.condition != ALWAYS
 
 
 def _reloaded(kept: Mapping[str, bytes]) -> ValidityState:

@@ -20,7 +20,6 @@ from maia.credentials import Action
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
-from maia.types import VerifiedType
 from maia.wire.effects import Effect, Note
 from maia.wire.kept_requests import framed_request
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
@@ -59,24 +58,20 @@ def want_to_record(
     versions = state.types.versions(type_id)
     if log is None or not versions or not log.records(type_id):
         return []
-    before = _standing(log, type_id)
+    own = log.link.subscriptions.values()
+    before = next((one for one in own if one.right.event_type.type_id == type_id), None)
     if before is not None and not is_touched and state.authoriser.holds(before.right, now):
         return []
-    try:
-        right = _right(state, versions[-1], now)
-    except PolicyRefusal as problem:
-        return [] if before is None else [*_taken_back(state, log, before, now), _noted(type_id, problem)]
-    return _placed(state, log, right, before, now)
-
-
-def _standing(log: Recording, type_id: bytes) -> Subscription | None:
-    found = (one for one in log.link.subscriptions.values() if one.right.event_type.type_id == type_id)
-    return next(found, None)
-
-
-def _right(state: BrokerState, version: VerifiedType, now: Instant) -> Authorisation:
+    version = versions[-1]
     request = Request(state.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
-    return state.authoriser.decide(request, state.settings.credentials, now)
+    try:
+        right = state.authoriser.decide(request, state.settings.credentials, now)
+    except PolicyRefusal as problem:
+        if before is None:
+            return []
+        noted = Note("recording-only-what-passes", {"type": type_id.hex(), "code": problem.code})
+        return [*_taken_back(state, log, before, now), noted]
+    return _placed(state, log, right, before, now)
 
 
 def _placed(
@@ -115,7 +110,3 @@ def _taken_back(state: BrokerState, log: Recording, entry: Subscription, now: In
     if not audience.classes:
         del state.audiences[type_id]
     return class_gone(state, type_id, entry.view_class, now) if is_gone else []
-
-
-def _noted(type_id: bytes, problem: PolicyRefusal) -> Effect:
-    return Note("recording-only-what-passes", {"type": type_id.hex(), "code": problem.code})

@@ -105,7 +105,19 @@ def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         return []
     effects = _forget(state, routes.neighbours[node])
     effects += performed(state, routes.membership.lost(node, now), now)
-    return [*effects, *_parents_changed(state, now), *_taken_over(state, node, now)]
+    effects += _parents_changed(state, now)
+    # What a rendezvous that is gone had given to this broker is used where this broker now follows it.
+    own, overlay = routes.membership.own.node, routes.overlay
+
+    def follows(type_id: bytes) -> bool:
+        """Say whether this broker leads where another may have led; who was further away never did (A67)."""
+        rendezvous = node_id_of_type(type_id)
+        return overlay.next_hop(rendezvous) is None and is_closer(node, than=own, target=rendezvous)
+
+    return [
+        *effects,
+        *(one for replica in routes.store.promoted(node, follows) for one in _promoted(state, replica, now)),
+    ]
 
 
 def _forget(state: BrokerState, neighbour: Neighbour) -> list[Effect]:
@@ -199,19 +211,6 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     return route_messages(state, tells)
 
 
-def _taken_over(state: BrokerState, gone: NodeId, now: Instant) -> list[Effect]:
-    """Use what a rendezvous that is gone had given to this broker, where this broker now follows it."""
-    routes = state.routes
-    replicas = routes.store.promoted(gone, lambda type_id: _follows(state, gone, node_id_of_type(type_id)))
-    return [effect for replica in replicas for effect in _promoted(state, replica, now)]
-
-
-def _follows(state: BrokerState, gone: NodeId, rendezvous: NodeId) -> bool:
-    """Say whether this broker leads now where another may have led; who was further away never did (A67)."""
-    own = state.routes.membership.own.node
-    return state.routes.overlay.next_hop(rendezvous) is None and is_closer(gone, than=own, target=rendezvous)
-
-
 def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect]:
     """Use a replica as soon as there is a link to its holder; dial it if there is none."""
     routes = state.routes
@@ -237,7 +236,8 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], now: In
         entries, type_id = replica.entries, replica.type_id
         if not is_of_sealed(type_id):  # as far as those can be read, they were when they came
             entries = tuple(_proved(state, neighbour.link, replica, now))
-            effects += _not_proved(len(replica.entries) - len(entries))
+            lost = len(replica.entries) - len(entries)
+            effects += [Count("maia_replicas_not_proved_total", lost)] if lost else []
         if replica.offers:
             offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
         # Another broker said it, so it is not on this one's account.
@@ -258,7 +258,3 @@ def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) ->
             continue  # who wants it will say so, and is then answered
         state.statements.reliance.note(link, proved.watched)
         yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
-
-
-def _not_proved(some: int) -> list[Effect]:
-    return [Count("maia_replicas_not_proved_total", some)] if some else []

@@ -20,7 +20,7 @@ leaves the broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -32,7 +32,7 @@ from maia.broker.sessions.links import Link, Share
 from maia.broker.state import BrokerState
 from maia.credentials import principal_from_bytes
 from maia.events import AttributeUid, Instant, Kind
-from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
+from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.sealing import BATCH_MAX, Draft, OpenedFrame, contents, cut_frame
 from maia.sealing.frames.blocks import fine_block_rows
 from maia.sealing.frames.opened_frame import open_further
@@ -97,15 +97,12 @@ def sealed_transit(
         opened.row_numbers,
         written_as(columns),
     )
-    return SealedTransit(opened, transit, _missing(opened, kinds), along=along)
-
-
-def _missing(opened: OpenedFrame, kinds: Collection[AttributeUid]) -> frozenset[AttributeUid]:
-    if opened.is_whole:
-        return frozenset()
-    closed = [column.uid for column in opened.frame.columns if column.uid not in opened.parts]
-    # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
-    return frozenset(kinds) if closed == [""] else frozenset(map(AttributeUid, closed))
+    closed = [column.uid for column in frame.columns if column.uid not in opened.parts]
+    missing = frozenset[AttributeUid]()
+    if not opened.is_whole:
+        # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
+        missing = frozenset(kinds) if closed == [""] else frozenset(map(AttributeUid, closed))
+    return SealedTransit(opened, transit, missing, along=along)
 
 
 class _SendOnceSigned(Send, frozen=True):
@@ -158,28 +155,18 @@ def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
     done: list[Effect] = []
     for effect in effects:
         if type(effect) is _SendOnceSigned:
-            done.append(_filled_in(effect, frames[id(effect.draft)], ready))
+            form = effect.form  # neighbours that get the same form get the same bytes
+            if id(form) not in ready:
+                ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
+            done.append(Send(effect.link, ready[id(form)]))
         elif type(effect) is _RecordOnceSigned:
-            done.append(_record_filled_in(state, effect, frames[id(effect.draft)]))
+            data = encode_known(frames[id(effect.draft)])
+            assert state.recording is not None  # noqa: S101 - it gave the frame its position
+            state.recording.replace(Logged(effect.position, effect.recorded_at, data))
+            done.append(Record(effect.position, data))
         else:
             done.append(effect)
     return done
-
-
-def _record_filled_in(state: BrokerState, effect: _RecordOnceSigned, proved: Sealed) -> Effect:
-    data = encode_known(proved)
-    assert state.recording is not None  # noqa: S101 - it gave the frame its position
-    state.recording.replace(Logged(effect.position, effect.recorded_at, data))
-    return Record(effect.position, data)
-
-
-def _filled_in(effect: _SendOnceSigned, proved: Sealed, ready: dict[int, bytes]) -> Effect:
-    """Return what is sent; neighbours that get the same form get the same bytes."""
-    form = effect.form
-    data = ready.get(id(form))
-    if data is None:
-        data = ready[id(form)] = encode_known(_with_signature(form, effect.draft, proved))
-    return Send(effect.link, data)
 
 
 def _with_signature(
@@ -248,22 +235,22 @@ def forward_sealed(
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []
-    block_rows = _block_rows(state, key, part.frame.rows) if source is None else 0
-    transit = sealed(block_rows)
+    # How small the pieces should be to which a frame can be cut, here or further on.
+    is_cut = source is None and part.frame.rows > 1 and routes.book.asks_for_less(key)
+    transit = sealed(fine_block_rows(part.frame.rows) if is_cut else 0)
+    opened, frame = transit.opened, transit.opened.frame
     if any(len(rows) < part.frame.rows for _, rows in targets):
-        transit = _ready_to_cut(state, transit)
-    return _sent(state, transit, targets, now)
-
-
-def _sent(
-    state: BrokerState, transit: SealedTransit, targets: Sequence[tuple[LinkId, list[int]]], now: Instant
-) -> list[Effect]:
-    """Send a frame, encoded once for all who get the same; one of this broker's own is not signed yet."""
+        # What is left of a frame that is cut is sealed again, so the rest of it is opened.
+        keys = state.seals.keys(frame.type_id, frame.epoch)
+        if not opened.is_whole and opened.parts and opened.blocks and keys is not None:
+            transit = replace(transit, opened=open_further(opened, keys))
+    # Encoded once for all that get the same; a frame of this broker's own is not signed yet.
     written: dict[_Form, Sealed | SealedWithPlaintext] = {}
     encoded: dict[_Form, bytes] = {}
     effects: list[Effect] = []
     for link, rows in targets:
-        form = _form_for(state, transit, link, rows, now)
+        left = _blocks_to_cut_to(transit.opened, rows)
+        form = (left, frozenset[str]()) if left else ((), _shared(state, transit, link, now))
         if form not in written:
             written[form] = _written(state, transit, form, rows)
         if transit.draft is not None:
@@ -273,30 +260,6 @@ def _sent(
             encoded[form] = encode_known(written[form])
         effects.append(Send(link, encoded[form]))
     return effects
-
-
-def _ready_to_cut(state: BrokerState, transit: SealedTransit) -> SealedTransit:
-    """Open the rest of a frame that may be cut: what is left of it is sealed again."""
-    opened, frame = transit.opened, transit.opened.frame
-    keys = state.seals.keys(frame.type_id, frame.epoch)
-    if opened.is_whole or not opened.parts or not opened.blocks or keys is None:
-        return transit
-    return replace(transit, opened=open_further(opened, keys))
-
-
-def _block_rows(state: BrokerState, key: TypeId, rows: int) -> int:
-    """Return how small the pieces should be to which a frame can be cut, here or further on."""
-    if rows == 1:
-        return 0
-    return fine_block_rows(rows) if state.routes.book.asks_for_less(key) else 0
-
-
-def _form_for(
-    state: BrokerState, transit: SealedTransit, link: LinkId, rows: list[int], now: Instant
-) -> _Form:
-    """Return the blocks to cut a frame to (none: it stays whole), and the uids whose plaintext goes along."""
-    left = _blocks_to_cut_to(transit.opened, rows)
-    return (left, frozenset()) if left else ((), _shared(state, transit, link, now))
 
 
 def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:

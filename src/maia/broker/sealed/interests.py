@@ -23,7 +23,6 @@ from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.refusals import SealOutdated, SealTooNew
 from maia.broker.routing.outbox import new_proof, route_messages
 from maia.broker.routing.proofs import (
-    Proved,
     is_to_be_verified,
     prove_offer,
     proved_filter,
@@ -37,10 +36,10 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
-from maia.predicates import ALWAYS, Predicate
+from maia.predicates import ALWAYS
 from maia.routing.table.digests import mark_of_interest, mark_of_offer
 from maia.routing.table.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
-from maia.sealing.filters.proofs import OpenedProof, check_made_by_a_member, open_proof
+from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import open_filter
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
@@ -190,7 +189,8 @@ def understood(
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
-        proved = _proved_interest(state, sealed.type_id, proof, opened.opened, now, budget)
+        shown = new_proof(proof.request, proof.certificates)
+        proved = proved_filter(state, sealed.type_id, shown, opened.opened, now, budget)
         known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
@@ -201,18 +201,6 @@ def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
     digest = heard.filter.digest
     # Its mark is its own: whoever made it up must not make others fall silent (A67).
     return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest, size=heard.size)
-
-
-def _proved_interest(
-    state: BrokerState,
-    type_id: bytes,
-    proof: OpenedProof,
-    wanted: Predicate,
-    now: Instant,
-    budget: Budget | None,
-) -> Proved:
-    shown = new_proof(proof.request, proof.certificates)
-    return proved_filter(state, type_id, shown, wanted, now, budget)
 
 
 def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:

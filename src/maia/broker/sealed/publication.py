@@ -195,7 +195,11 @@ def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Ef
         return _passed_on_unread(state, arrived, now)
     keys = state.seals.keys(frame.type_id, frame.epoch)
     if keys is None:
-        return _of_unknown_epoch(state, arrived, ring.newest, now)
+        if ring.newest is not None and frame.epoch < ring.newest:
+            return _passed_on_unread(state, arrived, now)  # before this broker's time: not for it to read
+        if ring.newest is not None and frame.epoch > ring.newest + _EPOCHS_AHEAD_MAX:
+            return _refused(SealTooNew("a frame is of an epoch too far ahead"))
+        return _waits(state, arrived, now)
     if not ring.opens(frame.epoch, Instant(frame.published_at), now):
         return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
     try:
@@ -209,7 +213,8 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     opened, counted = _opened(state, arrived, keys)
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
-    if not _is_asked_about(state, arrived.frame.type_id):
+    type_id = arrived.frame.type_id
+    if type_id not in state.audiences and not state.routes.book.asked_about(book_key_of_sealed(type_id)):
         opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
@@ -228,11 +233,6 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
     return [*counted, *recorded, *here, *there]
-
-
-def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether anybody, here or behind a neighbour, asks about what is in frames of a type."""
-    return type_id in state.audiences or bool(state.routes.book.asked_about(book_key_of_sealed(type_id)))
 
 
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
@@ -322,16 +322,6 @@ def _refused(problem: MaiaError) -> list[Effect]:
 # ------------------------------------------------------------ waiting
 
 
-def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, now: Instant) -> list[Effect]:
-    """Let a frame wait for an epoch that is to come; one before this broker's time is not for it to read."""
-    epoch = arrived.frame.epoch
-    if newest is not None and epoch < newest:
-        return _passed_on_unread(state, arrived, now)
-    if newest is not None and epoch > newest + _EPOCHS_AHEAD_MAX:
-        return _refused(SealTooNew("a frame is of an epoch too far ahead"))
-    return _waits(state, arrived, now)
-
-
 def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
@@ -344,15 +334,12 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     if not has_room:
         return _passed_on_unread(state, arrived, now)
     state.routes.is_stirred = True
-    return [Count("maia_frames_waiting_total"), *_asked_for(state, frame, now)]
-
-
-def _asked_for(state: BrokerState, frame: Sealed, now: Instant) -> list[Effect]:
-    """Ask the key manager for whatever a frame waits for, not more often than it can answer."""
-    signer = Principal(frame.signer)
+    # The key manager is asked, not more often than it can answer.
     if state.seals.keys(frame.type_id, frame.epoch) is None:
-        return state.keys.ask_for_epoch(frame.type_id, now)
-    return state.keys.ask_for_writer(frame.type_id, signer, now)
+        asked = state.keys.ask_for_epoch(frame.type_id, now)
+    else:
+        asked = state.keys.ask_for_writer(frame.type_id, Principal(frame.signer), now)
+    return [Count("maia_frames_waiting_total"), *asked]
 
 
 def pass_on_overdue(state: BrokerState, now: Instant) -> list[Effect]:

@@ -249,7 +249,10 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     What is wanted and offered here follows at once or in the next steps.
     """
     ring = state.sealed.ring_of(type_id)
-    epoch = None if ring is None else _epoch_to_use(ring)
+    # The newest epoch in which this broker is a member; interests need not wait for it to begin.
+    epoch = None if ring is None else ring.newest
+    if ring is not None and epoch is not None and ring.key(GroupId(type_id), epoch) is None:
+        epoch = None
     shown: list[Effect] = []
     if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
         state.sealed.in_use[type_id] = epoch
@@ -257,7 +260,13 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
         state.routes.look_at_sealed(just_after(now))
         shown = show_rights(state, state.routes.node_of, [type_id])
     _find_work(state, type_id)
-    return [*shown, *_moved_offers(state, type_id, now), *look_at_sealed(state, now)]
+    if state.types.sealing(type_id) is not None:
+        for link in state.links.values():
+            for entry in link.advertisements.values():
+                if entry.right.event_type.type_id == type_id:
+                    plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
+                    shown += [*offer_sealed(state, entry), *route_messages(state, plain)]
+    return [*shown, *look_at_sealed(state, now)]
 
 
 def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
@@ -265,7 +274,15 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
     routes, sealed = state.routes, state.sealed
     if routes.sealed_at is not None and routes.sealed_at <= now:
         routes.sealed_at = None
-        _look_for_outdated(state, now)
+        # What neighbours should have sealed anew by now is opened again.
+        before, sealed.looked_at = sealed.looked_at, now
+        for type_id in sealed.changed_at:
+            ring = sealed.ring_of(type_id)
+            for end in () if ring is None else ends_of_patience(state, ring, now):
+                if end > now:
+                    routes.look_at_sealed(end)
+                elif before is None or end > before:
+                    _find_work(state, type_id)
     effects: list[Effect] = []
     for task in list(islice(sealed.to_do, TASKS_PER_STEP)):
         del sealed.to_do[task]
@@ -273,24 +290,6 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
     if sealed.to_do:
         routes.look_at_sealed(just_after(now))
     return effects
-
-
-def _look_for_outdated(state: BrokerState, now: Instant) -> None:
-    """Look again at what others told when they should have sealed it anew, and ask for the next look."""
-    looked_at, state.sealed.looked_at = state.sealed.looked_at, now
-    for type_id in state.sealed.changed_at:
-        ring = state.sealed.ring_of(type_id)
-        for end in () if ring is None else ends_of_patience(state, ring, now):
-            if end > now:
-                state.routes.look_at_sealed(end)
-            elif looked_at is None or end > looked_at:
-                _find_work(state, type_id)
-
-
-def _epoch_to_use(ring: KeyRing) -> int | None:
-    """Return the newest epoch in which this broker is a member; interests need not wait for it to begin."""
-    newest = ring.newest
-    return newest if newest is not None and ring.key(GroupId(ring.type_id), newest) is not None else None
 
 
 def _find_work(state: BrokerState, type_id: bytes) -> None:
@@ -348,18 +347,6 @@ def _understood_anew(
         counted = Count("maia_refused_total", labels={"code": problem.code})
         return [counted, *route_messages(state, tells), *doubts(neighbour.link, type_id, [entry_id])]
     return route_messages(state, tells)
-
-
-def _moved_offers(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    if state.types.sealing(type_id) is None:
-        return []
-    effects: list[Effect] = []
-    for link in state.links.values():
-        for entry in link.advertisements.values():
-            if entry.right.event_type.type_id == type_id:
-                plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
-                effects += [*offer_sealed(state, entry), *route_messages(state, plain)]
-    return effects
 
 
 def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:

@@ -280,7 +280,8 @@ def price_of_renewal(link: Link) -> int:
 def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -> list[Effect]:
     """Begin every lease on a link anew, if client and broker agree on what stands there."""
     entries = link.entries
-    if len(entries) != message.entries or _digest(link) != message.digest:
+    digest = digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in entries)
+    if len(entries) != message.entries or digest != message.digest:
         raise StandsOtherwise("something else stands on this link: ask for each of it again")
     # A definition may have ended meanwhile, and then nobody renews what is asked of it.
     for name in {entry.right.event_type.name for entry in entries}:
@@ -293,7 +294,3 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
         at = ends if right_ends is None else min(ends, just_after(right_ends))
         ask_to_look_at_entries(state, link, at)
     return [Send(link.id, encode(Accepted(message.id, None)))]
-
-
-def _digest(link: Link) -> bytes:
-    return digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in link.entries)
