@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from maia.broker.sealed.messages import proof_from_wire, wanted_to_wire
+from maia.broker.sealed.entries import proof_from_wire, wanted_to_wire
 from maia.broker.subscriptions.local_subscribers import class_key, routed_filter
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue

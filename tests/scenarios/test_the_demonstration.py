@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.broker.server.tap import TapFile
+from maia.broker.server.server import TapFile
 from maia.clock import system_now
 from maia.credentials import Action
 from maia.demo.acts import LivePlay

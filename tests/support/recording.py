@@ -9,8 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.log_state import LogAtStart
-from maia.broker.durable.log_writer import first_to_reread
+from maia.broker.durable.recording import LogAtStart, first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,

@@ -13,10 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from maia.broker.server.config import read_config
-from maia.broker.server.preparation import prepare
+from maia.broker.server.config import prepare, read_config
 from maia.broker.server.process import Listening, serve
-from maia.broker.server.tap import TapFile
+from maia.broker.server.server import TapFile
 from maia.clock import system_now
 from maia.keystore.key_files import load_signing_key
 from maia.net.telemetry import Telemetry

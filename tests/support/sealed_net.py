@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.sealed.key_requests import KeyRequests
-from maia.broker.sealed.rekeyed import keys_changed
+from maia.broker.sealed.keys import KeyRequests
+from maia.broker.sealed.rekeying import keys_changed
 from maia.broker.state import BrokerState
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP

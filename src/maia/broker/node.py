@@ -14,17 +14,19 @@ from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import tell_of_impairments
-from maia.broker.access.own_certificates import adopt_constitutions, hold_certificates
 from maia.broker.durable.delivery import hear_log_read, hear_recorded
-from maia.broker.durable.log_state import NO_LOG, LogAtStart
-from maia.broker.durable.log_writer import new_recording, reload_recording
+from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.refusals import Shutdown
-from maia.broker.revocation.fetched import certificates_not_vouched_for, hear_fetched
-from maia.broker.revocation.streams import meet_own_certificates, want_vouchers
+from maia.broker.revocation.streams import (
+    certificates_not_vouched_for,
+    hear_fetched,
+    meet_own_certificates,
+    want_vouchers,
+)
 from maia.broker.routing.own_interests import look_at_own_interests
 from maia.broker.routing.peers import dial_failed, leave, start
-from maia.broker.sealed.batch_signing import signed
+from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
@@ -34,7 +36,13 @@ from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
-from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_at_what_is_due
+from maia.broker.upkeep import (
+    adopt_constitutions,
+    hold_certificates,
+    recheck_everything,
+    run_expired_timers,
+    schedule_upkeep,
+)
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -85,7 +93,7 @@ class Broker:
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.recording = new_recording(key.principal, settings)
+        self._state.recording = new_recording(key.principal, settings, self._state.types)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -95,7 +103,8 @@ class Broker:
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        recorded = [*reload_recording(state, kept, log), *look_at_own_interests(state, now)]
+        recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
+        recorded += look_at_own_interests(state, now)
         return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
@@ -110,12 +119,12 @@ class Broker:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         effects = self._all_the_rest(now)
         if not self._state.is_draining:  # then it has parted from everybody, and nothing is due any more
-            effects += look_at_what_is_due(self._state, now)
+            effects += run_expired_timers(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
                 effects += self._received(self._state.links[link], data, now)
             case Tick():
-                self._state.deadlines.woken()  # what was due has been looked at
+                self._state.timers.woken()  # what was due has been done
             case _ if self._is_of_key_manager(happened):
                 effects += keys_handled(self._state, happened, now)
             case Received():
@@ -155,7 +164,7 @@ class Broker:
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Ask the kernel again about everything that stands; what is no longer permitted ends."""
-        return self._finished(look_at_everything(self._state, now), now)
+        return self._finished(recheck_everything(self._state, now), now)
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
@@ -255,7 +264,7 @@ class Broker:
         if state.impairments.stirred:
             effects += tell_of_impairments(state, now)
         if state.routes.is_stirred:
-            ask_to_look_at_broker(state, now)
+            schedule_upkeep(state, now)
         is_to_be_thinned = state.repeated.is_due(now)
         for effect in effects:
             if type(effect) is Count:
@@ -264,7 +273,7 @@ class Broker:
                 is_to_be_thinned = True
         if is_to_be_thinned:
             effects = state.repeated.thinned(effects, now)
-        wake = None if state.is_draining else state.deadlines.to_promise()
+        wake = None if state.is_draining else state.timers.promise_wake()
         if wake is not None:
             effects.append(WakeAt(wake))
         if not state.to_keep:

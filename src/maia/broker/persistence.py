@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.durable.log_writer import keep_once_safe
 from maia.broker.routing.routes import memory_limits
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import certificate_from_bytes, certificate_to_bytes
@@ -33,65 +32,50 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[bytes])
 
 def reload_kept(state: BrokerState, kept: Mapping[str, bytes], now: Instant) -> list[Effect]:
     """Verify what was kept, and drop what does not hold."""
+    effects = _reload_certificates(state, kept.get(KEPT_CERTIFICATES))
+    effects += state.types.reload(kept, now)
     latest = seconds_after(now, state.settings.skew_s)
-    return [
-        *_reload_certificates(state, kept.get(KEPT_CERTIFICATES)),
-        *state.types.reload(kept, now),
-        *state.requests.reload(kept, now=now, latest=latest),
-        *_reload_publications(state, kept.get(KEPT_PUBLICATIONS)),
-    ]
-
-
-def keep_what_changed(state: BrokerState) -> list[Effect]:
-    """Keep what makes the next start faster, and what recognises publications that were here before."""
-    return [*_keep_certificates(state), *_keep_publications(state)]
-
-
-def _keep_publications(state: BrokerState) -> list[Effect]:
-    data = state.routes.seen.exported()
-    digest = sha256(data).digest()
-    if digest == state.publications_kept:
-        return []
-    state.publications_kept = digest
-    return keep_once_safe(state, Keep(KEPT_PUBLICATIONS, data))
-
-
-def _reload_publications(state: BrokerState, data: bytes | None) -> list[Effect]:
-    if data is None:
-        return []
-    try:
-        state.routes.seen = DuplicateMemory.imported(data, memory_limits(state.settings.limits))
-    except MaiaError as problem:
-        return [Note("kept-dropped", {"name": KEPT_PUBLICATIONS, "code": problem.code})]
-    return []
-
-
-def _keep_certificates(state: BrokerState) -> list[Effect]:
-    """Keep the certificates that were verified most recently, if there are new ones."""
-    known = state.certificates.exported()[-_KEPT_MAX:]
-    newest = {signed.id for signed in known}
-    if newest == state.certificates_kept:
-        return []
-    state.certificates_kept = newest
-    data = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
-    return [Keep(KEPT_CERTIFICATES, data)]
+    effects += state.requests.reload(kept, now=now, latest=latest)
+    publications = kept.get(KEPT_PUBLICATIONS)
+    if publications is not None:
+        limits = memory_limits(state.settings.limits)
+        try:
+            state.routes.seen = DuplicateMemory.imported(publications, limits)
+        except MaiaError as problem:
+            effects.append(Note("kept-dropped", {"name": KEPT_PUBLICATIONS, "code": problem.code}))
+    return effects
 
 
 def _reload_certificates(state: BrokerState, data: bytes | None) -> list[Effect]:
     if data is None:
         return []
+    broken, why = 0, "broken"
     try:
         kept = _DECODER.decode(data)[:_KEPT_MAX]
     except msgspec.MsgspecError:
-        return _dropped(1, "unreadable")
-    broken = 0
+        kept, broken, why = [], 1, "unreadable"
     for one in kept:
         try:
             state.certificates.check(certificate_from_bytes(one))
         except MaiaError:
             broken += 1
-    return _dropped(broken, "broken") if broken else []
+    fields = {"name": KEPT_CERTIFICATES, "code": why, "dropped": broken}
+    return [Note("kept-dropped", fields)] if broken else []
 
 
-def _dropped(how_many: int, why: str) -> list[Effect]:
-    return [Note("kept-dropped", {"name": KEPT_CERTIFICATES, "code": why, "dropped": how_many})]
+def keep_what_changed(state: BrokerState) -> list[Effect]:
+    """Keep what makes the next start faster, and what recognises publications that were here before."""
+    effects: list[Effect] = []
+    known = state.certificates.exported()[-_KEPT_MAX:]
+    newest = {signed.id for signed in known}
+    if newest != state.certificates_kept:
+        state.certificates_kept = newest
+        encoded = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
+        effects.append(Keep(KEPT_CERTIFICATES, encoded))
+    data = state.routes.seen.exported()
+    digest = sha256(data).digest()
+    if digest != state.publications_kept:
+        state.publications_kept = digest
+        memory = Keep(KEPT_PUBLICATIONS, data)
+        effects += [memory] if state.recording is None else state.recording.keep_once_safe(memory)
+    return effects

@@ -16,21 +16,19 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.one_time_pending import BrokersDesk, one_time_desk
 from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.log_state import Recording
-from maia.broker.publication.open_state_queries import Question
-from maia.broker.publication.retained_cache import StateCache
+from maia.broker.durable.recording import Recording
+from maia.broker.publication.retained_cache import Question, StateCache
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
-from maia.broker.sealed.key_requests import KeyRequests
-from maia.broker.sealed.keys import SealingKeys
+from maia.broker.sealed.entries import SealedInterests
+from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sealed.state import SealedInterests
 from maia.broker.sessions.links import Link
 from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
-from maia.broker.timers import Deadlines
+from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
     Principal,
@@ -46,13 +44,8 @@ from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
 
 __all__ = [
-    "ENTRIES",
-    "EVERY_LINK",
-    "ONE_TIME",
     "ROUTE",
-    "STATEMENTS",
     "BrokerState",
-    "Due",
     "Impairments",
     "just_after",
     "new_state",
@@ -61,23 +54,9 @@ __all__ = [
 ]
 
 _SECOND = 1_000_000
-ENTRIES: Final = -1
-"""The reference that stands for all entries of a link, of which each moment is asked for once."""
 ROUTE: Final = b""
 """In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-class Due(NamedTuple):
-    """Something to look at when its moment comes: the broker, all links, one, or a reference on a link.
-
-    `at` is the moment that was asked for. Whoever has asked for another one
-    since is not looked at twice.
-    """
-
-    link: LinkId | None = None
-    ref: int | None = None
-    at: Instant | None = None
 
 
 class Rest(NamedTuple):
@@ -118,7 +97,7 @@ class BrokerState:
     instance: bytes
     network: bytes
     own_credentials: list[bytes] = field(repr=False)
-    """What is shown in the handshake: the right to connect. Rights to types: `sealed/broker_rights.py`."""
+    """What is shown in the handshake: the right to connect. Rights to types: `sealed/rekeying.py`."""
     certificates: VerificationCache
     authoriser: Authoriser
     types: KnownTypes
@@ -151,13 +130,11 @@ class BrokerState:
     """What is left of the input at hand; see `Rest`."""
     to_keep: list[Effect] = field(default_factory=list)
     """What must be on disk before anything is said, whatever becomes of the input at hand."""
-    deadlines: Deadlines[Due] = field(default_factory=Deadlines)
+    timers: TimerWheel = field(default_factory=TimerWheel)
     counters: Counter[str] = field(default_factory=Counter)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
     pings: int = 0
-    round_at: Instant | None = None
-    """When all links are looked at next."""
     forgives_until: Instant = _LONG_AGO
     """Up to when nobody is blamed for what this broker was too late to hear."""
     keep_at: Instant | None = None
@@ -173,14 +150,6 @@ class BrokerState:
     def audience(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, nobody at first."""
         return self.audiences.setdefault(type_id, LocalSubscribers())
-
-
-EVERY_LINK: Final = LinkId(-1)
-"""In place of a link: all of them."""
-STATEMENTS: Final = LinkId(-3)
-"""In place of a link: those whose word on certificates holds up to a moment."""
-ONE_TIME: Final = LinkId(-4)
-"""In place of a link: what waits for one-time answers, and no longer than up to a moment."""
 
 
 def new_state(
@@ -234,15 +203,13 @@ def new_state(
 
 def shown_to_everybody(certificates: Iterable[SignedCertificate]) -> list[bytes]:
     """Return what this broker shows to whoever dials it, as bytes."""
-    return [certificate_to_bytes(one) for one in certificates if not _is_for_types(one)]
-
-
-def _is_for_types(signed: SignedCertificate) -> bool:
-    """Say whether a certificate is about types: no help to connect, and more than everybody may know."""
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and isinstance(
-        certificate.authority.resources, TypePattern
-    )
+    # Certificates for types do not help to connect, and say more than every peer may know.
+    return [
+        certificate_to_bytes(one)
+        for one in certificates
+        if not isinstance(one.certificate, AuthorisationCertificate)
+        or not isinstance(one.certificate.authority.resources, TypePattern)
+    ]
 
 
 def seconds_after(now: Instant, seconds: float) -> Instant:

@@ -1,60 +1,154 @@
-"""What has to be looked at next, and when?
+"""Which timers run at this broker, and which have expired?
 
-Leases, rights and silent links end by themselves. Each asks for a moment
-here; nobody walks through a hundred thousand subscriptions every second. A
-deadline that was moved stays in the heap and is looked at once too often,
-which costs less than finding it.
+Leases, rights, unanswered questions and silent links end by themselves. Each
+sets a timer here, and nothing walks through a hundred thousand subscriptions
+every second. A timer that was reset leaves its old moment in the heap, which
+costs less than finding it; when that moment comes, nothing happens.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeAlias
 
 from maia.events import Instant
+from maia.wire.effects import LinkId
 
-__all__ = ["Deadlines"]
+__all__ = [
+    "CatchUp",
+    "CheckLink",
+    "KeepAlive",
+    "OneTimeAnswers",
+    "RecheckEntries",
+    "StateQueries",
+    "Statements",
+    "Timer",
+    "TimerWheel",
+    "Upkeep",
+]
 
-_Subject = TypeVar("_Subject")
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The broker renews, expires, replicates, dials, asks for keys and keeps what has changed."""
 
 
-class Deadlines(Generic[_Subject]):
-    """Subjects by the moment at which they want to be looked at."""
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """The broker pings the peers that are silent, and closes the links of those that stay so."""
 
-    __slots__ = ("_heap", "_numbers", "_promised")
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """A validity statement ends or is asked for again, or a doubted proof is verified again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeAnswers:
+    """The time for an answer to a one-time question is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLink:
+    """The handshake of a link takes too long, or its peer's right to connect is rechecked."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class RecheckEntries:
+    """A lease or a right of subscriptions and advertisements on a link ends."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """Durable subscriptions of a link that wait for keys or certificates are tried again."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class StateQueries:
+    """The time for answers to a state query from a link is over."""
+
+    link: LinkId
+
+
+Timer: TypeAlias = (
+    Upkeep | KeepAlive | Statements | OneTimeAnswers | CheckLink | RecheckEntries | CatchUp | StateQueries
+)
+
+
+class TimerWheel:
+    """Timers by the moments at which they expire. A timer may have several moments, each of them once."""
+
+    __slots__ = ("_heap", "_moments", "_numbers", "_promised")
 
     def __init__(self) -> None:
-        """Begin with nothing to look at."""
-        self._heap: list[tuple[Instant, int, _Subject]] = []
-        self._numbers: Final = count()  # so that subjects are never compared with each other
+        """Begin with no timer."""
+        self._heap: list[tuple[Instant, int, Timer]] = []
+        self._moments: dict[Timer, set[Instant]] = {}
+        self._numbers: Final = count()  # so that timers are never compared with each other
         self._promised: Instant | None = None
 
     def __len__(self) -> int:
-        """Return how many moments are asked for, outdated ones included."""
+        """Return how many moments are in the heap, outdated ones included."""
         return len(self._heap)
 
-    def ask(self, at: Instant, subject: _Subject) -> None:
-        """Have `subject` looked at when `at` has come."""
-        heapq.heappush(self._heap, (at, next(self._numbers), subject))
+    def __contains__(self, timer: Timer) -> bool:
+        """Say whether a timer runs."""
+        return timer in self._moments
 
-    def due(self, now: Instant) -> list[_Subject]:
-        """Return what has come due. Whoever asks again while it is looked at waits for the next time."""
-        found: list[_Subject] = []
+    def moment_of(self, timer: Timer) -> Instant | None:
+        """Return when a timer expires next; None if it does not run."""
+        return min(self._moments.get(timer, ()), default=None)
+
+    def add(self, timer: Timer, at: Instant) -> None:
+        """Let a timer expire at this moment too."""
+        moments = self._moments.setdefault(timer, set())
+        if at not in moments:
+            moments.add(at)
+            heapq.heappush(self._heap, (at, next(self._numbers), timer))
+
+    def reset(self, timer: Timer, at: Instant | None) -> None:
+        """Let a timer expire at this moment and no other; never, for None."""
+        self._moments.pop(timer, None)
+        if at is not None:
+            self.add(timer, at)
+
+    def lateness(self, now: Instant) -> int:
+        """Return by how many microseconds the first timer is late; 0 if none has expired."""
+        return max(0, now - self._heap[0][0]) if self._heap else 0
+
+    def expired(self, now: Instant) -> Iterator[Timer]:
+        """Yield the timers that have expired. What is set meanwhile waits for the next time."""
         heap = self._heap
         if not heap or heap[0][0] > now:  # nearly always, and this is asked before every input
-            return found
+            return
         if self._promised is not None and self._promised <= now:
             self._promised = None
+        due: list[tuple[Instant, int, Timer]] = []
         while heap and heap[0][0] <= now:
-            found.append(heapq.heappop(heap)[2])
-        return found
+            due.append(heapq.heappop(heap))
+        for at, _, timer in due:
+            moments = self._moments.get(timer, set())
+            if at not in moments:
+                continue  # it was reset, perhaps by the one before it
+            moments.discard(at)
+            if not moments:
+                del self._moments[timer]
+            yield timer
 
     def woken(self) -> None:
-        """Take note that the runtime has woken the node, and may remember no other moment."""
+        """Take note that the runtime has woken the broker, and may remember no other moment."""
         self._promised = None
 
-    def to_promise(self) -> Instant | None:
+    def promise_wake(self) -> Instant | None:
         """Return the next moment if the runtime has not been asked for it yet."""
         if not self._heap:
             return None

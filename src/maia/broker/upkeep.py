@@ -1,69 +1,106 @@
-"""What has ended by itself, and who has gone silent?
+"""What does the broker do when a timer expires, or when its own certificates change?
 
-Looked at before every input, so that no frame passes on a right that has
+Timers run before every input, so that no frame passes on a right that has
 ended, however late the clock's own tick arrives (A35).
+
+A domain renews what it issued to its brokers and puts it where they read it
+(dissertation 6.5.2: pushed, for it is the domain's interest that its brokers
+can work). The new certificates take the place of the old ones at once: for
+the next greeting, for keys, for the broker's own interests. Links stay open;
+a neighbour that stops accepting an old certificate is met again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
-from maia.broker.durable.delivery import CATCHING_UP, advance_link
+from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
-from maia.broker.publication.state_query import ASKED_STATE, overdue
+from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
-from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers
-from maia.broker.routing.interests import look_at_doubtful
-from maia.broker.routing.own_interests import look_at_own_interests
+from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers, meet_own_certificates
+from maia.broker.routing.interests import look_at_doubtful, look_at_told_again
+from maia.broker.routing.own_interests import look_at_own_interests, look_at_own_interests_again
 from maia.broker.routing.replication import look_at_routing
 from maia.broker.sealed.key_events import look_at_keys, next_look_at_keys
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.sessions.links import Link, Stage
-from maia.broker.state import (
-    ENTRIES,
-    EVERY_LINK,
-    ONE_TIME,
-    STATEMENTS,
-    BrokerState,
-    Due,
-    just_after,
-    seconds_after,
-)
+from maia.broker.sessions.links import Link, Role, Stage
+from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_everybody
 from maia.broker.subscriptions.recheck import look_at_entries, look_at_entry
+from maia.broker.timers import (
+    CatchUp,
+    CheckLink,
+    KeepAlive,
+    OneTimeAnswers,
+    RecheckEntries,
+    Statements,
+    StateQueries,
+    Timer,
+    Upkeep,
+)
+from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
+from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Ping
 
 __all__ = [
-    "ask_to_look_at_broker",
+    "adopt_constitutions",
     "begin_rounds",
-    "look_at_everything",
-    "look_at_what_is_due",
+    "hold_certificates",
+    "recheck_everything",
+    "run_expired_timers",
+    "schedule_upkeep",
 ]
+
 
 _ROUNDS_UNASKED: Final = 2
 _ROUNDS_SILENT: Final = 4
-"""A peer is asked in the third round without a word, again in the fourth, and given up in the fifth."""
+"""A peer is pinged in the third round without a message, again in the fourth, and closed in the fifth."""
 
 
-def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
-    """Look at every lease, right and link whose moment has come."""
+def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
+    """End or recheck every lease, right and link whose timer has expired."""
     effects: list[Effect] = []
-    found = state.deadlines.due(now)
-    if found and found[0].at is not None:
-        _forgive_if_late(state, now - found[0].at, now)
-    for due in found:
-        effects += _look_at(state, due, now)
+    if late_us := state.timers.lateness(now):
+        _forgive_if_late(state, late_us, now)
+    for timer in state.timers.expired(now):
+        effects += _run(state, timer, now)
     return effects
 
 
-def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
-    """Ask again about every right that stands: what speaks for or against somebody has changed."""
+def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
+    match timer:
+        case Upkeep():
+            return _do_upkeep(state, now)
+        case KeepAlive():
+            return _keep_alive(state, now)
+        case Statements():
+            return [*look_at_vouchers(state, now), *look_at_doubtful(state, now), *overdue(state, now)]
+        case OneTimeAnswers():
+            return look_at_unanswered(state, now)
+        case _:
+            link = state.links.get(timer.link)
+            if link is None or link.stage is Stage.CLOSING:
+                return []
+    match timer:
+        case StateQueries():
+            return overdue(state, now)
+        case CatchUp():
+            return advance_link(state, link.id, now)
+        case RecheckEntries():
+            return look_at_entries(state, link, now)
+        case CheckLink():
+            return _check_link(state, link, now)
+
+
+def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:
+    """Decide every right again: evidence for or against any of them may have changed."""
     state.authoriser.evidence_changed()
     state.keys.evidence_changed()
     state.impairments.stirred.update(state.types.sealed())
@@ -71,55 +108,28 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
     effects += look_at_own_interests(state, now)
     for link in list(state.links.values()):
         if link.is_ready:
-            effects += _look_at_right_to_connect(state, link, now)
+            effects += _recheck_connection(state, link, now)
         for entry in link.entries:
             effects += look_at_entry(state, link, entry, now)
     return effects
 
 
-def begin_rounds(state: BrokerState, now: Instant) -> None:
-    """Have all links looked at three times in a lease, for as long as there are any."""
-    if state.round_at is None:
-        state.round_at = seconds_after(now, state.settings.lease_s / 3)
-        state.deadlines.ask(state.round_at, Due(EVERY_LINK, None, state.round_at))
+# ------------------------------------------------------------ the broker
 
 
-def ask_to_look_at_broker(state: BrokerState, now: Instant) -> None:
-    """Have the broker looked at when it next has something to do by itself."""
-    routes = state.routes
-    routes.is_stirred = False
+def schedule_upkeep(state: BrokerState, now: Instant) -> None:
+    """Set the timer for the next thing that the broker has to do by itself."""
+    state.routes.is_stirred = False
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
-    wishes = (routes.next_look(now), next_look_at_keys(state, now), state.keep_at)
-    at = max(min(wish for wish in wishes if wish is not None), just_after(now))
-    asked = routes.look_at
-    if asked is None or at < asked or asked <= now:
-        routes.look_at = at
-        state.deadlines.ask(at, Due(None, None, at))
+    moments = (state.routes.next_look(now), next_look_at_keys(state, now), state.keep_at)
+    at = max(min(moment for moment in moments if moment is not None), just_after(now))
+    known = state.timers.moment_of(Upkeep())
+    if known is None or at < known or known <= now:
+        state.timers.reset(Upkeep(), at)
 
 
-def _look_at(state: BrokerState, due: Due, now: Instant) -> list[Effect]:
-    if due.link is None:
-        return _look_at_broker(state, now) if state.routes.look_at == due.at else []
-    if due.link == EVERY_LINK:
-        return _look_at_every_link(state, now)
-    if due.link == STATEMENTS:
-        return [*look_at_vouchers(state, now), *look_at_doubtful(state, now), *overdue(state, now)]
-    if due.link == ONE_TIME:
-        return look_at_unanswered(state, now)
-    link = state.links.get(due.link)
-    if link is None or link.stage is Stage.CLOSING:
-        return []
-    if due.ref == ASKED_STATE:
-        return overdue(state, now)
-    if due.ref == CATCHING_UP:
-        return advance_link(state, due.link, now)
-    if due.ref == ENTRIES and due.at is not None:
-        return look_at_entries(state, link, due.at, now)
-    return _look_at_link(state, link, now) if link.look_at == due.at else []
-
-
-def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
+def _do_upkeep(state: BrokerState, now: Instant) -> list[Effect]:
     effects = [*look_at_routing(state, now), *look_at_keys(state, now)]
     effects += look_at_own_interests(state, now)
     if state.keep_at is not None and state.keep_at <= now:
@@ -128,46 +138,59 @@ def _look_at_broker(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def _look_at_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+# ------------------------------------------------------------ links
+
+
+def begin_rounds(state: BrokerState, now: Instant) -> None:
+    """Look for silent peers three times in a lease, for as long as there are links."""
+    if KeepAlive() not in state.timers:
+        state.timers.add(KeepAlive(), seconds_after(now, state.settings.lease_s / 3))
+
+
+def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
+    """Ping the silent peers, and close the links of those that did not answer.
+
+    Rounds are counted: moments do not tell a silent peer from a broker that slept.
+    """
+    effects: list[Effect] = []
+    for link in list(state.links.values()):
+        if not link.is_ready:
+            continue
+        link.silent_rounds += 1
+        if link.silent_rounds > _ROUNDS_SILENT:
+            effects += close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
+        elif link.silent_rounds > _ROUNDS_UNASKED:
+            state.pings += 1
+            effects.append(Send(link.id, encode(Ping(state.pings))))
+    if state.links:
+        begin_rounds(state, now)
+    return effects
+
+
+def _check_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     if not link.is_ready:
         return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
-    effects = _look_at_right_to_connect(state, link, now)
+    effects = _recheck_connection(state, link, now)
     if effects:
         return effects
     ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     return challenge_connection(state, link, now)
 
 
-def _look_at_every_link(state: BrokerState, now: Instant) -> list[Effect]:
-    """Ask the silent whether they are there, and give up those who did not answer."""
-    state.round_at = None
-    effects: list[Effect] = []
-    for link in list(state.links.values()):
-        if link.is_ready:
-            effects += _look_for_signs_of_life(state, link, now)
-    if state.links:
-        begin_rounds(state, now)
-    return effects
-
-
-def _look_for_signs_of_life(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Count the rounds without a word: moments do not tell a silent peer from a broker that slept."""
-    link.silent_rounds += 1
-    if link.silent_rounds <= _ROUNDS_UNASKED:
-        return []
-    if link.silent_rounds > _ROUNDS_SILENT:
-        return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
-    state.pings += 1
-    return [Send(link.id, encode(Ping(state.pings)))]
-
-
-# ------------------------------------------------------------ a broker that slept
+def _recheck_connection(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+    assert link.connect is not None  # noqa: S101 - a link is ready only after its right was decided
+    try:
+        link.connect = state.authoriser.still(link.connect, now)
+    except PolicyRefusal as problem:
+        return close_link(state, link, problem, now)
+    state.statements.reliance.note(link.id, link.connect.watched)
+    return []
 
 
 def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
-    """Judge nobody for a while after having slept: what they said meanwhile is waiting to be read.
+    """End no lease for a while after this broker has slept: renewals are waiting to be read.
 
-    Whoever is late all the time forgives once in a lease and no more. Rights
+    A broker that is late all the time forgives once in a lease and no more. Rights
     are not forgiven: they end by the clock.
     """
     third = state.settings.lease_s / 3
@@ -180,11 +203,48 @@ def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
         link.silent_rounds = 0
 
 
-def _look_at_right_to_connect(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    assert link.connect is not None  # noqa: S101 - a link is ready only after its right was decided
-    try:
-        link.connect = state.authoriser.still(link.connect, now)
-    except PolicyRefusal as problem:
-        return close_link(state, link, problem, now)
-    state.statements.reliance.note(link.id, link.connect.watched)
-    return []
+def hold_certificates(
+    state: BrokerState, certificates: tuple[SignedCertificate, ...], now: Instant
+) -> list[Effect]:
+    """Put these certificates in the place of the broker's own."""
+    before = {one.id for one in state.settings.credentials}
+    changed = before ^ {one.id for one in certificates}
+    if not changed:
+        return []
+    state.settings = replace(state.settings, credentials=certificates)
+    state.own_credentials[:] = shown_to_everybody(certificates)
+    asked = state.keys.hold(certificates, now)
+    meet_own_certificates(state)
+    noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
+    counted = Count("maia_own_certificates_changed_total")
+    return [*asked, *look_at_own_interests_again(state, changed, now), noted, counted]
+
+
+def adopt_constitutions(
+    state: BrokerState, constitutions: tuple[VerifiedConstitution, ...], now: Instant
+) -> list[Effect]:
+    """Ask these constitutions from now on: what rested on a member that was replaced ends at once."""
+    known = {one.quorum: one for one in state.settings.constitutions}
+    for one in constitutions:
+        before = known.get(one.quorum, one)
+        if one != before and one.sequence <= before.sequence:
+            raise StaleConstitution(
+                f"constitution number {one.sequence} of `{one.quorum}` was shown, "
+                f"and number {before.sequence} is in force here"
+            )
+        known[one.quorum] = one
+    in_force = tuple(known.values())
+    if in_force == state.settings.constitutions:
+        return []
+    state.settings = replace(state.settings, constitutions=in_force)
+    state.authoriser.adopt(in_force)
+    state.types.adopt(in_force)
+    state.keys.adopt(in_force)
+    named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
+    effects = [Note("constitutions", {"in_force": named}), *recheck_everything(state, now)]
+    for link in list(state.links.values()):
+        if link.role is Role.BROKER and state.routes.is_current(link.id):
+            # What it told is proved again in a moment: its own edge may not have got the constitution.
+            relied_on = tuple(state.statements.reliance.certificates_on(link.id))
+            effects += look_at_told_again(state, link, relied_on, now)
+    return effects

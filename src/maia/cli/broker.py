@@ -25,7 +25,7 @@ from maia.cli.serving import (
 )
 
 if TYPE_CHECKING:
-    from maia.broker.server.preparation import PreparedBroker
+    from maia.broker.server.config import PreparedBroker
 
 __all__ = ["EXAMPLES", "broker"]
 
@@ -74,8 +74,7 @@ def broker(
     as_json: AsJson = False,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""
-    from maia.broker.server.config import read_config
-    from maia.broker.server.preparation import prepare
+    from maia.broker.server.config import prepare, read_config
     from maia.clock import system_now
 
     flags: dict[str, object] = {

@@ -107,7 +107,7 @@ def carriage_of(
 
     `public` are the ids of types that are for everybody, as statements about revoked certificates are.
     """
-    from maia.broker.server.tap import read_heard
+    from maia.broker.server.server import read_heard
     from maia.wire.codec import decode
     from maia.wire.messages import Carried, Publish, Sealed, SealedInterest, SealedWithPlaintext
 

@@ -217,10 +217,9 @@ def run_node(home: Path, ready: int) -> None:
 def _be_a_broker(home: Path, say: Callable[..., None]) -> None:
     import asyncio
 
-    from maia.broker.server.config import read_config
-    from maia.broker.server.preparation import prepare
+    from maia.broker.server.config import prepare, read_config
     from maia.broker.server.process import serve
-    from maia.broker.server.tap import TapFile
+    from maia.broker.server.server import TapFile
     from maia.clock import system_now
     from maia.keystore.key_files import load_signing_key
     from maia.net.telemetry import Telemetry

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.sealed.key_requests import KeyRequests
+from maia.broker.sealed.keys import KeyRequests
 from maia.credentials import Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.domain import DomainLimits, DomainSettings, KeyServer
@@ -370,7 +370,5 @@ def test_looking_for_keys_again_costs_a_look_into_a_dictionary(later, monkeypatc
     net.key_server()
     ccs, _ = net.two()
     desk: KeyRequests = state_of(ccs).keys
-    monkeypatch.setattr(
-        "maia.broker.sealed.key_requests.standing", lambda *_: pytest.fail("worked out again")
-    )
+    monkeypatch.setattr("maia.broker.sealed.keys.standing", lambda *_: pytest.fail("worked out again"))
     assert desk.look_for(net.type_id, Instant(net.now + later)) == []

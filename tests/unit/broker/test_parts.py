@@ -1,4 +1,4 @@
-"""The small parts of a broker: deadlines, quotas, order, and what it keeps."""
+"""The small parts of a broker: timers, quotas, order, and what it keeps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from maia.broker import BadSettings, BrokerSettings
 from maia.broker.access.known_types import KEPT_TYPE
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
-from maia.broker.publication.stream_order import StreamOrder
+from maia.broker.publication.transit import StreamOrder
 from maia.broker.refusals import TooManyRequests
 from maia.broker.sessions.quotas import RequestQuota
-from maia.broker.timers import Deadlines
+from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import Instant
-from maia.wire.effects import Tick, WakeAt
+from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted
 from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX
 from support.broker import NOW, SECOND, Net, sighting
@@ -23,36 +23,76 @@ def at(seconds: float) -> Instant:
     return Instant(NOW + int(seconds * SECOND))
 
 
-# ------------------------------------------------------------ deadlines
+# ------------------------------------------------------------ timers
 
 
-def test_what_is_due_comes_in_the_order_of_its_moments() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    for seconds, name in ((3, "third"), (1, "first"), (2, "second"), (9, "later")):
-        deadlines.ask(at(seconds), name)
-    assert list(deadlines.due(at(3))) == ["first", "second", "third"]
-    assert list(deadlines.due(at(8.9))) == []
+def timer(number: int) -> CatchUp:
+    return CatchUp(LinkId(number))
+
+
+def test_timers_expire_in_the_order_of_their_moments() -> None:
+    wheel = TimerWheel()
+    for seconds in (3, 1, 2, 9):
+        wheel.add(timer(seconds), at(seconds))
+    assert wheel.lateness(at(3)) == 2 * SECOND
+    assert list(wheel.expired(at(3))) == [timer(1), timer(2), timer(3)]
+    assert list(wheel.expired(at(8.9))) == []
+    assert timer(9) in wheel
+    assert timer(1) not in wheel
 
 
 def test_the_runtime_is_asked_for_a_moment_once() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    assert deadlines.to_promise() is None
-    deadlines.ask(at(5), "x")
-    assert deadlines.to_promise() == at(5)
-    assert deadlines.to_promise() is None
-    deadlines.ask(at(6), "later")
-    assert deadlines.to_promise() is None
-    deadlines.ask(at(2), "sooner")
-    assert deadlines.to_promise() == at(2)
+    wheel = TimerWheel()
+    assert wheel.promise_wake() is None
+    wheel.add(timer(1), at(5))
+    assert wheel.promise_wake() == at(5)
+    assert wheel.promise_wake() is None
+    wheel.add(timer(2), at(6))
+    assert wheel.promise_wake() is None
+    wheel.add(timer(3), at(2))
+    assert wheel.promise_wake() == at(2)
 
 
 def test_a_promise_that_was_kept_is_made_again() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.ask(at(1), "x")
-    deadlines.ask(at(4), "y")
-    deadlines.to_promise()
-    assert list(deadlines.due(at(1))) == ["x"]
-    assert deadlines.to_promise() == at(4)
+    wheel = TimerWheel()
+    wheel.add(timer(1), at(1))
+    wheel.add(timer(2), at(4))
+    wheel.promise_wake()
+    assert list(wheel.expired(at(1))) == [timer(1)]
+    assert wheel.promise_wake() == at(4)
+
+
+def test_a_timer_that_was_reset_expires_at_its_new_moment_alone() -> None:
+    wheel = TimerWheel()
+    wheel.reset(timer(1), at(1))
+    wheel.reset(timer(1), at(3))
+    assert wheel.moment_of(timer(1)) == at(3)
+    assert list(wheel.expired(at(2))) == []
+    assert list(wheel.expired(at(3))) == [timer(1)]
+    wheel.reset(timer(1), at(4))
+    wheel.reset(timer(1), None)
+    assert list(wheel.expired(at(9))) == []
+
+
+def test_a_timer_expires_once_for_a_moment_however_often_it_is_added() -> None:
+    wheel = TimerWheel()
+    for seconds in (1, 1, 2):
+        wheel.add(timer(1), at(seconds))
+    assert len(wheel) == 2
+    assert list(wheel.expired(at(5))) == [timer(1), timer(1)]
+
+
+def test_a_timer_that_is_reset_by_the_one_before_it_does_not_expire() -> None:
+    wheel = TimerWheel()
+    wheel.add(timer(1), at(1))
+    wheel.add(timer(2), at(1))
+    expired = []
+    for one in wheel.expired(at(1)):
+        expired.append(one)
+        wheel.reset(timer(2), at(9))
+        wheel.add(timer(1), at(1))  # what is set meanwhile waits for the next time
+    assert expired == [timer(1)]
+    assert list(wheel.expired(at(1))) == [timer(1)]
 
 
 # ------------------------------------------------------------ quotas

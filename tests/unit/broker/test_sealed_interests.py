@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.sealed.rekeyed import TASKS_PER_STEP, keys_changed
+from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
@@ -202,7 +202,7 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
     net, ccs, third, _ = the_three()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "maia.broker.sealed.rekeyed.understood", lambda *_: pytest.fail("it is known already")
+            "maia.broker.sealed.rekeying.understood", lambda *_: pytest.fail("it is known already")
         )
         keys_changed(state_of(ccs), net.type_id, net.now)
     net.hold(ccs, None, LOCATION)

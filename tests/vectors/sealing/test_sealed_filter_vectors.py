@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.broker.sealed.messages import wanted_from_wire
+from maia.broker.sealed.entries import wanted_from_wire
 from maia.canonical import write_canonical
 from maia.events import AttributeUid
 from maia.predicates import predicate_to_expression

@@ -1,40 +1,209 @@
-"""Which certificates speak for somebody, and what is a right that rests on them made of?
+"""What was a principal permitted, on which certificates, and from which search was that decided?
 
-The edge looks for chains once and decides many requests from what it found:
-those of one client differ in little more than their filters.
+`Authorisation` is what every subscription, advertisement and link holds, and what is
+decided again when evidence changes. All of it but filter and View is its `Basis`:
+a client's authorisations for one type share it, and there may be thousands.
+The chains are searched for once (`ChainSearch`) and decide many requests: those
+of one client differ in little more than their filters.
+
+A certificate may hold only up to a rate: `rate-minute <= 600` (dissertation
+6.4). `Rates` counts the events that the broker takes on, of each principal and type,
+and the kernel is asked about each frame as if its events were among them. A frame that
+would be too much is refused, and not counted. Counting is by whole steps of time and
+never forgets an event too early.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.access.rates import RATE_FACTS
-from maia.broker.sessions.links import NOTHING_KNOWN, Grounds, Known, Right
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
 from maia.credentials.validity.one_time_answers import NO_ANSWERS, VouchedFor
 from maia.credentials.validity.validity_state import Once
-from maia.events import AttributeUid, Instant
-from maia.policy import Evidence, Permit, PolicyRefusal, Request, View
+from maia.events import AttributeUid, Instant, PresentValue
+from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View
+from maia.predicates import Predicate
+from maia.types import VerifiedType
 
-__all__ = ["Asked", "FoundChains", "FoundBefore", "evidence_of", "memory_of", "used_in"]
+__all__ = [
+    "RATE_FACTS",
+    "Authorisation",
+    "Basis",
+    "ChainCache",
+    "ChainSearch",
+    "Rates",
+    "SearchKey",
+    "certificates_of",
+    "memory_of",
+]
 
-Asked = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
-"""What the search for chains looks at: the pool by its identity, and who has vouched for this request."""
+
+_SECOND_FACT: Final = AttributeUid("rate-second")
+_MINUTE_FACT: Final = AttributeUid("rate-minute")
+RATE_FACTS: Final = frozenset({_SECOND_FACT, _MINUTE_FACT})
+"""Events in the last second and the last minute, with those of the frame that is asked about."""
+
+_METERS_MAX: Final = 8192
+_STEP_US: Final = 50_000
+_STEPS_IN_A_SECOND: Final = 20
+_STEPS_IN_A_MINUTE: Final = 60 * _STEPS_IN_A_SECOND
+
+
+class _Meter:
+    """Events of the last minute, by steps of time."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, int]] = deque()
+
+    def add(self, step: int, events: int) -> None:
+        if self._steps and self._steps[-1][0] >= step:
+            # A clock that was put back counts on in the step where it stood: nothing is forgotten for it.
+            last, before = self._steps.pop()
+            self._steps.append((last, before + events))
+        else:
+            self._steps.append((step, events))
+
+    def since(self, step: int, steps: int) -> int:
+        """Return the events of so many whole steps and of the one that has begun."""
+        while self._steps and self._steps[0][0] < step - _STEPS_IN_A_MINUTE:
+            self._steps.popleft()
+        return sum(events for at, events in self._steps if at >= step - steps)
+
+
+class Rates:
+    """What was taken on lately, for a bounded number of publishers; the one silent for longest goes first."""
+
+    __slots__ = ("_meters",)
+
+    def __init__(self) -> None:
+        """Begin with nothing published."""
+        self._meters: OrderedDict[tuple[Principal, bytes], _Meter] = OrderedDict()
+
+    def facts(
+        self, principal: Principal, type_id: bytes, now: Instant, *, more: int
+    ) -> dict[AttributeUid, PresentValue]:
+        """Return the rates as they would be with so many events more."""
+        meter, step = self._meters.get((principal, type_id)), now // _STEP_US
+        if meter is None:
+            return {_SECOND_FACT: more, _MINUTE_FACT: more}
+        return {
+            _SECOND_FACT: meter.since(step, _STEPS_IN_A_SECOND) + more,
+            _MINUTE_FACT: meter.since(step, _STEPS_IN_A_MINUTE) + more,
+        }
+
+    def count(self, principal: Principal, type_id: bytes, now: Instant, events: int) -> None:
+        """Take note of events that were taken on."""
+        key = (principal, type_id)
+        meter = self._meters.get(key)
+        if meter is None:
+            meter = self._meters[key] = _Meter()
+            if len(self._meters) > _METERS_MAX:
+                self._meters.popitem(last=False)
+        self._meters.move_to_end(key)
+        meter.add(now // _STEP_US, events)
+
+
+SearchKey = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
+"""What a search for chains depends on: the pool by its identity, and the one-time answers to a request."""
 
 _MEMORY_OF_A_BYTE: Final = 8
 """A certificate that was read takes up to so many times the memory of its bytes."""
 
 
-@dataclass(slots=True)
-class FoundChains:
-    """Evidence, the pool that it was found in, and the period in which no certificate begins or ends.
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What an authorisation depends on: all of it but the filter and the View."""
 
-    Rights that were decided from it differ in little more than their filters.
-    A client may have thousands of them, so they share what is the same.
-    """
+    principal: Principal
+    action: Action
+    resource: ResourceName
+    asked_type: VerifiedType | None
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+    """All certificates that were shown, to decide again from."""
+    used: tuple[SignedCertificate, ...] = field(repr=False)
+    """The certificates of the chains that were found, to show to other brokers."""
+    stable: Validity
+    """The period in which the decision stays the same, unless evidence changes."""
+    epoch: int
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    """The ids of the certificates that it is decided again with: see `DependencyIndex`."""
+    remote: str | None = field(default=None, repr=False)
+    """Where its holder has dialled from, for conditions that ask for it."""
+    is_rated: bool = False
+    """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
+    vouched: VouchedFor | None = field(default=None, repr=False)
+    """The one-time answers that it depends on, if it does."""
+    limit: Reason | None = None
+    """That not all of its holder's grants were counted, if that is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorisation:
+    """What the kernel permitted, to be decided again when `stable` ends or evidence changes."""
+
+    basis: Basis
+    filter: Predicate = field(repr=False)
+    # Kept out of repr: a View holds restrictions that its holder may not read.
+    view: View = field(repr=False)
+
+    @property
+    def principal(self) -> Principal:
+        """Return the holder."""
+        return self.basis.principal
+
+    @property
+    def pool(self) -> tuple[SignedCertificate, ...]:
+        """Return all certificates that were shown, to decide again from."""
+        return self.basis.pool
+
+    @property
+    def used(self) -> tuple[SignedCertificate, ...]:
+        """Return the certificates of the chains that were found."""
+        return self.basis.used
+
+    @property
+    def stable(self) -> Validity:
+        """Return the period in which the decision stays the same, unless evidence changes."""
+        return self.basis.stable
+
+    @property
+    def watched(self) -> frozenset[bytes]:
+        """Return the ids of the certificates that it is decided again with."""
+        return self.basis.watched
+
+    @property
+    def vouched(self) -> VouchedFor | None:
+        """Return the one-time answers that it depends on, if it does."""
+        return self.basis.vouched
+
+    @property
+    def event_type(self) -> VerifiedType:
+        """Return the version that the holder speaks; only publishers and subscribers have one."""
+        asked_type = self.basis.asked_type
+        assert asked_type is not None  # noqa: S101 - a request for events names its type
+        return asked_type
+
+    @property
+    def request(self) -> Request:
+        """Return what was asked of the kernel, made anew: to keep it would double the authorisation."""
+        basis = self.basis
+        return Request(basis.principal, basis.action, basis.resource, basis.asked_type, self.filter)
+
+    @property
+    def evidence(self) -> tuple[tuple[SignedCertificate, ...], frozenset[Once]]:
+        """Return what it is decided again from: one with one-time answers, from the certificates it uses."""
+        basis = self.basis
+        return (basis.pool, NO_ANSWERS) if basis.vouched is None else (basis.used, basis.vouched.once)
+
+
+@dataclass(slots=True)
+class ChainSearch:
+    """The evidence of one search, its pool, and the period in which no certificate begins or ends."""
 
     pool: tuple[SignedCertificate, ...]
     evidence: Evidence
@@ -48,42 +217,18 @@ class FoundChains:
     is_doubted: bool
     """Whether there are certificates in the pool that do not count now."""
     once: frozenset[Once]
-    """Who would have to vouch, for one request, for certificates that do not count now."""
+    """The one-time answers that would make certificates count that do not count now."""
     view: View | None = None
-    grounds: Grounds | None = None
+    basis: Basis | None = None
     refusal: PolicyRefusal | None = None
     """Why everything is refused, if there is no chain."""
 
-    def rests_on(self, vouched: VouchedFor) -> bool:
-        """Say whether one of the chains counts by a one-time answer."""
-        answered = {certificate for certificate, _ in vouched.once}
-        return any(signed.id in answered for signed in self.used)
-
-    def right(
-        self,
-        request: Request,
-        decision: Permit,
-        epoch: int,
-        known: Known = NOTHING_KNOWN,
-        vouched: VouchedFor | None = None,
-    ) -> Right:
-        """Return what was decided as a right, made of parts of the ones before."""
+    def authorise(
+        self, request: Request, decision: Permit, epoch: int, remote: str | None, vouched: VouchedFor | None
+    ) -> Authorisation:
+        """Return what was decided as an authorisation, made of parts of the ones before."""
         view = self.view = _sharing(decision.view, self.view)
-        grounds = self.grounds
-        if grounds is None or not (
-            grounds.asked_type is request.event_type
-            and grounds.stable == decision.stable
-            and (grounds.epoch, grounds.known) == (epoch, known)
-            and grounds.vouched is vouched
-            and grounds.limit == decision.limit
-        ):
-            grounds = self.grounds = self._grounds(request, decision, epoch, known, vouched)
-        return Right(grounds, request.filter, view)
-
-    def _grounds(
-        self, request: Request, decision: Permit, epoch: int, known: Known, vouched: VouchedFor | None
-    ) -> Grounds:
-        return Grounds(
+        basis = Basis(
             request.principal,
             request.action,
             request.resource,
@@ -93,11 +238,23 @@ class FoundChains:
             decision.stable,
             epoch,
             self.watched,
-            known,
+            remote,
             not RATE_FACTS.isdisjoint(self.asks),
             vouched,
             decision.limit,
         )
+        known = self.basis
+        is_shared = (
+            known is not None
+            and known.asked_type is request.event_type
+            and known.stable == decision.stable
+            and (known.epoch, known.remote) == (epoch, remote)
+            and known.vouched is vouched
+            and known.limit == decision.limit
+        )
+        if not is_shared:
+            known = self.basis = basis
+        return Authorisation(known or basis, request.filter, view)
 
 
 def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
@@ -105,10 +262,10 @@ def memory_of(pool: tuple[SignedCertificate, ...]) -> int:
     return _MEMORY_OF_A_BYTE * sum(len(signed.body) for signed in pool)
 
 
-class FoundBefore:
-    """What was found lately, within a number of entries and of bytes: the pools are most of what it takes.
+class ChainCache:
+    """The latest searches, within a number of entries and of bytes: the pools are most of what they take.
 
-    Entries that were found in one pool share it, and it is counted once.
+    Searches in one pool share it, and it is counted once.
     """
 
     __slots__ = ("_bytes_max", "_entries", "_entries_max", "_sharing", "bytes")
@@ -116,7 +273,7 @@ class FoundBefore:
     def __init__(self, *, entries_max: int, bytes_max: int) -> None:
         """Begin with nothing; of too much, what was asked for least lately goes first."""
         self._entries_max, self._bytes_max = entries_max, bytes_max
-        self._entries: OrderedDict[Asked, FoundChains] = OrderedDict()
+        self._entries: OrderedDict[SearchKey, ChainSearch] = OrderedDict()
         self._sharing: dict[int, int] = {}
         """How many entries were found in a pool, which lives while one of them does."""
         self.bytes = 0
@@ -125,15 +282,15 @@ class FoundBefore:
         """Return the number of entries."""
         return len(self._entries)
 
-    def get(self, asked: Asked) -> FoundChains | None:
+    def get(self, asked: SearchKey) -> ChainSearch | None:
         """Return what was found, if it is remembered."""
         return self._entries.get(asked)
 
-    def use(self, asked: Asked) -> None:
+    def use(self, asked: SearchKey) -> None:
         """Take note that an entry was of use."""
         self._entries.move_to_end(asked)
 
-    def add(self, asked: Asked, found: FoundChains) -> None:
+    def add(self, asked: SearchKey, found: ChainSearch) -> None:
         """Remember what was found, in place of what was found before."""
         self.drop(asked)
         self._entries[asked] = found
@@ -142,7 +299,7 @@ class FoundBefore:
         while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
             self.drop(next(iter(self._entries)))
 
-    def drop(self, asked: Asked) -> None:
+    def drop(self, asked: SearchKey) -> None:
         """Forget an entry, if it is there."""
         found = self._entries.pop(asked, None)
         if found is None:
@@ -166,7 +323,7 @@ class FoundBefore:
         self.bytes = 0
 
 
-def used_in(evidence: Evidence) -> tuple[SignedCertificate, ...]:
+def certificates_of(evidence: Evidence) -> tuple[SignedCertificate, ...]:
     used = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
     return tuple(used.values())
 
@@ -181,8 +338,3 @@ def _sharing(view: View, other: View | None) -> View:
     return View(
         other.windows, view.interest, other.forced, other.until if other.until == view.until else view.until
     )
-
-
-def evidence_of(right: Right) -> tuple[tuple[SignedCertificate, ...], frozenset[Once]]:
-    """Return what a right is asked about again from: one that was vouched for, from what it rests on."""
-    return (right.pool, NO_ANSWERS) if right.vouched is None else (right.used, right.vouched.once)

@@ -16,10 +16,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from maia.broker.access.authorisation import Asked, FoundBefore, FoundChains, evidence_of, memory_of, used_in
-from maia.broker.access.rates import RATE_FACTS, Rates
+from maia.broker.access.authorisation import (
+    RATE_FACTS,
+    Authorisation,
+    ChainCache,
+    ChainSearch,
+    Rates,
+    SearchKey,
+    certificates_of,
+    memory_of,
+)
 from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.sessions.links import NOTHING_KNOWN, Known, Right
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (
     ASSUMED_GOOD,
@@ -42,7 +49,7 @@ from maia.credentials.chains.rooted import read_from_owner
 from maia.credentials.validity.one_time_answers import NO_ANSWERS, Answered, VouchedFor, one_time_tests
 from maia.credentials.validity.validity_state import Once
 from maia.errors import BrokenCredential, MaiaError
-from maia.events import Instant
+from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import (
     NO_FACTS,
     Evidence,
@@ -69,6 +76,7 @@ _POOL_BYTES_MAX: Final = 64 << 20
 _REFUSED_MAX: Final = 256
 _REFUSED_BYTES_MAX: Final = 8 << 20
 """How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
+_CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
 """Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
@@ -103,8 +111,8 @@ class Authoriser:
         self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
         self._pool_bytes = 0
         self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
-        self._found = FoundBefore(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
-        self._refused = FoundBefore(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
+        self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
+        self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
         self.epoch = 0
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
@@ -121,7 +129,9 @@ class Authoriser:
             return known
         # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
         if self._read_last[0] != given:
-            self._read_last = given, self._read(given)
+            once = dict.fromkeys(given)
+            self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
+            self._read_last = given, tuple(certificate_from_bytes(data) for data in once)
         return self._read_last[1]
 
     def remember(self, pool: tuple[SignedCertificate, ...]) -> None:
@@ -134,11 +144,6 @@ class Authoriser:
         while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
             _, gone = self._pools.popitem(last=False)
             self._pool_bytes -= memory_of(gone)
-
-    def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
-        once = dict.fromkeys(given)
-        self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
-        return tuple(certificate_from_bytes(data) for data in once)
 
     def pool_of_stranger(
         self, shown: Iterable[bytes], budget: Budget, owner: Owner | None = None
@@ -172,13 +177,13 @@ class Authoriser:
         request: Request,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        known: Known = NOTHING_KNOWN,
+        remote: str | None = None,
         vouched: VouchedFor | None = None,
         budget: Budget | None = None,
-    ) -> Right:
+    ) -> Authorisation:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
-        `known` are facts about the requester's connection. `vouched` are the
+        `remote` is where the requester has dialled from. `vouched` are the
         one-time answers that were given for this very request; what rests on
         them stands no longer than they may serve. `budget` is what the search
         for chains may cost, if that is not what an answer may cost.
@@ -187,24 +192,27 @@ class Authoriser:
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
         self.decisions += 1
-        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
+        decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         if not isinstance(decision, Permit):
             refusal = decision.as_refusal()
             # Without a chain the answer is the same whatever is asked for, and explaining it costs most.
             found.refusal = None if found.evidence.chains else refusal
             raise refusal
-        decision = self._while_facts_hold(decision, request, found, now)
-        if vouched is None or not found.rests_on(vouched):
-            return found.right(request, decision, self.epoch, known)
+        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
+        if until is not None:  # it is decided again when the facts about its holder hold no more
+            decision = replace(decision, stable=decision.stable.intersection(Validity(None, until)))
+        answered = set() if vouched is None else {certificate for certificate, _ in vouched.once}
+        if vouched is None or not any(signed.id in answered for signed in found.used):
+            return found.authorise(request, decision, self.epoch, remote, None)
         decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
-        return found.right(request, decision, self.epoch, known, vouched)
+        return found.authorise(request, decision, self.epoch, remote, vouched)
 
     def demanded(
         self,
         request: Request,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        known: Known = NOTHING_KNOWN,
+        remote: str | None = None,
         *,
         beyond: View | None = None,
     ) -> frozenset[Once]:
@@ -218,7 +226,7 @@ class Authoriser:
             return NO_ANSWERS
         wanted = self._chosen(self._evidence(request, pool, now, every))
         found = self._evidence(request, pool, now, wanted)
-        decision = decide(request, found.evidence, self._facts(request, found, now, known), now)
+        decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         is_of_use = isinstance(decision, Permit) and decision.view != beyond
         return wanted if is_of_use else NO_ANSWERS
 
@@ -226,13 +234,13 @@ class Authoriser:
         """Say whether one-time tests stand in the way of a certificate that would speak for a request."""
         return bool(self._evidence(request, pool, now).once)
 
-    def may_ask(self, right: Right, pool: tuple[SignedCertificate, ...]) -> bool:
+    def may_ask(self, right: Authorisation, pool: tuple[SignedCertificate, ...]) -> bool:
         """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
-        asked = (right.principal, right.action, right.resource, id(pool), NO_ANSWERS)
+        asked = (right.principal, right.basis.action, right.basis.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
 
-    def _chosen(self, found: FoundChains) -> frozenset[Once]:
+    def _chosen(self, found: ChainSearch) -> frozenset[Once]:
         """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
         chosen = NO_ANSWERS
         for chain in found.evidence.chains:
@@ -241,36 +249,28 @@ class Authoriser:
                 chosen |= tests
         return chosen
 
-    def _facts(self, request: Request, found: FoundChains, now: Instant, known: Known) -> Facts:
+    def _facts(self, request: Request, found: ChainSearch, now: Instant, remote: str | None) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
         if not found.asks:
             return NO_FACTS
         asserted = self._statements.standing.facts_about(request.principal, now)
-        return Facts({**known.facts, **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
+        return Facts({**_connection_facts(remote), **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
 
-    def _while_facts_hold(
-        self, decision: Permit, request: Request, found: FoundChains, now: Instant
-    ) -> Permit:
-        """Return a permit that is asked about again when what was said of its holder holds no more."""
-        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
-        if until is None:
-            return decision
-        return replace(decision, stable=decision.stable.intersection(Validity(None, until)))
-
-    def spend_rate(self, right: Right, events: int, now: Instant) -> bool:
+    def spend_rate(self, right: Authorisation, events: int, now: Instant) -> bool:
         """Say whether a publisher's conditions hold with so many events more, and count them if so."""
         request, type_id = right.request, right.event_type.type_id
-        pool, once = evidence_of(right)
-        found = self._evidence(request, pool, now, once)
+        found = self._evidence(request, right.evidence[0], now, right.evidence[1])
         rates = self._rates.facts(right.principal, type_id, now, more=events)
         asserted = self._statements.standing.facts_about(right.principal, now)
-        facts = Facts({**right.known.facts, **rates}, asserted=asserted)
+        facts = Facts({**_connection_facts(right.basis.remote), **rates}, asserted=asserted)
         if not isinstance(decide(request, found.evidence, facts, now), Permit):
             return False
         self._rates.count(right.principal, type_id, now, events)
         return True
 
-    def decide_then(self, request: Request, pool: tuple[SignedCertificate, ...], then: Instant) -> Right:
+    def decide_then(
+        self, request: Request, pool: tuple[SignedCertificate, ...], then: Instant
+    ) -> Authorisation:
         """Return the right that certificates gave at an earlier moment.
 
         A right that ended later does not take back what was said under it, and
@@ -281,7 +281,7 @@ class Authoriser:
         decision = decide(request, found.evidence, NO_FACTS, then)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        return found.right(request, decision, self.epoch)
+        return found.authorise(request, decision, self.epoch, None, None)
 
     def _evidence(
         self,
@@ -290,7 +290,7 @@ class Authoriser:
         now: Instant,
         once: frozenset[Once] = NO_ANSWERS,
         budget: Budget | None = None,
-    ) -> FoundChains:
+    ) -> ChainSearch:
         """Return the chains for a request; they are looked for once until a certificate begins or ends."""
         # The pool is kept beside the answer, so its identity is not given to another one meanwhile.
         asked = (request.principal, request.action, request.resource, id(pool), once)
@@ -314,7 +314,7 @@ class Authoriser:
             self._refused.add(asked, found)
         return found
 
-    def _found_before(self, asked: Asked) -> FoundChains | None:
+    def _found_before(self, asked: SearchKey) -> ChainSearch | None:
         return self._found.get(asked) or self._refused.get(asked)
 
     def _found_in(
@@ -324,12 +324,12 @@ class Authoriser:
         at: Instant,
         standing: Tester,
         budget: Budget | None = None,
-    ) -> FoundChains:
+    ) -> ChainSearch:
         budget = self.budget_of_answer() if budget is None else budget
         evidence = self._gathered(request, pool, at, standing, budget)
         for problem in evidence.broken:
             forget_frames(problem)
-        used = used_in(evidence)
+        used = certificates_of(evidence)
         missed = () if standing is ASSUMED_GOOD else self._missed(request, pool, at, standing, budget)
         watched = frozenset([one.id for one in (*used, *missed)])
         self._statements.met(pool, watched)
@@ -339,7 +339,7 @@ class Authoriser:
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition))
         once = frozenset([one for signed in missed for one in one_time_tests(signed)])
-        return FoundChains(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
+        return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
 
     def _missed(
         self,
@@ -357,7 +357,7 @@ class Authoriser:
         if not doubted:
             return ()
         try:
-            would = used_in(self._gathered(request, pool, at, ASSUMED_GOOD, budget, doubted))
+            would = certificates_of(self._gathered(request, pool, at, ASSUMED_GOOD, budget, doubted))
         except TooMuchToSearch:
             return ()
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
@@ -414,13 +414,13 @@ class Authoriser:
         principal: Principal,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        known: Known = NOTHING_KNOWN,
+        remote: str | None = None,
         vouched: VouchedFor | None = None,
         budget: Budget | None = None,
-    ) -> Right:
+    ) -> Authorisation:
         """Return the principal's right to be part of this network."""
         request = Request(principal, Action.CONNECT, self._settings.network)
-        return self.decide(request, pool, now, known, vouched, budget)
+        return self.decide(request, pool, now, remote, vouched, budget)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on who speaks for a quorum."""
@@ -437,30 +437,31 @@ class Authoriser:
         self._found.forget(certificates)
         self._refused.forget(certificates)
 
-    def holds(self, right: Right, now: Instant) -> bool:
+    def holds(self, right: Authorisation, now: Instant) -> bool:
         """Say whether a right was decided for this moment and from today's evidence."""
-        grounds = right.grounds
-        return grounds.epoch == self.epoch and grounds.stable.contains(now)
+        return right.basis.epoch == self.epoch and right.basis.stable.contains(now)
 
-    def still(self, right: Right, now: Instant) -> Right:
+    def still(self, right: Authorisation, now: Instant) -> Authorisation:
         """Return the right as it stands now: the same, another one, or the kernel's refusal."""
         return right if self.holds(right, now) else self.left_of(right, right.pool, now)
 
-    def decide_again(self, right: Right, now: Instant) -> Right:
+    def decide_again(self, right: Authorisation, now: Instant) -> Authorisation:
         """Return what a right has become; a refusal of whatever its holder asks for costs no decision."""
         refusal = self.refusal_of_all(right, now)
         if refusal is not None:
             raise refusal.with_traceback(None)
         return self.left_of(right, right.pool, now)
 
-    def refusal_of_all(self, right: Right, now: Instant) -> PolicyRefusal | None:
-        """Return why every right on the same grounds is refused, if that is known without a decision."""
-        asked = (right.principal, right.action, right.resource, id(right.pool), NO_ANSWERS)
+    def refusal_of_all(self, right: Authorisation, now: Instant) -> PolicyRefusal | None:
+        """Return why every right on the same basis is refused, if that is known without a decision."""
+        asked = (right.principal, right.basis.action, right.basis.resource, id(right.pool), NO_ANSWERS)
         found = self._found_before(asked)
         is_known = found is not None and right.vouched is None and found.steady.contains(now)
         return found.refusal if found is not None and is_known else None
 
-    def left_of(self, right: Right, pool: tuple[SignedCertificate, ...], now: Instant) -> Right:
+    def left_of(
+        self, right: Authorisation, pool: tuple[SignedCertificate, ...], now: Instant
+    ) -> Authorisation:
         """Return what certificates make of a right now, or raise the kernel's refusal.
 
         One-time answers were given for one authorisation. What is left of it may stand on them while they
@@ -468,9 +469,13 @@ class Authoriser:
         """
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
-                left = self.decide(right.request, right.used, now, right.known, right.vouched)
-                return replace(left, grounds=replace(left.grounds, pool=pool))
-        return self.decide(right.request, pool, now, right.known)
+                left = self.decide(right.request, right.used, now, right.basis.remote, right.vouched)
+                return replace(left, basis=replace(left.basis, pool=pool))
+        return self.decide(right.request, pool, now, right.basis.remote)
+
+
+def _connection_facts(remote: str | None) -> dict[AttributeUid, PresentValue]:
+    return {} if remote is None else {_CLIENT_ADDRESS: remote}
 
 
 def forget_frames(problem: BaseException | None) -> None:
@@ -488,10 +493,10 @@ def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -
     ]
 
 
-def limit_effects(link: LinkId, ref: int, right: Right, before: Right | None) -> list[Effect]:
+def limit_effects(link: LinkId, ref: int, right: Authorisation, before: Authorisation | None) -> list[Effect]:
     """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
-    limit = right.grounds.limit
-    if limit is None or (before is not None and before.grounds.limit == limit):
+    limit = right.basis.limit
+    if limit is None or (before is not None and before.basis.limit == limit):
         return []
     problem, until = GrantsLeftOut((limit,)), right.view.until
     changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)

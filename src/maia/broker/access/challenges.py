@@ -16,8 +16,9 @@ from maia.broker.access.one_time_pending import CONNECTING, Held, HeldEntry, Hel
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions.link_checks import ask_to_look_at_link
 from maia.broker.sessions.links import Entry, Link
-from maia.broker.state import ONE_TIME, BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import ask_to_look_at_entries
+from maia.broker.timers import OneTimeAnswers
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.credentials.validity.validity_state import Once
@@ -55,7 +56,7 @@ def challenge_request(
     if not state.authoriser.may_be_vouched_for(request, pool, now):
         return []
     beyond = _permitted(state, link, request, pool, now)
-    wanted = state.authoriser.demanded(request, pool, now, link.known, beyond=beyond)
+    wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
         return []
     # Each answer costs a signature check: the quota pays for them before they are asked for.
@@ -68,7 +69,7 @@ def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) 
     """Ask a client to have vouched anew for what stands, or for what it could stand on besides."""
     right = entry.right
     beyond = None if right.vouched is not None else right.view
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.known, beyond=beyond)
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
     if not wanted:
         return []
     asked = Asked(link.peer, link.id, entry.ref, request_digest(right.request), HeldEntry(right.pool))
@@ -84,7 +85,7 @@ def challenge_hello(
 ) -> list[Effect]:
     """Ask a client that says hello to have its right to connect vouched for, if that would do."""
     request = Request(link.peer, Action.CONNECT, state.settings.network)
-    wanted = state.authoriser.demanded(request, pool, now, link.known)
+    wanted = state.authoriser.demanded(request, pool, now, link.remote)
     if not wanted:
         return []
     state.quota.spend(link.peer, now, requests=len(wanted))
@@ -98,7 +99,7 @@ def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[E
     is_asked = state.one_time.is_asked(link.id, CONNECTING)
     if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
         return []
-    wanted = state.authoriser.demanded(right.request, right.pool, now, right.known)
+    wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote)
     asked = Asked(link.peer, link.id, CONNECTING, request_digest(right.request), HeldEntry(right.pool))
     if not wanted:
         return []
@@ -125,7 +126,7 @@ def _permitted(
 ) -> View | None:
     """Return what is to be seen without anybody's answers."""
     try:
-        return state.authoriser.decide(request, pool, now, link.known).view
+        return state.authoriser.decide(request, pool, now, link.remote).view
     except PolicyRefusal:
         return None
 
@@ -139,7 +140,7 @@ def _challenged(
         seconds = min(seconds, limits.handshake_s)
     until = seconds_after(now, seconds)
     challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
-    state.deadlines.ask(until, Due(ONE_TIME, None, until))
+    state.timers.add(OneTimeAnswers(), until)
     ref = _SAID_OF_CONNECTION if asked.ref == CONNECTING else asked.ref
     said = encode(challenged.message(ref, seconds))
     return [Send(link.id, said), Count("maia_challenges_total")]

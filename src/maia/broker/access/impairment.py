@@ -10,16 +10,15 @@ for each change.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final, TypeAlias
 
 from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, NoKeys
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
 from maia.broker.state import ROUTE, BrokerState, seconds_after
 from maia.errors import Unavailable
-from maia.events import AttributeUid, Instant
+from maia.events import Instant
 from maia.policy.view import shows
-from maia.predicates import AllOf, Predicate, attributes_of
+from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Note, Send
@@ -203,9 +202,11 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
         return None  # the keys are on their way
     held = {uid for uid in event_type.kinds if state.seals.holds(type_id, uid, now)}
     seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}
+    wanted = entry.right.filter
+    parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)
     if seen and not seen & held:
         lacks = f"this broker holds no key of any attribute of `{event_type.name.name}` that you may see"
-    elif _asks_in_vain(entry.right.filter, held):
+    elif any(asked and not asked.intersection(held) for asked in map(attributes_of, parts)):
         # Of the filter alone, which is its holder's own: a restriction may be none of its business (A38).
         lacks = (
             f"this broker holds no key of attributes of `{event_type.name.name}` that your filter asks about"
@@ -213,12 +214,6 @@ def _unreadable(state: BrokerState, entry: Subscription, now: Instant) -> NoKeys
     else:
         return None
     return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=state.principal)}")
-
-
-def _asks_in_vain(wanted: Predicate, held: Collection[AttributeUid]) -> bool:
-    """Say whether a part of a filter that has to hold asks about nothing but what cannot be read."""
-    parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)
-    return any(asked and not asked.intersection(held) for asked in map(attributes_of, parts))
 
 
 def _cut_off(state: BrokerState) -> CutOff | None:

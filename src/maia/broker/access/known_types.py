@@ -190,7 +190,10 @@ class KnownTypes:
                 else:
                     is_moving = True
                     del waiting[name]
-        return [effect for name in waiting for effect in _dropped(name, problems[name])]
+        effects: list[Effect] = []
+        for name in waiting:
+            effects += [Note("kept-dropped", {"name": name, "code": problems[name].code}), Keep(name, None)]
+        return effects
 
     def _verified(self, definitions: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
         verified: list[VerifiedType] = []
@@ -217,7 +220,3 @@ class KnownTypes:
 
     def _history(self, version: VerifiedType, histories: Mapping[bytes, TypeHistory]) -> TypeHistory:
         return histories.get(version.type_id) or TypeHistory(version.type_id)
-
-
-def _dropped(name: str, problem: MaiaError) -> list[Effect]:
-    return [Note("kept-dropped", {"name": name, "code": problem.code}), Keep(name, None)]

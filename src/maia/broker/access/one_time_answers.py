@@ -96,7 +96,7 @@ def _connected_again(
 ) -> list[Effect]:
     """Decide a client's right to connect with fresh answers; without them the link ends."""
     try:
-        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.known, vouched)
+        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.remote, vouched)
     except PolicyRefusal as problem:
         why = missing or problem
         refusal = refusal_effects(why, link.peer, link=link.id, asked="Connect")

@@ -63,7 +63,11 @@ class ReplayJournal:
         self._number = max(_number_of(name) for name in names)
         effects: list[Effect] = []
         try:
-            self.memory = self._read_back([kept[name] for name in names])
+            self.memory = ReplayMemory.from_parts(
+                [kept[name] for name in names],
+                entries_max=self._limits.requests_remembered,
+                per_principal_max=self._limits.requests_remembered_per_principal,
+            )
         except MaiaError as problem:
             self.memory = self._memory(horizon=now)
             effects.append(Note("kept-dropped", {"name": KEPT_REQUESTS, "code": problem.code}))
@@ -101,13 +105,6 @@ class ReplayJournal:
         volume = _Volume(name, self.memory.horizon, newest)
         self._volumes.append(volume)
         return volume
-
-    def _read_back(self, parts: list[bytes]) -> ReplayMemory:
-        return ReplayMemory.from_parts(
-            parts,
-            entries_max=self._limits.requests_remembered,
-            per_principal_max=self._limits.requests_remembered_per_principal,
-        )
 
     def _memory(self, horizon: Instant | None = None) -> ReplayMemory:
         return ReplayMemory(

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from maia.broker.publication.stream_order import StreamOrder
+from maia.broker.publication.transit import StreamOrder
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits

@@ -1,33 +1,106 @@
-"""What does a durable subscription get next, and from where?
+"""How are durable subscriptions served from the event log?
+
+A durable subscription is named by its owner. The name means nothing without the
+key that the link has proved: no principal can use, move or even find another's
+cursor (A69). Cursors are bounded in number, for all and for each.
 
 There is one order: the positions of the event log. A subscription that is far
 behind is served from the disk, one that has caught up from memory, and both
 read the same numbers, so that nothing is left out or doubled where one turns
 into the other. What is delivered is what the View decided now shows of it. At
 most so much is under way that was not acknowledged; the rest waits in the log.
+An acknowledgement is on disk before the broker sends anything else, so that
+what was acknowledged never comes again.
+
+Plaintext frames were checked when they were published. A sealed frame is opened
+with the keys that are still held, or that the type's key manager hands out again
+for an epoch that is over; its proof is checked as if it arrived now. Whether its
+signer was entitled is decided for the moment at which it was recorded, because a
+right that ended later does not take back what was published under it (A37).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.log_state import Recording
-from maia.broker.durable.recorded_frames import KeysAwaited, Readable, SignerAwaited, read_logged
-from maia.broker.refusals import LogKeysGone, LogRemoved, LogUnreadable
+from maia.broker.durable.cursors import Cursor, forgotten, kept
+from maia.broker.durable.recording import Recording
+from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.refusals import (
+    CursorAhead,
+    CursorOfAnotherType,
+    LogKeysGone,
+    LogRemoved,
+    LogUnreadable,
+    NotRecorded,
+    SignerNotEntitled,
+    TooManyCursors,
+    UnknownRef,
+)
 from maia.broker.routing.routes import unseen_by
-from maia.broker.sessions.links import Subscription
-from maia.broker.state import BrokerState, Due, seconds_after
+from maia.broker.sealed.forwarding import sealed_transit
+from maia.broker.sealed.publication import learn_what_is_at_hand
+from maia.broker.sessions.links import Link, Subscription
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.subscriptions.registry import end_subscription
+from maia.broker.timers import CatchUp
+from maia.credentials import Principal
 from maia.errors import MaiaError
-from maia.events import Instant
-from maia.wire.codec import encode, encode_known, sendable_text
+from maia.events import AttributeUid, Instant
+from maia.sealing import EpochKeys, OpenedFrame, open_frame, verify_frame
+from maia.wire.codec import decode, encode, encode_known, sendable_text
 from maia.wire.effects import Count, Effect, LinkId, Logged, LogRead, ReadLog, Send
-from maia.wire.messages import DeliverLogged, Missed
+from maia.wire.messages import (
+    Accepted,
+    Carried,
+    DeliverLogged,
+    ForgetDurable,
+    Missed,
+    Sealed,
+    Seen,
+    SubscribeDurable,
+)
 
-__all__ = ["CATCHING_UP", "advance", "advance_link", "hear_log_read", "hear_recorded"]
+__all__ = [
+    "KeysAwaited",
+    "Readable",
+    "SignerAwaited",
+    "advance",
+    "advance_link",
+    "cursor_for",
+    "forget_durable",
+    "hear_log_read",
+    "hear_recorded",
+    "hear_seen",
+    "read_logged",
+]
 
-CATCHING_UP: Final = -2
-"""The reference that stands for all durable subscriptions of a link."""
+
+def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_id: bytes) -> Cursor:
+    """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""
+    log = state.recording
+    if log is None or not log.records(type_id):
+        raise NotRecorded("this broker does not record the type, so nothing of it could be delivered later")
+    owner = link.peer.key
+    known = log.cursors.get((owner, message.name))
+    if known is None:
+        limits = state.settings.limits
+        most = limits.durable_names_per_principal
+        if sum(one == owner for one, _ in log.cursors) >= most:
+            raise TooManyCursors(f"a principal has at most {most} durable subscriptions: forget one")
+        if len(log.cursors) >= limits.durable_names:
+            raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
+        # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
+        known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, log.upto)
+        state.to_keep.append(kept(known))
+    elif known.type_id != type_id:
+        raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
+    if message.seen is not None and message.seen > log.upto:
+        raise CursorAhead(f"you have had {message.seen} frames, and the event log here has {log.upto}")
+    return known
+
+
 _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
 
@@ -55,7 +128,14 @@ def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effe
     if cursor is None or entry is None or cursor.reading != found.read:
         return []
     cursor.reading = None
-    effects = [*_removed(cursor, entry, found), *_taken_from_disk(state, cursor, entry, found, now)]
+    effects: list[Effect] = []
+    # Retention has taken what is before; what was read just before that is still delivered.
+    last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
+    if last >= cursor.next:
+        first, cursor.next = cursor.next, last + 1
+        removed = LogRemoved("it was longer ago than the event log goes back")
+        effects.append(_missed(entry, first, last, removed))
+    effects += _taken_from_disk(state, cursor, entry, found, now)
     if found.problem is None:
         # What waits is looked at again in a while; to read it again at once would never end.
         return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
@@ -77,12 +157,19 @@ def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
         return []
     if cursor.next > log.upto:
-        _let_go_of_old_keys(state, log, cursor.type_id)
+        # Keys of the past are destroyed once no cursor that is attached here is behind.
+        here = (one for one in log.cursors.values() if one.is_attached and one.type_id == cursor.type_id)
+        if all(one.next > log.upto for one in here):
+            state.keys.member.past.forget(cursor.type_id)
         return []
     if not _has_room(state, cursor):
         return []
     if not log.in_tail(cursor.next):
-        return [_asked(state, log, cursor)]
+        log.last_read += 1
+        cursor.reading = log.last_read
+        log.reads[log.last_read] = cursor
+        room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
+        return [ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
     return _taken_from_memory(state, log, cursor, entry, now)
 
 
@@ -179,13 +266,6 @@ def _shown(state: BrokerState, entry: Subscription, logged: Logged, found: Reada
 # ------------------------------------------------------------ small change
 
 
-def _let_go_of_old_keys(state: BrokerState, log: Recording, type_id: bytes) -> None:
-    """Destroy keys of the past, if nobody who is here is behind any more."""
-    here = (one for one in log.cursors.values() if one.is_attached and one.type_id == type_id)
-    if all(one.next > log.upto for one in here):
-        state.keys.member.past.forget(type_id)
-
-
 def _holder(state: BrokerState, cursor: Cursor) -> Subscription | None:
     if cursor.holder is None:
         return None
@@ -201,23 +281,6 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
 
 
-def _asked(state: BrokerState, log: Recording, cursor: Cursor) -> Effect:
-    log.last_read += 1
-    cursor.reading = log.last_read
-    log.reads[log.last_read] = cursor
-    room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
-    return ReadLog(log.last_read, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)
-
-
-def _removed(cursor: Cursor, entry: Subscription, found: LogRead) -> list[Effect]:
-    """Say what retention has taken meanwhile; what was read just before is still delivered."""
-    last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
-    if last < cursor.next:
-        return []
-    first, cursor.next = cursor.next, last + 1
-    return [_missed(entry, first, last, LogRemoved("it was longer ago than the event log goes back"))]
-
-
 def _missed(entry: Subscription, first: int, last: int, problem: MaiaError) -> Effect:
     text = sendable_text(problem.message)
     return Send(entry.link, encode(Missed(entry.ref, first, last, problem.code, text)))
@@ -230,6 +293,101 @@ def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
 
 
 def _look_again(state: BrokerState, entry: Subscription, now: Instant) -> list[Effect]:
-    at = seconds_after(now, _LOOK_AGAIN_S)
-    state.deadlines.ask(at, Due(entry.link, CATCHING_UP, at))
+    state.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
     return []
+
+
+def hear_seen(state: BrokerState, link: Link, message: Seen, now: Instant) -> list[Effect]:
+    """Move a cursor up to what its owner has had, and deliver what there is room for now."""
+    entry = link.subscriptions.get(message.ref)
+    if entry is None or entry.cursor is None:
+        return []  # it has ended meanwhile, or has none to move
+    if entry.cursor.acknowledge(message.position):
+        state.to_keep.append(kept(entry.cursor))
+    return advance(state, entry.cursor, now)
+
+
+def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, now: Instant) -> list[Effect]:
+    """End a durable subscription and forget its cursor."""
+    state.one_time.drop(link.id, message.ref)
+    entry = link.subscription(message.ref)
+    cursor, log = entry.cursor, state.recording
+    if cursor is None or log is None:
+        raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
+    ended = end_subscription(state, link, entry, now)
+    del log.cursors[cursor.owner, cursor.name]
+    state.to_keep.append(forgotten(cursor))
+    return [*ended, Send(link.id, encode(Accepted(message.id, None)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A recorded frame as far as it can be read here."""
+
+    transit: Transit
+    missing: frozenset[AttributeUid] = frozenset()
+    signer: bytes = b""
+    """Who signed it, entitled to; empty for a plain frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignerAwaited:
+    """Nothing can be said of a frame before this signer's certificates are known."""
+
+    signer: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class KeysAwaited:
+    """Nothing can be said of a frame before its manager says whether we may have its epoch's keys."""
+
+    epoch: int
+
+
+Outcome: TypeAlias = Readable | SignerAwaited | KeysAwaited | MaiaError
+
+
+def read_logged(state: BrokerState, logged: Logged) -> Outcome:
+    """Return what can be read of a recorded frame, or why nothing can."""
+    try:
+        message = decode(logged.data)
+        if isinstance(message, Carried):
+            return Readable(from_carried(message, state.types.kinds(message.type_id)))
+        if isinstance(message, Sealed):
+            return _opened(state, message, logged)
+    except MaiaError as problem:
+        return problem
+    return LogUnreadable("a frame was recorded in a form that is not known here")
+
+
+def _opened(state: BrokerState, frame: Sealed, logged: Logged) -> Outcome:
+    keys = state.seals.keys(frame.type_id, frame.epoch)
+    opened = None if keys is None else open_frame(frame, keys)
+    if keys is not None and opened is not None and opened.parts:
+        return _proved(state, opened, keys, logged)
+    if state.keys.awaits_past(frame.type_id, frame.epoch):
+        return KeysAwaited(frame.epoch)
+    past = state.keys.member.past.opening(frame.type_id, frame.epoch)
+    if past is not None and past.is_of_its_time(
+        published_at=frame.published_at, recorded_at=logged.recorded_at
+    ):
+        opened = open_frame(frame, past.keys)
+        if opened.parts:
+            return _proved(state, opened, past.keys, logged)
+    return LogKeysGone("the keys of the time at which it was published are not to be had any more")
+
+
+def _proved(state: BrokerState, opened: OpenedFrame, keys: EpochKeys, logged: Logged) -> Outcome:
+    frame = opened.frame
+    sealed = sealed_transit(opened, state.types.kinds(frame.type_id))
+    signer = verify_frame(opened, keys, state.seals.checks).signer
+    if not state.writers.knows(frame.type_id, signer):
+        learn_what_is_at_hand(state, frame.type_id, signer)
+    uids = sealed.missing.union(sealed.part.frame.columns)
+    versions = state.types.versions(frame.type_id)
+    may = state.writers.might_write(signer, versions, uids, logged.recorded_at)
+    if may is None:
+        return SignerAwaited(signer)
+    if not may:
+        return SignerNotEntitled("a frame was signed by somebody who could not publish what is in it")
+    return Readable(sealed.part, sealed.missing, signer.key)

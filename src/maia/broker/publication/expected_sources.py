@@ -32,7 +32,7 @@ from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.events import Instant
-from maia.routing.overlay.ids import NodeId, node_id_of_type
+from maia.routing.overlay.ids import node_id_of_type
 from maia.routing.table.hops import Hop
 from maia.wire.effects import Count, Effect
 
@@ -61,12 +61,10 @@ def is_expected_source(state: BrokerState, link: Link, type_id: bytes, now: Inst
     if routes.book.may_come_from(node, type_id):
         return True
     until = routes.neighbours[node].parting.get(type_id)
-    return (until is not None and now < until) or _may_lead(state, node, node_id_of_type(type_id))
-
-
-def _may_lead(state: BrokerState, node: NodeId, rendezvous: NodeId) -> bool:
-    """Say whether a neighbour leads to a rendezvous, or would if one or two others were gone."""
-    nearest, own = state.routes.overlay.closest(rendezvous, 1 + REPLICAS), state.routes.membership.own.node
+    if until is not None and now < until:
+        return True
+    # It leads to the rendezvous, or would if one or two others were gone.
+    nearest, own = routes.overlay.closest(node_id_of_type(type_id), 1 + REPLICAS), routes.membership.own.node
     return node in (nearest[: nearest.index(own)] if own in nearest else nearest)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maia.broker.durable.log_writer import once_recorded, record_plain
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
@@ -21,7 +20,6 @@ from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.subscriptions.recheck import look_at_entry
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
@@ -48,7 +46,7 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
     shaped = advertisement.shaper.shape(frame)
     if not shaped.frame.rows:
         return _published(state, link, message, refused=shaped.refused)
-    if advertisement.right.is_rated and not state.authoriser.spend_rate(
+    if advertisement.right.basis.is_rated and not state.authoriser.spend_rate(
         advertisement.right, shaped.frame.rows, now
     ):
         fast = Count("maia_frames_refused_total", labels={"code": PublishedTooFast.code})
@@ -103,28 +101,29 @@ def _sent(
         return [Count("maia_duplicates_total"), *then()]
     if unseen.type_id not in state.statements.streams:
         return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
+
     # The others first, who have the same to do: what a statement takes away here is gone before
     # anybody here gets it, and before its publisher is answered (A35).
-    state.rest.append(Rest(link.id, lambda: [*_heard_here(state, unseen, now), *then()]))
+    def given_here() -> list[Effect]:
+        is_needed = unseen.type_id in state.statements.streams
+        ended = hear_frame(state, unseen, now) if is_needed else []
+        return [*ended, *_given_here(state, unseen, now), *then()]
+
+    state.rest.append(Rest(link.id, given_here))
     return forward(state, unseen, source=source)
 
 
-def _heard_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
-    heard = hear_frame(state, transit, now) if transit.type_id in state.statements.streams else []
-    return [*heard, *_given_here(state, transit, now)]
-
-
 def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
-    recorded = [] if state.recording is None else record_plain(state, transit, now)
+    log = state.recording
+    recorded = (
+        [] if log is None or not log.records(transit.type_id) else log.record(transit.as_carried(), now)
+    )
     audience = state.audiences.get(transit.type_id)
-    return recorded if audience is None else [*recorded, *_delivered(state, audience, transit)]
-
-
-def _delivered(state: BrokerState, audience: LocalSubscribers, transit: Transit) -> list[Effect]:
-    """Deliver a frame to local subscribers, unless a later one of its stream was: order comes first."""
+    if audience is None:
+        return recorded
     if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence):
-        return [Count("maia_late_frames_total")]
-    return list(audience.deliver(transit))
+        return [*recorded, Count("maia_late_frames_total")]  # a later one was delivered: order comes first
+    return [*recorded, *audience.deliver(transit)]
 
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
@@ -174,4 +173,4 @@ def _published(state: BrokerState, link: Link, message: Publish, *, refused: int
     answer = Send(link.id, encode_known(Published(message.ref, message.sequence, refused)))
     if state.recording is None:
         return [answer]
-    return once_recorded(state, link.advertisement(message.ref).right.event_type.type_id, answer)
+    return state.recording.once_recorded(link.advertisement(message.ref).right.event_type.type_id, answer)

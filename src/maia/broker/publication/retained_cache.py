@@ -1,11 +1,11 @@
-"""What did each publisher say last?
+"""What did each publisher publish last, and which state queries are open?
 
-A subscriber that has just come may ask for the present state of a type before
-it waits for news (dissertation 6.3.1). The broker of a publisher remembers the
-last frame that it took on from it; other brokers remember frames that pass,
-and use them for a lease after they have asked everybody (6.3.2). All of it is
-bounded: what passed longest ago is forgotten first, and asked for again when it
-is wanted. What passes takes no room from what publishers of this broker said.
+A new subscriber may ask for the present state of a type before it waits for news
+(dissertation 6.3.1). The broker of a publisher remembers the last frame that it took
+on from it; other brokers remember frames that pass, and use them for a lease after they
+have asked everybody (6.3.2). All of it is bounded: what passed longest ago is forgotten
+first, and asked for again when it is wanted. What passes takes no room from the
+publishers of this broker.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit
-from maia.broker.sessions.links import Right
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
+from maia.wire.effects import LinkId
 from maia.wire.messages import Sealed
 from maia.wire.stream_numbers import is_late
 
-__all__ = ["FRAMES_MAX", "Remembered", "StateCache"]
+__all__ = [
+    "FRAMES_MAX",
+    "Client",
+    "Question",
+    "Remembered",
+    "StateCache",
+]
+
 
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
@@ -43,7 +51,7 @@ class Remembered:
     frame: Transit | Sealed = field(repr=False)
     heard_at: Instant
     came_from: Hop
-    right: Right | None = field(default=None, repr=False)
+    right: Authorisation | None = field(default=None, repr=False)
     """What a publisher of this broker wrote it under, to be asked about again; None if it came by."""
 
     @property
@@ -109,7 +117,7 @@ class StateCache:
             if said.right is not None:
                 yield type_id, publisher, stream, said
 
-    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Right) -> None:
+    def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Authorisation) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
         known = self._frames.get((type_id, publisher, stream, b""))
         if known is not None and known.right is not None:
@@ -148,3 +156,25 @@ class StateCache:
     def incomplete(self, type_id: bytes) -> None:
         """Take note that something may be said that does not come by."""
         self._complete.pop(type_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A subscriber that waits for an answer."""
+
+    link: LinkId
+    ref: int
+    request: int
+
+
+@dataclass(slots=True)
+class Question:
+    """A question about the state of a type that was not answered by everybody yet."""
+
+    id: bytes
+    type_id: bytes
+    asker: Client | LinkId | None
+    """A client, a neighbouring broker, or this broker itself."""
+    waits_for: set[LinkId]
+    until: Instant
+    is_whole: bool = True

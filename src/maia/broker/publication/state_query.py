@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from maia.broker.durable.recorded_frames import Readable, read_logged
+from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
-from maia.broker.publication.open_state_queries import Client, Question
 from maia.broker.publication.retained import book_keys
-from maia.broker.publication.retained_cache import Remembered
+from maia.broker.publication.retained_cache import Client, Question, Remembered
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
-from maia.broker.state import BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
+from maia.broker.timers import StateQueries
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -48,7 +48,6 @@ from maia.wire.messages import (
 )
 
 __all__ = [
-    "ASKED_STATE",
     "ask_for_own",
     "ask_state",
     "hear_state_done",
@@ -58,8 +57,6 @@ __all__ = [
     "overdue",
 ]
 
-ASKED_STATE: Final = -3
-"""The reference that stands for all questions about the state."""
 _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096
 _CLASSES_LOOKED_AT: Final = 256
@@ -136,7 +133,7 @@ def _asked(
     state.questions[number] = question
     due = asker.link if isinstance(asker, Client) else asker
     if due is not None:
-        state.deadlines.ask(question.until, Due(due, ASKED_STATE, question.until))
+        state.timers.add(StateQueries(due), question.until)
     query = encode(StateQuery(number, type_id))
     return [Send(link, query) for link in sorted(question.waits_for)]
 

@@ -2,13 +2,20 @@
 
 It is a frame by type id and attribute uids, with the publisher's key, stream
 and number, which together are its identity (A66). Brokers cut it to the rows
-that somebody behind the next hop wants. Columns keep the bytes in which they
-arrived for as long as nobody cuts them, so that passing a frame on costs no
+that are wanted behind the next hop. Columns keep the bytes in which they
+arrived for as long as no broker cuts them, so that passing a frame on costs no
 encoding.
+
+While the tree of a type changes, a later frame may overtake an earlier one on
+another way. Subscribers get each publisher's frames in their order (`StreamOrder`): a
+frame that comes too late is left out, and counted. The numbers of a sealed frame
+are its signer's own: only frames of the same signer make it late. A plain
+frame is late within limits, because its number proves nothing (A85).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,8 +26,16 @@ from maia.events import AttributeUid, Frame, Kinds
 from maia.types import TransitKindMismatch
 from maia.wire.columns import columns_to_frame, encode_column, kind_to_number
 from maia.wire.messages import Carried, Column
+from maia.wire.stream_numbers import is_late
 
-__all__ = ["BadCut", "Transit", "check_kinds", "from_carried", "written_as"]
+__all__ = [
+    "BadCut",
+    "StreamOrder",
+    "Transit",
+    "check_kinds",
+    "from_carried",
+    "written_as",
+]
 
 
 class BadCut(ProtocolViolation):
@@ -117,3 +132,30 @@ def check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
     for uid, column in frame.columns.items():
         if kinds.get(uid, column.kind) is not column.kind:
             raise TransitKindMismatch(f"uid `{uid}` arrived as {column.kind.value}, which it is not")
+
+
+class StreamOrder:
+    """The last frame of each stream that was delivered here, for a bounded number of streams."""
+
+    __slots__ = ("_last", "_streams_max")
+
+    def __init__(self, streams_max: int) -> None:
+        """Begin with nothing delivered."""
+        self._last: OrderedDict[tuple[bytes, bytes, bytes], int] = OrderedDict()
+        self._streams_max = streams_max
+
+    def admit(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Take note of a frame; say whether no later one was delivered before it.
+
+        `signer` is whose signature was verified, empty for a plain frame. Other
+        rows of the same frame are not too late.
+        """
+        key = (publisher, stream, signer)
+        last = self._last.get(key, 0)
+        if sequence < last if signer else is_late(sequence, newest=last):
+            return False
+        self._last[key] = sequence
+        self._last.move_to_end(key)
+        if len(self._last) > self._streams_max:
+            self._last.popitem(last=False)
+        return True

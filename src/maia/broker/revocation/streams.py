@@ -1,30 +1,47 @@
-"""How does this broker come to hear those whose word it needs?
+"""How do validity statements reach this broker, and what ends when a certificate is revoked?
 
-It wants the validity stream of everybody whom a certificate in use here names
-as its tester, asks what was said last, and gives the stream up some time
-after the last such certificate (dissertation 6.3). What comes by as a frame
-of such a stream is heard before the frame goes anywhere, and so before its
-publisher is answered: who was told that a revocation is out can rely on it.
-One deadline for each of them says when its last word ends (A39).
+The broker subscribes to the validity stream of every issuer that a certificate in use
+here names as its tester, asks for its last statement, and unsubscribes some time after
+the last such certificate (dissertation 6.3). A statement is accepted before the
+frame that carries it goes anywhere, and so before its publisher is answered: an
+issuer that was answered can rely on the revocation. Where an issuer has no stream,
+the broker's process may fetch statements at addresses that its operator named
+(`validity/allowed_locations.py`).
+
+When a certificate counts no more, or counts again, exactly what was decided from it
+is decided again: subscriptions, advertisements, rights to connect, interests and offers
+of neighbours on behalf of their clients, plaintext for neighbours, this broker's
+own interests and keys, and retained events. Holders that lose something are told at
+once, with the code (P7, A35).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from maia.broker.durable.log_writer import OWN_LINK
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authoriser import refusal_effects
+from maia.broker.durable.recording import OWN_LINK
+from maia.broker.publication.retained import forget_last_said
 from maia.broker.publication.state_query import ask_for_own, hear_state_frame
 from maia.broker.publication.transit import Transit, from_carried
-from maia.broker.revocation.apply import look_at_touched
 from maia.broker.revocation.validity import StatementIssuer
-from maia.broker.routing.messages import new_proof
-from maia.broker.routing.outbox import route_messages
-from maia.broker.sessions.links import Link
-from maia.broker.state import STATEMENTS, BrokerState, Due, just_after, seconds_after
-from maia.credentials import Action, Principal, SignedStatement, statement_from_bytes
+from maia.broker.routing.interests import look_at_told_again
+from maia.broker.routing.outbox import new_proof, route_messages
+from maia.broker.routing.own_interests import look_at_own_interests_again
+from maia.broker.sessions.close import close_link
+from maia.broker.sessions.links import Advertisement, Entry, Link, Role, Stage, Subscription
+from maia.broker.state import BrokerState, Rest, just_after, seconds_after
+from maia.broker.subscriptions.recheck import stand_on, why_lost
+from maia.broker.subscriptions.registry import end_advertisement, let_subscriptions_fall
+from maia.broker.timers import Statements
+from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.types import validity_type_name
 from maia.types.validity_stream import STATEMENT
@@ -34,14 +51,18 @@ from maia.wire.messages import Carried, StateFrame
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 __all__ = [
+    "certificates_not_vouched_for",
     "give_up_vouchers",
+    "hear_fetched",
     "hear_frame",
     "hear_statement",
     "hear_told_state",
+    "look_at_touched",
     "look_at_vouchers",
     "meet_own_certificates",
     "want_vouchers",
 ]
+
 
 _ID_BYTES: Final = 16
 _ASK_AGAIN_S: Final = 4.0
@@ -72,7 +93,15 @@ def want_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
         is_first = not voucher.is_wanted
         if is_first:
             voucher.is_wanted = True
-            effects += _wanted(state, voucher, now)
+            name, random = validity_type_name(voucher.by), state.random
+            asked = EdgeRequest(
+                Action.SUBSCRIBE, state.settings.network, name, ALWAYS, random(16), now, random(16)
+            )
+            # Every peer that may connect may receive this; certificates for types are not shown on the way.
+            proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
+            state.routes.stir(now)
+            book, entry_id = state.routes.book, _entry_id(voucher)
+            effects += route_messages(state, book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
         # What is at hand was shown by whoever has use for it, and need not be the newest.
         effects += _asked(state, voucher, now) if voucher.is_missed or is_first else []
     return effects
@@ -86,22 +115,11 @@ def _asked(state: BrokerState, voucher: StatementIssuer, now: Instant) -> list[E
     if asked_at is not None and now < seconds_after(asked_at, every_s):
         return []
     voucher.asked_at = now
-    again = seconds_after(now, every_s)
-    state.deadlines.ask(again, Due(STATEMENTS, None, again))
+    state.timers.add(Statements(), seconds_after(now, every_s))
     effects: list[Effect] = []
     for _, _, said in state.last_said.of_type(voucher.type_id):
         effects += hear_frame(state, said.frame, now) if isinstance(said.frame, Transit) else []
     return [*effects, *ask_for_own(state, voucher.type_id, now)]
-
-
-def _wanted(state: BrokerState, voucher: StatementIssuer, now: Instant) -> list[Effect]:
-    name, entry_id = validity_type_name(voucher.by), _entry_id(voucher)
-    network, random = state.settings.network, state.random
-    asked = EdgeRequest(Action.SUBSCRIBE, network, name, ALWAYS, random(16), now, random(16))
-    # Whoever may connect may hear this; certificates for other types are nobody's business on the way.
-    proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
-    state.routes.stir(now)
-    return route_messages(state, state.routes.book.local_subscribe(voucher.type_id, entry_id, ALWAYS, proof))
 
 
 def give_up_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
@@ -133,18 +151,16 @@ def hear_frame(state: BrokerState, transit: Transit, now: Instant) -> list[Effec
     column = transit.frame.columns.get(STATEMENT.uid)
     effects: list[Effect] = []
     for data in () if column is None else column.values:
-        if isinstance(data, bytes):
-            effects += _heard_bytes(state, data, by, now)
+        if not isinstance(data, bytes):
+            continue
+        try:
+            signed = statement_from_bytes(data)
+        except MaiaError as problem:
+            effects.append(_refused(problem))
+            continue
+        # Another issuer's statement proves itself too, but does not belong into this stream.
+        effects += hear_statement(state, signed, now) if signed.statement.by == by else []
     return effects
-
-
-def _heard_bytes(state: BrokerState, data: bytes, by: Principal, now: Instant) -> list[Effect]:
-    try:
-        signed = statement_from_bytes(data)
-    except MaiaError as problem:
-        return [_refused(problem)]
-    # Somebody else's statement proves itself too, but whoever sent it here had no business to.
-    return hear_statement(state, signed, now) if signed.statement.by == by else []
 
 
 def hear_statement(state: BrokerState, signed: SignedStatement, now: Instant) -> list[Effect]:
@@ -183,7 +199,6 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
     for voucher in list(state.statements.vouchers.values()):
         if voucher.look_at is not None and voucher.look_at < now:
             touched = state.statements.look_at(voucher, now)
-            voucher.promised = None
             _ask_to_look(state, voucher)
             effects += look_at_touched(state, touched, now) if touched else []
         effects += _asked(state, voucher, now) if voucher.is_missed else []
@@ -192,11 +207,113 @@ def look_at_vouchers(state: BrokerState, now: Instant) -> list[Effect]:
 
 def _ask_to_look(state: BrokerState, voucher: StatementIssuer) -> None:
     """Have somebody's word looked at when it ends, if nobody has asked for that yet."""
-    at = None if voucher.look_at is None else just_after(voucher.look_at)
-    if at is not None and at != voucher.promised:
-        voucher.promised = at
-        state.deadlines.ask(at, Due(STATEMENTS, None, at))
+    if voucher.look_at is not None:
+        state.timers.add(Statements(), just_after(voucher.look_at))
 
 
 def _refused(problem: MaiaError) -> Effect:
     return Count("maia_statements_refused_total", labels={"code": problem.code})
+
+
+_CERTIFICATES_MAX: Final = 256
+"""Certificates that are named at a time: for each tester, one is enough to know where it may be."""
+
+
+def certificates_not_vouched_for(state: BrokerState) -> tuple[SignedCertificate, ...]:
+    """Return certificates in use that demand a word which is not at hand."""
+    desk = state.statements
+    missed = (voucher for voucher in desk.vouchers.values() if voucher.is_missed)
+    found = {one: None for voucher in missed for one in sorted(voucher.certificates)[:_CERTIFICATES_MAX]}
+    known = (desk.certificates.get(one) for one in found)
+    return tuple(one for one in known if one is not None)[:_CERTIFICATES_MAX]
+
+
+def hear_fetched(state: BrokerState, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+    """Hear statements that were fetched, as far as somebody's word is needed here."""
+    effects: list[Effect] = []
+    for signed in statements:
+        if signed.statement.by in state.statements.vouchers:
+            effects += hear_statement(state, signed, now)
+    return effects
+
+
+def look_at_touched(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    """Decide again whatever rests on one of these certificates, or would if it counted."""
+    links = state.statements.reliance.links_on(certificates)
+    state.authoriser.forget(certificates)
+    state.writers.forget(certificates)
+    effects: list[Effect] = []
+    for number in links:
+        link = state.links.get(number)
+        if link is not None and link.stage is not Stage.CLOSING:
+            effects += _look_at_link(state, link, certificates, now)
+    effects += forget_last_said(state, certificates, now)
+    if OWN_LINK in links:
+        effects += _look_at_own(state, certificates, now)
+    return effects
+
+
+def _look_at_link(
+    state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
+) -> list[Effect]:
+    connect = link.connect
+    if connect is not None and not connect.watched.isdisjoint(certificates):
+        try:
+            link.connect = state.authoriser.decide_again(connect, now)
+        except PolicyRefusal as problem:
+            refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
+            return [*close_link(state, link, problem, now), *refused]
+        state.statements.reliance.note(link.id, link.connect.watched)
+    touched = [entry for entry in link.entries if not entry.right.watched.isdisjoint(certificates)]
+    effects = _decide_again(state, link, touched, now)
+    link.shares.clear()
+    if link.role is Role.BROKER and state.routes.is_current(link.id):
+        effects += look_at_told_again(state, link, certificates, now)
+    return effects
+
+
+def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now: Instant) -> list[Effect]:
+    """Let fall what is refused now, all of it together; the others stand on what is left."""
+    standing: list[tuple[Entry, Authorisation]] = []
+    fallen: dict[MaiaError, list[Entry]] = {}
+    refused: dict[int, MaiaError] = {}  # by the identity of the basis, which the entries keep alive
+    for entry in entries:
+        basis = id(entry.right.basis)
+        if basis in refused:
+            fallen[refused[basis]].append(entry)
+            continue
+        try:
+            standing.append((entry, state.authoriser.decide_again(entry.right, now)))
+        except PolicyRefusal as problem:
+            why = why_lost(state, entry, entry.right.pool, problem, now)
+            fallen.setdefault(why, []).append(entry)
+            if why is state.authoriser.refusal_of_all(entry.right, now):
+                refused[basis] = why
+    effects: list[Effect] = []
+    for reason, some in fallen.items():
+        subscriptions = [entry for entry in some if isinstance(entry, Subscription)]
+        effects += let_subscriptions_fall(state, link, subscriptions, now, reason)
+        for entry in some:
+            if isinstance(entry, Advertisement):
+                effects += end_advertisement(state, link, entry, now, reason)
+        # What is sent goes first; log lines and metrics can wait.
+        state.rest.append(Rest(link.id, partial(_refusals, link, some, reason)))
+    for entry, right in standing:
+        effects += stand_on(state, link, entry, right, now)
+    return effects
+
+
+def _refusals(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
+    return [effect for entry in entries for effect in refusal_effects(problem, link.peer, ref=entry.ref)]
+
+
+def _look_at_own(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    """Do without what this broker may not do any more."""
+    own = {signed.id for signed in state.settings.credentials}
+    effects = look_at_own_interests_again(state, certificates, now)
+    if own.isdisjoint(certificates):
+        return effects
+    state.keys.is_touched = True  # the keys go at the end of the turn
+    lost = len(state.statements.doubted(state.settings.credentials, now))
+    noted = Note("own-certificates", {"lost": lost, "held": len(state.settings.credentials)})
+    return [*effects, noted, Count("maia_own_certificates_changed_total")]

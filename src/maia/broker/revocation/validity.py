@@ -1,22 +1,26 @@
-"""Whose word does this broker need on the certificates that it was shown, and has it got it?
+"""Which validity statements does this broker need, which has it, and what depends on them?
 
-A certificate may demand that somebody vouches for it (dissertation 6.2). The
-desk knows who these are for all rights that stand here, what they have said
-(`ValidityState`), up to when that holds, and who here rests on which certificate
-(`DependencyIndex`). Statements come by as frames of each issuer's validity stream,
-or are shown by whoever has use for them. The desk says what a statement, or
-its end, has changed; what follows from that is in `revocation/apply.py`.
+A certificate may demand that a tester states that it still counts (dissertation
+6.2). `ValidityTracker` knows the testers of all rights that are held here, what
+they have stated (`ValidityState`) and until when that holds. Statements arrive as
+frames of each issuer's validity stream, or are shown by peers. The tracker says which
+certificates a statement, or its end, has changed; `revocation/streams.py` does
+what follows from that.
+
+`DependencyIndex` leads from a certificate to the links on which something was decided
+from it. When a certificate is revoked, exactly those are decided again, and no
+others (P7). What a link no longer depends on may be remembered until the link is
+gone: it is then decided once too often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from maia.broker.revocation.dependencies import DependencyIndex
 from maia.credentials import (
     AuthorisationCertificate,
     CertificateStale,
@@ -33,9 +37,86 @@ from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.types import validity_type_id
-from maia.wire.effects import Effect, Keep
+from maia.wire.effects import Effect, Keep, LinkId
 
-__all__ = ["KEPT_STATEMENTS", "BadKeptStatements", "ValidityTracker", "StatementIssuer"]
+__all__ = [
+    "KEPT_STATEMENTS",
+    "BadKeptStatements",
+    "DependencyIndex",
+    "StatementIssuer",
+    "ValidityTracker",
+]
+
+
+class DependencyIndex:
+    """Links by the ids of the certificates that something on them rests on."""
+
+    __slots__ = ("_by_certificate", "_by_link", "_last")
+
+    def __init__(self) -> None:
+        """Begin with nothing that rests on anything."""
+        # Most certificates speak for one link alone; a set for each would be most of what this holds.
+        self._by_certificate: dict[bytes, LinkId | set[LinkId]] = {}
+        self._by_link: dict[LinkId, set[bytes]] = {}
+        self._last: dict[LinkId, frozenset[bytes]] = {}
+
+    def __len__(self) -> int:
+        """Return how many certificates something rests on."""
+        return len(self._by_certificate)
+
+    def __contains__(self, certificate: bytes) -> bool:
+        """Say whether anything rests on a certificate."""
+        return certificate in self._by_certificate
+
+    def note(self, link: LinkId, watched: frozenset[bytes]) -> None:
+        """Remember that something on a link rests on these certificates."""
+        # By identity: the rights of one client are decided from the same evidence, and share it.
+        if not watched or self._last.get(link) is watched:
+            return
+        self._last[link] = watched
+        known = self._by_link.setdefault(link, set())
+        for certificate in watched - known:
+            before = self._by_certificate.get(certificate)
+            if before is None:
+                self._by_certificate[certificate] = link
+            elif isinstance(before, set):
+                before.add(link)
+            else:
+                self._by_certificate[certificate] = {before, link}
+        known |= watched
+
+    def forget(self, link: LinkId) -> None:
+        """Forget a link that is gone."""
+        self._last.pop(link, None)
+        for certificate in self._by_link.pop(link, ()):
+            before = self._by_certificate[certificate]
+            if isinstance(before, set):
+                before.discard(link)
+                if before:
+                    continue
+            del self._by_certificate[certificate]
+
+    def keep_only(self, link: LinkId, certificates: Collection[bytes]) -> None:
+        """Forget that anything on a link rests on other certificates than these."""
+        known = frozenset(self._by_link.get(link, set()).intersection(certificates))
+        self.forget(link)
+        self.note(link, known)
+
+    def links_on(self, certificates: Iterable[bytes]) -> tuple[LinkId, ...]:
+        """Return the links on which something may rest on one of these certificates, in one order."""
+        found: set[LinkId] = set()
+        for certificate in certificates:
+            links = self._by_certificate.get(certificate)
+            if isinstance(links, set):
+                found |= links
+            elif links is not None:
+                found.add(links)
+        return tuple(sorted(found))
+
+    def certificates_on(self, link: LinkId) -> Collection[bytes]:
+        """Return the certificates that something on a link rests on, or once did."""
+        return self._by_link.get(link, ())
+
 
 KEPT_STATEMENTS: Final = "statements/"
 """How the names under which statements are kept begin."""
@@ -70,8 +151,6 @@ class StatementIssuer:
     """Which kinds of its word were at hand when it was last looked at."""
     look_at: Instant | None = None
     """The last moment before one of them ends, or one that was stated in advance begins."""
-    promised: Instant | None = None
-    """The moment at which it will be looked at, whatever else was asked for before."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
 
@@ -131,7 +210,10 @@ class ValidityTracker:
                 self.listen(signed.certificate.issuer)
                 if signed.certificate.validity.tests:
                     self._met(signed)
-                if _is_conditional(signed):
+                certificate = signed.certificate
+                if isinstance(certificate, AuthorisationCertificate) and (
+                    certificate.authority.condition != ALWAYS
+                ):
                     self.conditional[signed.id] = signed.certificate.issuer
 
     def _met(self, signed: SignedCertificate) -> None:
@@ -143,20 +225,19 @@ class ValidityTracker:
         for test in signed.certificate.validity.tests:
             voucher = self.vouchers.get(test.by)
             if voucher is None:
-                if not self._has_room(test.by):
+                if not self._make_room(test.by):
                     continue  # nothing was heard of it, so what demands it is refused
                 voucher = self.vouchers[test.by] = StatementIssuer(test.by, self.listen(test.by))
             voucher.certificates.add(signed.id)
             voucher.kinds.add(test.kind)
             self.new[test.by] = voucher
 
-    def _has_room(self, by: Principal) -> bool:
-        """Say whether somebody may be looked after; who was heard must be, for its word to end in time."""
+    def _make_room(self, by: Principal) -> bool:
+        """Make room for an issuer, and say whether there is: its statements must end in time."""
         was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
-        return was_heard or len(self.vouchers) < self._limit or self._evict_one()
-
-    def _evict_one(self) -> bool:
-        """Make room by giving up somebody who was never heard: anybody can name people who never speak."""
+        if was_heard or len(self.vouchers) < self._limit:
+            return True
+        # Any peer can name testers that never state anything: one of those makes room.
         silent = next((one for one in self.vouchers.values() if not one.held), None)
         if silent is None:
             return False
@@ -170,16 +251,13 @@ class ValidityTracker:
         type_id = validity_type_id(by)
         if type_id not in self.streams:
             if len(self.streams) >= _STREAMS_MAX:
-                self._make_room()
+                # Of those that no right here depends on, the ones met first go.
+                needed = {*self.vouchers, *self.standing}
+                spare = [one for one, issuer in self.streams.items() if issuer not in needed]
+                for gone in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
+                    del self.streams[gone]
             self.streams[type_id] = by
         return type_id
-
-    def _make_room(self) -> None:
-        """Stop listening to whom nobody here has a reason to listen to, the ones met first."""
-        needed = {*self.vouchers, *self.standing}
-        spare = [type_id for type_id, by in self.streams.items() if by not in needed]
-        for type_id in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
-            del self.streams[type_id]
 
     # ------------------------------------------------------------ what was said
 
@@ -192,11 +270,9 @@ class ValidityTracker:
         # The same moments as before, or later ones: nobody is asked about for that.
         back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
         touched = heard.revoked | heard.restored | back
-        return touched | (self._conditional_on(heard.by) if heard.about else frozenset()), True, heard.problem
-
-    def _conditional_on(self, by: Principal) -> frozenset[bytes]:
-        """Return the certificates whose conditions ask for what somebody says."""
-        return frozenset([one for one, issuer in self.conditional.items() if issuer == by])
+        if heard.about:  # certificates whose conditions ask for facts that this issuer states
+            touched |= {one for one, issuer in self.conditional.items() if issuer == heard.by}
+        return touched, True, heard.problem
 
     def look_at(self, voucher: StatementIssuer, now: Instant) -> frozenset[bytes]:
         """Return the certificates for which somebody's word has come, or has ended, since the last look."""
@@ -318,11 +394,6 @@ class ValidityTracker:
                 for one in self.vouchers.values()
             },
         }
-
-
-def _is_conditional(signed: SignedCertificate) -> bool:
-    certificate = signed.certificate
-    return isinstance(certificate, AuthorisationCertificate) and certificate.authority.condition != ALWAYS
 
 
 def _reloaded(kept: Mapping[str, bytes]) -> ValidityState:

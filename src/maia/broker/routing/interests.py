@@ -15,8 +15,7 @@ from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
-from maia.broker.routing.messages import NO_PROOF, Proof, entry_of, new_proof, size_of_wanted
-from maia.broker.routing.outbox import route_messages
+from maia.broker.routing.outbox import NO_PROOF, Proof, entry_of, new_proof, route_messages, size_of_wanted
 from maia.broker.routing.proofs import (
     is_to_be_verified,
     prove_offer,
@@ -25,17 +24,17 @@ from maia.broker.routing.proofs import (
     spend_on,
 )
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.interests import doubts
-from maia.broker.sealed.offers import look_at_sealed_offer_again
-from maia.broker.sealed.rekeyed import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
-from maia.broker.sealed.state import HeardOffer, HeardSealed
+from maia.broker.sealed.entries import HeardOffer, HeardSealed
+from maia.broker.sealed.interests import doubts, look_at_sealed_offer_again
+from maia.broker.sealed.rekeying import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sessions.links import Advertisement, Link
-from maia.broker.state import STATEMENTS, BrokerState, Due, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.broker.timers import Statements
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.predicates import ALWAYS, Predicate
+from maia.predicates import ALWAYS
 from maia.routing.table.digests import digest_of_filter, mark_of_interest, mark_of_offer
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
 from maia.wire.codec import encode, encode_known
@@ -74,19 +73,14 @@ def class_joined(
     state.routes.stir(now)
     if state.types.sealing(type_id) is not None:
         return place_sealed(state, type_id, view_class)
-    wanted = _tellable(view_class.routed)
-    return route_messages(
-        state, state.routes.book.local_subscribe(type_id, view_class.key, wanted, view_class)
-    )
-
-
-def _tellable(wanted: Predicate) -> Predicate:
-    """Return a filter that fits into a message: one that is too long asks others for everything."""
+    wanted = view_class.routed
     try:
         filter_to_bytes(wanted)
     except FilterTooLong:
-        return ALWAYS
-    return wanted
+        wanted = ALWAYS  # one that does not fit into a message asks others for everything
+    return route_messages(
+        state, state.routes.book.local_subscribe(type_id, view_class.key, wanted, view_class)
+    )
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
@@ -164,8 +158,10 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     budget = state.authoriser.budget_of_message()
     for wanted in message.add:
         spend_on(budget, size_of_wanted(wanted))
-        if _is_proved_otherwise(state, neighbour, message.type_id, wanted):
-            replaced.append(wanted.id)
+        known = state.routes.book.entry(neighbour.node, message.type_id, wanted.id)
+        before = None if known is None else known.baggage
+        if isinstance(before, Proof) and before.credentials != tuple(wanted.credentials):
+            replaced.append(wanted.id)  # on behalf of another client than before: others have to know
         told_last[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now, budget)
         effects += noted
     for entry_id in message.remove:
@@ -179,13 +175,6 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     for entry_id in replaced:
         tells += book.tell_one_again(neighbour.node, message.type_id, entry_id)
     return [*effects, *route_messages(state, tells)]
-
-
-def _is_proved_otherwise(state: BrokerState, neighbour: Neighbour, type_id: bytes, wanted: Wanted) -> bool:
-    """Say whether an entry is told again on behalf of somebody else than before: others have to know."""
-    known = state.routes.book.entry(neighbour.node, type_id, wanted.id)
-    baggage = None if known is None else known.baggage
-    return isinstance(baggage, Proof) and baggage.credentials != tuple(wanted.credentials)
 
 
 def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
@@ -320,8 +309,8 @@ def look_at_told_again(
             if isinstance(offer, HeardOffer):  # it may not be able to know
                 effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
     if neighbour.doubtful and neighbour.doubt_ends is None:
-        ends = neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
-        state.deadlines.ask(ends, Due(STATEMENTS, None, ends))
+        neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
+        state.timers.add(Statements(), neighbour.doubt_ends)
     if neighbour.refused_on.isdisjoint(certificates):
         return effects
     neighbour.refused_on.clear()  # what was refused may count again

@@ -1,23 +1,30 @@
-"""How does what the routing book wants told leave this broker?
+"""How do changes of the routing table leave this broker as messages, and how are messages read?
 
-As messages to neighbours, with the proof of whoever stands for it. What is
-told of a sealed type leaves sealed: no filter, certificate or name of it is
-readable without the keys.
+The table speaks of hops and entries; brokers send interests, offers, renewals
+and requests for more. An interest carries the request that caused it and the
+certificates behind it, so that any broker on the way can verify it (C9). The
+proof of a local interest is found when it is sent: the latest request of a
+subscriber that still wants it. Of a sealed type everything leaves sealed: no
+filter, certificate or name of it is readable without the keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, assert_never
 
-from maia.broker.routing.messages import NO_PROOF, Proof, messages_of, new_proof
-from maia.broker.sealed.messages import (
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.sealed.entries import (
+    HeardOffer,
+    HeardSealed,
+    LocalSealed,
     interests_of,
     offer_to_wire,
     wanted_to_wire,
 )
-from maia.broker.sealed.state import HeardOffer, HeardSealed, LocalSealed
-from maia.broker.sessions.links import Advertisement, Right, Subscription
+from maia.broker.sessions.links import Advertisement, Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
@@ -29,6 +36,7 @@ from maia.routing.table.hops import (
     TellInterest,
     TellOffer,
     TellRenew,
+    TellResync,
     is_of_sealed,
     type_of_book_key,
 )
@@ -37,9 +45,132 @@ from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
-from maia.wire.messages import Message, Renew, SealedWanted
+from maia.wire.filters import filter_from_bytes, filter_to_bytes
+from maia.wire.kept_requests import RequestFrame, framed_request
+from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWanted, Wanted
 
-__all__ = ["proof_of", "restricted_in", "right_behind", "sealed_wanted_of", "speaks_of", "route_messages"]
+__all__ = [
+    "NO_PROOF",
+    "Proof",
+    "ProofOf",
+    "entry_of",
+    "messages_of",
+    "new_proof",
+    "proof_of",
+    "restricted_in",
+    "right_behind",
+    "route_messages",
+    "sealed_wanted_of",
+    "size_of_wanted",
+    "speaks_of",
+    "wanted_of",
+]
+
+
+_CREDENTIALS_MAX: Final = 256
+_CHAINS_SHARED: Final = 4096
+_CHAIN_BYTES_MAX: Final = 8192
+"""A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
+_ENTRY_BYTES: Final = 512
+"""What it takes to keep an interest or offer, beside its bytes."""
+_FILTER_BYTE: Final = 8
+"""A filter that was read takes up to so many times the memory of its bytes."""
+_INTEREST_BYTES: Final = 1 << 17
+"""From this size on, an interest is told in several messages; each stays far below the work that a peer does
+for one message (`work_per_message`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The signed request behind an interest or an offer, and the certificates behind the request."""
+
+    frame: RequestFrame | None = field(repr=False)
+    """What the request shares with others, and beside it what it has of its own; None without a request."""
+    own: bytes = field(repr=False)
+    credentials: tuple[bytes, ...] = field(default=(), repr=False)
+    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
+    """The certificates that it was found to rest on here, if it was verified here."""
+
+    @property
+    def request(self) -> bytes | None:
+        """Return the signed request, if there is one."""
+        return None if self.frame is None else self.frame.whole(self.own)
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to keep, as if nothing of it were shared."""
+        return _ENTRY_BYTES + len(self.request or b"") + sum(map(len, self.credentials))
+
+
+def new_proof(request: bytes | None, credentials: Iterable[bytes] = ()) -> Proof:
+    """Return a proof that was not verified here; what many have in common is kept once."""
+    frame, own = (None, b"") if request is None else framed_request(request)
+    shown = tuple(credentials)
+    # Whoever shows it may have made it up, and what is kept once outlasts its refusal.
+    is_short = sum(map(len, shown)) <= _CHAIN_BYTES_MAX
+    return Proof(frame, own, _kept_once(shown) if is_short else shown)
+
+
+@lru_cache(maxsize=_CHAINS_SHARED)
+def _kept_once(credentials: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the same object for equal chains: a client wants many things by the same certificates."""
+    return credentials
+
+
+NO_PROOF: Final = new_proof(None)
+
+ProofOf = Callable[[object], Proof]
+"""Finds the proof that belongs to the baggage of an entry."""
+
+
+def messages_of(tell: Tell, proof_of: ProofOf) -> Iterator[Message]:
+    """Yield the messages that say what the book wants said, in the order in which it counts."""
+    match tell:
+        case TellInterest(_, type_id, add, remove):
+            yield from _interests(type_id, [wanted_of(entry, proof_of) for entry in add], list(remove))
+        case TellOffer(_, type_id, stands, baggage):
+            proof = proof_of(baggage) if stands else NO_PROOF
+            yield Offer(type_id, stands, proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
+        case TellRenew(_, entries, digest):
+            yield Renew(entries, digest)
+        case TellResync():
+            yield Resync()
+        case _:
+            assert_never(tell)
+
+
+def wanted_of(entry: RouteEntry, proof_of: ProofOf) -> Wanted:
+    """Return an entry of the book as it travels."""
+    proof = proof_of(entry.baggage)
+    credentials = list(proof.credentials[:_CREDENTIALS_MAX])
+    return Wanted(entry.id, filter_to_bytes(entry.predicate), proof.request, credentials)
+
+
+def entry_of(wanted: Wanted) -> RouteEntry:
+    """Return what a peer wants as an entry of the book; the proof is its baggage, verified or not."""
+    proof = new_proof(wanted.proof, wanted.credentials)
+    size = _FILTER_BYTE * len(wanted.filter) + proof.size
+    return RouteEntry(wanted.id, filter_from_bytes(wanted.filter), proof, size=size)
+
+
+def size_of_wanted(wanted: Wanted) -> int:
+    """Return how many bytes there are to be read in what somebody wants."""
+    return len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
+
+
+def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterator[Interest]:
+    # What is added goes first: between two messages the peer wants too much, and never too little.
+    some: list[Wanted] = []
+    size = 0
+    for wanted in add:
+        more = size_of_wanted(wanted)
+        if some and size + more > _INTEREST_BYTES:
+            yield Interest(type_id, some, [])
+            some, size = [], 0
+        some.append(wanted)
+        size += more
+    yield Interest(type_id, some, remove)
+
 
 _NOBODY: Final = SealedProof((), b"", bytes(16))
 """What stands where a proof should be and is not known: whoever can check it refuses it."""
@@ -93,7 +224,7 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
     return new_proof(entry.proof, credentials)
 
 
-def right_behind(state: BrokerState, baggage: object) -> Right | None:
+def right_behind(state: BrokerState, baggage: object) -> Authorisation | None:
     """Return the right of whoever stands for something local; None if there is nobody."""
     entry = _behind(state, baggage)
     return None if entry is None else entry.right
@@ -145,7 +276,7 @@ def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggag
     return seal_proof(sealed, opened, uids=uids, keys=ring, random=state.random) or _NOBODY
 
 
-def speaks_of(state: BrokerState, type_id: bytes, right: Right) -> frozenset[AttributeUid]:
+def speaks_of(state: BrokerState, type_id: bytes, right: Authorisation) -> frozenset[AttributeUid]:
     """Return the attributes of which a request and its certificates hold values."""
     return restricted_in(state, type_id, right.used) | _of_type(state, type_id, right.filter)
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from hashlib import sha256
 
-from maia.broker.durable.log_state import Recording
-from maia.broker.durable.log_writer import OWN_LINK, is_recorded
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.routing.interests import class_gone, class_joined
-from maia.broker.sessions.links import Right, Subscription
+from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES, class_key
 from maia.credentials import Action
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
-from maia.types import VerifiedType
 from maia.wire.effects import Effect, Note
 from maia.wire.kept_requests import framed_request
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
@@ -57,30 +56,26 @@ def want_to_record(
     """Want all that this broker may see of a type, from now on, if it records the type."""
     log = state.recording
     versions = state.types.versions(type_id)
-    if log is None or not versions or not is_recorded(state, type_id):
+    if log is None or not versions or not log.records(type_id):
         return []
-    before = _standing(log, type_id)
+    own = log.link.subscriptions.values()
+    before = next((one for one in own if one.right.event_type.type_id == type_id), None)
     if before is not None and not is_touched and state.authoriser.holds(before.right, now):
         return []
+    version = versions[-1]
+    request = Request(state.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
     try:
-        right = _right(state, versions[-1], now)
+        right = state.authoriser.decide(request, state.settings.credentials, now)
     except PolicyRefusal as problem:
-        return [] if before is None else [*_taken_back(state, log, before, now), _noted(type_id, problem)]
+        if before is None:
+            return []
+        noted = Note("recording-only-what-passes", {"type": type_id.hex(), "code": problem.code})
+        return [*_taken_back(state, log, before, now), noted]
     return _placed(state, log, right, before, now)
 
 
-def _standing(log: Recording, type_id: bytes) -> Subscription | None:
-    found = (one for one in log.link.subscriptions.values() if one.right.event_type.type_id == type_id)
-    return next(found, None)
-
-
-def _right(state: BrokerState, version: VerifiedType, now: Instant) -> Right:
-    request = Request(state.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
-    return state.authoriser.decide(request, state.settings.credentials, now)
-
-
 def _placed(
-    state: BrokerState, log: Recording, right: Right, before: Subscription | None, now: Instant
+    state: BrokerState, log: Recording, right: Authorisation, before: Subscription | None, now: Instant
 ) -> list[Effect]:
     version = right.event_type
     ref = before.ref if before is not None else len(log.link.subscriptions) + 1
@@ -115,7 +110,3 @@ def _taken_back(state: BrokerState, log: Recording, entry: Subscription, now: In
     if not audience.classes:
         del state.audiences[type_id]
     return class_gone(state, type_id, entry.view_class, now) if is_gone else []
-
-
-def _noted(type_id: bytes, problem: PolicyRefusal) -> Effect:
-    return Note("recording-only-what-passes", {"type": type_id.hex(), "code": problem.code})

@@ -1,24 +1,33 @@
 """Who are the other brokers, and which link leads to which of them?
 
-The overlay says whom to look for; this file dials, answers and tells on its
+The overlay says whom to look for; this file dials, answers and announces on its
 behalf. Between two brokers one link counts. When both dial at once, both keep
 the one that the smaller key dialled; a peer that started anew replaces its
 old link.
+
+A broker that takes over as a rendezvous goes on by the replicas that it was given,
+until the brokers in them have sent everything themselves. Every broker that may connect
+may send replicas, so these count for no more than what they prove: an interest
+without a proof asks for nothing (A67), and one with a proof ends with its
+certificates (A35). An offer in a replica has no proof. It says whom to ask, and
+frames from there are accepted for a lease and no longer, unless that broker proves it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from maia.broker.access.impairment import neighbour_found, seed_silent
-from maia.broker.publication.expected_sources import not_asked_any_more
-from maia.broker.routing.outbox import route_messages
+from maia.broker.publication.expected_sources import not_asked_any_more, offer_ended
+from maia.broker.routing.outbox import NO_PROOF, Proof, route_messages
+from maia.broker.routing.proofs import is_to_be_verified, proved_filter
 from maia.broker.routing.routes import Neighbour
-from maia.broker.routing.takeover import adopt
-from maia.broker.sealed.broker_rights import show_rights
+from maia.broker.sealed.rekeying import show_rights
 from maia.broker.sessions.links import Link
-from maia.broker.state import BrokerState
+from maia.broker.state import BrokerState, seconds_after
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.routing.overlay.ids import (
     NodeId,
@@ -29,12 +38,14 @@ from maia.routing.overlay.ids import (
     node_id_to_bytes,
 )
 from maia.routing.overlay.membership import Ask, Connect, Contact, Dropped, Spread, Step
+from maia.routing.table.hops import RouteEntry, is_of_sealed
 from maia.routing.table.replicas import Replica
 from maia.wire.codec import encode
-from maia.wire.effects import Dial, Effect, Note, Send
+from maia.wire.effects import Count, Dial, Effect, LinkId, Note, Send
 from maia.wire.messages import Announce, FindClosest, Message, NodeRecord, Nodes
 
 __all__ = [
+    "adopt",
     "broker_gone",
     "broker_known",
     "broker_ready",
@@ -94,7 +105,19 @@ def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         return []
     effects = _forget(state, routes.neighbours[node])
     effects += performed(state, routes.membership.lost(node, now), now)
-    return [*effects, *_parents_changed(state, now), *_taken_over(state, node, now)]
+    effects += _parents_changed(state, now)
+    # What a rendezvous that is gone had given to this broker is used where this broker now follows it.
+    own, overlay = routes.membership.own.node, routes.overlay
+
+    def follows(type_id: bytes) -> bool:
+        """Say whether this broker leads where another may have led; who was further away never did (A67)."""
+        rendezvous = node_id_of_type(type_id)
+        return overlay.next_hop(rendezvous) is None and is_closer(node, than=own, target=rendezvous)
+
+    return [
+        *effects,
+        *(one for replica in routes.store.promoted(node, follows) for one in _promoted(state, replica, now)),
+    ]
 
 
 def _forget(state: BrokerState, neighbour: Neighbour) -> list[Effect]:
@@ -188,19 +211,6 @@ def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     return route_messages(state, tells)
 
 
-def _taken_over(state: BrokerState, gone: NodeId, now: Instant) -> list[Effect]:
-    """Use what a rendezvous that is gone had given to this broker, where this broker now follows it."""
-    routes = state.routes
-    replicas = routes.store.promoted(gone, lambda type_id: _follows(state, gone, node_id_of_type(type_id)))
-    return [effect for replica in replicas for effect in _promoted(state, replica, now)]
-
-
-def _follows(state: BrokerState, gone: NodeId, rendezvous: NodeId) -> bool:
-    """Say whether this broker leads now where another may have led; who was further away never did (A67)."""
-    own = state.routes.membership.own.node
-    return state.routes.overlay.next_hop(rendezvous) is None and is_closer(gone, than=own, target=rendezvous)
-
-
 def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect]:
     """Use a replica as soon as there is a link to its holder; dial it if there is none."""
     routes = state.routes
@@ -216,3 +226,35 @@ def _promoted(state: BrokerState, replica: Replica, now: Instant) -> list[Effect
 
 def _adopted(state: BrokerState, node: NodeId, now: Instant) -> list[Effect]:
     return adopt(state, node, state.routes.take_waiting(node), now)
+
+
+def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], now: Instant) -> list[Effect]:
+    """Use what a former rendezvous said of a neighbour, as far as it is proved."""
+    neighbour, book = state.routes.neighbours[node], state.routes.book
+    effects: list[Effect] = []
+    for replica in replicas:
+        entries, type_id = replica.entries, replica.type_id
+        if not is_of_sealed(type_id):  # as far as those can be read, they were when they came
+            entries = tuple(_proved(state, neighbour.link, replica, now))
+            lost = len(replica.entries) - len(entries)
+            effects += [Count("maia_replicas_not_proved_total", lost)] if lost else []
+        if replica.offers:
+            offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
+        # Another broker said it, so it is not on this one's account.
+        entries = tuple(replace(entry, size=0) for entry in entries)
+        effects += route_messages(state, book.adopt(node, type_id, entries, offers=replica.offers, now=now))
+    return effects
+
+
+def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) -> Iterator[RouteEntry]:
+    for entry in replica.entries:
+        if not is_to_be_verified(state):
+            yield entry
+            continue
+        proof = entry.baggage if isinstance(entry.baggage, Proof) else NO_PROOF
+        try:
+            proved = proved_filter(state, replica.type_id, proof, entry.predicate, now)
+        except MaiaError:
+            continue  # who wants it will say so, and is then answered
+        state.statements.reliance.note(link, proved.watched)
+        yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))

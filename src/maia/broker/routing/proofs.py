@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from maia.broker.refusals import NotProved, TooMuchAtOnce
-from maia.broker.routing.messages import Proof
+from maia.broker.routing.outbox import Proof
 from maia.broker.routing.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.credentials import (
@@ -172,7 +172,9 @@ def _chains(
     budget: Budget,
 ) -> tuple[VerifiedChain, ...]:
     pool = state.authoriser.pool_of_stranger(proof.credentials, budget, name.owner)
-    chains = _search(state, _counting(state, pool, now), action, name, signer, now, budget)
+    refused = {signed.id for signed in pool if state.statements.is_refused(signed, now)}
+    counting = tuple([one for one in pool if one.id not in refused]) if refused else pool
+    chains = _search(state, counting, action, name, signer, now, budget)
     used = tuple([signed for chain in chains for signed in chain.certificates])
     state.statements.met(used, frozenset([signed.id for signed in used]))
     return chains
@@ -200,11 +202,3 @@ def _search(
         limits=replace(DEFAULT_LIMITS, chains_max=chains_max, flows_per_subject_max=chains_max),
         budget=budget,
     )
-
-
-def _counting(
-    state: BrokerState, pool: tuple[SignedCertificate, ...], now: Instant
-) -> tuple[SignedCertificate, ...]:
-    is_refused = state.statements.is_refused
-    refused = [signed.id for signed in pool if is_refused(signed, now)]
-    return tuple([one for one in pool if one.id not in refused]) if refused else pool

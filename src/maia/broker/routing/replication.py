@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.publication.expected_sources import not_asked_any_more
-from maia.broker.routing.messages import entry_of, wanted_of
-from maia.broker.routing.outbox import proof_of, route_messages, sealed_wanted_of
+from maia.broker.routing.outbox import entry_of, proof_of, route_messages, sealed_wanted_of, wanted_of
 from maia.broker.routing.peers import performed
 from maia.broker.routing.routes import REPLICAS, Routes
 from maia.broker.sealed.interests import understood_in_replica
-from maia.broker.sealed.rekeyed import look_at_sealed
+from maia.broker.sealed.rekeying import look_at_sealed
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.events import Instant
@@ -46,7 +45,12 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     # What would be due soon goes along, so that a broker wakes once for several things.
     soon = now + state.settings.lease_s * 1_000_000 // 12
     if routes.replicate_at is not None and routes.replicate_at <= soon:
-        effects += _replicated(state, now)
+        routes.replicate_at = Instant(now + state.settings.lease_s * 1_000_000 // 3)
+        own = routes.membership.own.node
+        linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
+        closest = sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
+        for tell in routes.replicas.due(closest, now):
+            effects += _given(state, tell)
     return effects
 
 
@@ -81,24 +85,10 @@ def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) ->
     return []
 
 
-def _replicated(state: BrokerState, now: Instant) -> list[Effect]:
-    routes = state.routes
-    routes.replicate_at = Instant(now + state.settings.lease_s * 1_000_000 // 3)
-    effects: list[Effect] = []
-    for tell in routes.replicas.due(_closest_neighbours(routes), now):
-        effects += _given(state, tell)
-    return effects
-
-
-def _closest_neighbours(routes: Routes) -> list[NodeId]:
-    own = routes.membership.own.node
-    linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
-    return sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
-
-
 def _given(state: BrokerState, tell: TellReplica) -> list[Effect]:
     routes, replica = state.routes, tell.replica
-    link, holder = routes.link_to(tell.hop), _contact_of(routes, replica.holder)
+    link, node = routes.link_to(tell.hop), replica.holder
+    holder = routes.membership.contact(NodeId(node)) if isinstance(node, int) else None
     if link is None or holder is None:
         return []
     record, key = NodeRecord(holder.key, holder.address), replica.type_id
@@ -107,7 +97,3 @@ def _given(state: BrokerState, tell: TellReplica) -> list[Effect]:
         return [Send(link, encode(SealedReplica(type_of_book_key(key), record, sealed, replica.offers)))]
     wanted = [wanted_of(entry, lambda baggage: proof_of(state, baggage)) for entry in replica.entries]
     return [Send(link, encode(Replica(key, record, wanted, replica.offers)))]
-
-
-def _contact_of(routes: Routes, holder: object) -> Contact | None:
-    return routes.membership.contact(NodeId(holder)) if isinstance(holder, int) else None

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.publication.stream_order import StreamOrder
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import StreamOrder, Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
 from maia.events import Instant
@@ -116,7 +115,6 @@ class Routes:
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something sealed is to be looked at again."""
-    look_at: Instant | None = None
     is_stirred: bool = False
     """Something changed since the next look was asked for."""
 

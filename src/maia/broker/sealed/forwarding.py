@@ -1,33 +1,210 @@
-"""In which form does a sealed frame leave for each neighbour?
+"""In which form does a sealed frame leave for each neighbour, and when is it signed?
 
-As it is; or cut to the blocks in which somebody behind the neighbour wants a
+Inside the broker a sealed publication (`SealedTransit`) is the sealed frame as it travels,
+and beside it whatever this broker could open: a frame of the opened columns, in
+which the others are missing. Routing and local subscribers see the opened part
+alone. A broker without any key holds the sealed frame and an empty part.
+
+It leaves as it is; or cut to the blocks in which a subscriber behind the neighbour wants a
 row, where this broker could open all of it; and with the plaintext of exactly
-those attributes beside it that the neighbour may read anyway (K4). Neighbours
-that get the same get the same bytes.
+those attributes beside it that the neighbour may read anyway (K4; dissertation 7.4).
+What it may read is decided from the certificates that it showed, sealed for the type's
+members, and holds until one of them begins or ends (A51). Neighbours that get the
+same get the same bytes.
+
+Frames that this broker seals are signed at the end of a turn, all of that turn with
+one signature: a signature costs more than sealing a single event. Until then a
+frame's place in the order of effects is held by an effect without bytes, which never
+leaves the broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
-from maia.broker.publication.transit import Transit
-from maia.broker.sealed.batch_signing import send_once_signed
-from maia.broker.sealed.plaintext_cache import share_of
-from maia.broker.sealed.transit import SealedTransit
+from maia.broker.publication.transit import Transit, check_kinds, written_as
+from maia.broker.sessions.links import Link, Share
 from maia.broker.state import BrokerState
-from maia.events import AttributeUid, Instant
-from maia.routing.table.hops import LOCAL, TypeId, book_key_of_sealed
-from maia.sealing import OpenedFrame, contents, cut_frame
+from maia.credentials import principal_from_bytes
+from maia.events import AttributeUid, Instant, Kind
+from maia.routing.table.hops import LOCAL, book_key_of_sealed
+from maia.sealing import BATCH_MAX, Draft, OpenedFrame, contents, cut_frame
 from maia.sealing.frames.blocks import fine_block_rows
 from maia.sealing.frames.opened_frame import open_further
+from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, standing
+from maia.types import Sealing
 from maia.wire.codec import encode_known
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.columns import columns_to_frame
+from maia.wire.effects import Count, Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import OpenContent, Sealed, SealedWithPlaintext
 
-__all__ = ["forward_sealed"]
+__all__ = [
+    "SealedTransit",
+    "forward_sealed",
+    "record_once_signed",
+    "sealed_transit",
+    "send_once_signed",
+    "share_of",
+    "signed",
+]
+
+
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+class SealedTransit(msgspec.Struct, frozen=True):
+    """One sealed frame on its way: `part` has the rows that are here and the columns that were opened."""
+
+    opened: OpenedFrame
+    part: Transit
+    missing: frozenset[AttributeUid]
+    """Attributes that the frame has, or may have, and that were not opened."""
+    draft: Draft | None = None
+    """What is still to be signed, if the frame was sealed here."""
+    along: Mapping[str, bytes] = _NOTHING
+    """Plaintext that came along and that nobody here had to read: not checked, for others to check."""
+
+    def __repr__(self) -> str:
+        """Say which frame it is, and nothing of what is in it."""
+        return f"SealedTransit({self.opened!r})"
+
+    @property
+    def type_id(self) -> bytes:
+        """Return the type by which the frame is routed."""
+        return self.opened.frame.type_id
+
+
+def sealed_transit(
+    opened: OpenedFrame, kinds: Mapping[AttributeUid, Kind], along: Mapping[str, bytes] = _NOTHING
+) -> SealedTransit:
+    """Read what was opened, every value checked; `kinds` are those of the uids that are known here."""
+    frame = opened.frame
+    columns = opened.columns
+    part = columns_to_frame(columns, opened.rows)
+    check_kinds(part, kinds)
+    transit = Transit(
+        frame.type_id,
+        principal_from_bytes(frame.publisher),
+        frame.stream,
+        frame.sequence,
+        frame.published_at,
+        part,
+        opened.row_numbers,
+        written_as(columns),
+    )
+    closed = [column.uid for column in frame.columns if column.uid not in opened.parts]
+    missing = frozenset[AttributeUid]()
+    if not opened.is_whole:
+        # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
+        missing = frozenset(kinds) if closed == [""] else frozenset(map(AttributeUid, closed))
+    return SealedTransit(opened, transit, missing, along=along)
+
+
+class _SendOnceSigned(Send, frozen=True):
+    """Send a frame, in one of its forms, when its draft is signed."""
+
+    form: Sealed | SealedWithPlaintext
+    draft: Draft
+
+
+class _RecordOnceSigned(Record, frozen=True):
+    """Record a frame when its draft is signed."""
+
+    recorded_at: Instant
+    draft: Draft
+
+
+def record_once_signed(state: BrokerState, sealed: SealedTransit, now: Instant) -> list[Effect]:
+    """Return the effect that holds a frame's place in the log; it was sealed here in this turn."""
+    assert sealed.draft is not None  # noqa: S101 - sealed here
+    _to_be_signed(state, sealed.draft)
+    assert state.recording is not None  # noqa: S101 - asked before
+    position = state.recording.number(sealed.type_id, b"", now)
+    return [_RecordOnceSigned(position, b"", now, sealed.draft), Count("maia_recorded_total")]
+
+
+def send_once_signed(
+    state: BrokerState, link: LinkId, form: Sealed | SealedWithPlaintext, draft: Draft
+) -> Effect:
+    """Return the effect that holds a frame's place; `form` is what goes to this link."""
+    _to_be_signed(state, draft)
+    return _SendOnceSigned(link, b"", form, draft)
+
+
+def _to_be_signed(state: BrokerState, draft: Draft) -> None:
+    unsigned = state.seals.unsigned
+    if not unsigned or unsigned[-1] is not draft:
+        unsigned.append(draft)
+
+
+def signed(state: BrokerState, effects: list[Effect]) -> list[Effect]:
+    """Sign what was sealed in this turn, and put the bytes where they belong."""
+    drafts, state.seals.unsigned = state.seals.unsigned, []
+    if not drafts:
+        return effects
+    frames: dict[int, Sealed] = {}
+    for at in range(0, len(drafts), BATCH_MAX):
+        together = drafts[at : at + BATCH_MAX]
+        frames.update(zip(map(id, together), state.seals.sealer.sign(together), strict=True))
+    ready: dict[int, bytes] = {}
+    done: list[Effect] = []
+    for effect in effects:
+        if type(effect) is _SendOnceSigned:
+            form = effect.form  # neighbours that get the same form get the same bytes
+            if id(form) not in ready:
+                ready[id(form)] = encode_known(_with_signature(form, effect.draft, frames[id(effect.draft)]))
+            done.append(Send(effect.link, ready[id(form)]))
+        elif type(effect) is _RecordOnceSigned:
+            data = encode_known(frames[id(effect.draft)])
+            assert state.recording is not None  # noqa: S101 - it gave the frame its position
+            state.recording.replace(Logged(effect.position, effect.recorded_at, data))
+            done.append(Record(effect.position, data))
+        else:
+            done.append(effect)
+    return done
+
+
+def _with_signature(
+    form: Sealed | SealedWithPlaintext, draft: Draft, proved: Sealed
+) -> Sealed | SealedWithPlaintext:
+    if form is draft.frame:
+        return proved
+    if isinstance(form, SealedWithPlaintext):
+        return SealedWithPlaintext(proved, form.contents)  # plaintext goes beside whole frames alone
+    return replace(form, signature=proved.signature, place=proved.place, path=proved.path)
+
+
+def share_of(
+    state: BrokerState, link: Link, type_id: bytes, sealing: Sealing, now: Instant
+) -> frozenset[str]:
+    """Return the uids (empty: whole events) that the broker at the other end of a link may read."""
+    versions = state.types.versions(type_id)
+    known = link.shares.get(type_id)
+    if known is None or not known.holds(now, state.authoriser.epoch, len(versions)):
+        claim = Claim(
+            link.peer,
+            versions[-VERSIONS_MAX:],
+            state.authoriser.pool(link.shown, link.rights.get(type_id, ())),
+        )
+        settings = state.settings
+        told = state.statements
+        grounds = Grounds(
+            sealing.level, settings.bounds, settings.constitutions, state.certificates, told.standing
+        )
+        found = standing(claim, grounds, now)
+        resting = frozenset(signed.id for signed in claim.pool)
+        told.met(claim.pool, resting)
+        told.reliance.note(link.id, resting)
+        uids = frozenset(group.uid or "" for group in found.groups)
+        known = Share(uids, found.since, found.until, state.authoriser.epoch, len(versions))
+        link.shares[type_id] = known
+    return known.uids
+
 
 _Form: TypeAlias = tuple[tuple[int, ...], frozenset[str]]
 """The blocks that are left, none for all of them; and the uids whose plaintext goes along."""
@@ -58,22 +235,22 @@ def forward_sealed(
     targets = [(link, rows) for node, rows in wanted.items() if (link := routes.link_to(node)) is not None]
     if not targets:
         return []
-    block_rows = _block_rows(state, key, part.frame.rows) if source is None else 0
-    transit = sealed(block_rows)
+    # How small the pieces should be to which a frame can be cut, here or further on.
+    is_cut = source is None and part.frame.rows > 1 and routes.book.asks_for_less(key)
+    transit = sealed(fine_block_rows(part.frame.rows) if is_cut else 0)
+    opened, frame = transit.opened, transit.opened.frame
     if any(len(rows) < part.frame.rows for _, rows in targets):
-        transit = _ready_to_cut(state, transit)
-    return _sent(state, transit, targets, now)
-
-
-def _sent(
-    state: BrokerState, transit: SealedTransit, targets: Sequence[tuple[LinkId, list[int]]], now: Instant
-) -> list[Effect]:
-    """Send a frame, encoded once for all who get the same; one of this broker's own is not signed yet."""
+        # What is left of a frame that is cut is sealed again, so the rest of it is opened.
+        keys = state.seals.keys(frame.type_id, frame.epoch)
+        if not opened.is_whole and opened.parts and opened.blocks and keys is not None:
+            transit = replace(transit, opened=open_further(opened, keys))
+    # Encoded once for all that get the same; a frame of this broker's own is not signed yet.
     written: dict[_Form, Sealed | SealedWithPlaintext] = {}
     encoded: dict[_Form, bytes] = {}
     effects: list[Effect] = []
     for link, rows in targets:
-        form = _form_for(state, transit, link, rows, now)
+        left = _blocks_to_cut_to(transit.opened, rows)
+        form = (left, frozenset[str]()) if left else ((), _shared(state, transit, link, now))
         if form not in written:
             written[form] = _written(state, transit, form, rows)
         if transit.draft is not None:
@@ -83,30 +260,6 @@ def _sent(
             encoded[form] = encode_known(written[form])
         effects.append(Send(link, encoded[form]))
     return effects
-
-
-def _ready_to_cut(state: BrokerState, transit: SealedTransit) -> SealedTransit:
-    """Open the rest of a frame that may be cut: what is left of it is sealed again."""
-    opened, frame = transit.opened, transit.opened.frame
-    keys = state.seals.keys(frame.type_id, frame.epoch)
-    if opened.is_whole or not opened.parts or not opened.blocks or keys is None:
-        return transit
-    return replace(transit, opened=open_further(opened, keys))
-
-
-def _block_rows(state: BrokerState, key: TypeId, rows: int) -> int:
-    """Return how small the pieces should be to which a frame can be cut, here or further on."""
-    if rows == 1:
-        return 0
-    return fine_block_rows(rows) if state.routes.book.asks_for_less(key) else 0
-
-
-def _form_for(
-    state: BrokerState, transit: SealedTransit, link: LinkId, rows: list[int], now: Instant
-) -> _Form:
-    """Return the blocks to cut a frame to (none: it stays whole), and the uids whose plaintext goes along."""
-    left = _blocks_to_cut_to(transit.opened, rows)
-    return (left, frozenset()) if left else ((), _shared(state, transit, link, now))
 
 
 def _blocks_to_cut_to(opened: OpenedFrame, rows: list[int]) -> tuple[int, ...]:

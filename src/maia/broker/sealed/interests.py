@@ -1,10 +1,16 @@
-"""What does another broker want of a sealed type, and may it?
+"""What does another broker want and offer of a sealed type, and may it?
 
 A sealed interest is opened as far as this broker's keys go. Within the
 type's group it must have been made by a member, must open, and its proof must
 prove what it asks for, as far as this broker can read it (A67). Outside the
-group nobody can tell, so it is carried by its type alone: it matches every
-publication, and stands for no other interest.
+group no broker can tell, so it is carried by its type alone: it matches every
+publication, and covers no other interest.
+
+A sealed offer depends on the certificates in its proof wherever that opens: when one
+of them counts no more, the offer ends, unless its neighbour proves it by another
+publisher (A35). A broker without the keys cannot know on whose behalf it passes an
+offer on. It receives that the offer is doubted, and then sends another one
+if there is one, so that no publisher falls silent for another's sake.
 """
 
 from __future__ import annotations
@@ -13,39 +19,48 @@ from dataclasses import replace
 from typing import Final
 
 from maia.broker.access.authoriser import refusal_effects
+from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.refusals import SealOutdated, SealTooNew
-from maia.broker.routing.messages import new_proof
-from maia.broker.routing.outbox import route_messages
-from maia.broker.routing.proofs import Proved, is_to_be_verified, proved_filter, spend_on
+from maia.broker.routing.outbox import new_proof, route_messages
+from maia.broker.routing.proofs import (
+    is_to_be_verified,
+    prove_offer,
+    proved_filter,
+    remember_refusal,
+    spend_on,
+)
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.messages import wanted_from_wire
-from maia.broker.sealed.state import HeardSealed
+from maia.broker.sealed.entries import HeardOffer, HeardSealed, offer_from_wire, wanted_from_wire
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
-from maia.credentials import Budget
+from maia.credentials import Action, Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
-from maia.predicates import ALWAYS, Predicate
-from maia.routing.table.digests import mark_of_interest
+from maia.predicates import ALWAYS
+from maia.routing.table.digests import mark_of_interest, mark_of_offer
 from maia.routing.table.hops import LOCAL, Hop, SealedEntry, book_key_of_sealed, type_of_book_key
-from maia.sealing.filters.proofs import OpenedProof, check_made_by_a_member, open_proof
+from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import open_filter
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, LinkId, Send
-from maia.wire.messages import SealedDoubted, SealedInterest, SealedWanted
+from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer, SealedWanted
 
 __all__ = [
     "check_epoch",
     "doubts",
     "ends_of_patience",
+    "hear_doubted",
     "hear_doubted_interests",
     "hear_sealed_interest",
+    "hear_sealed_offer",
+    "look_at_sealed_offer_again",
     "refuse_entry",
     "understood",
     "understood_in_replica",
 ]
+
 
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of this broker's keys an interest may be sealed: its key may be on the way."""
@@ -174,7 +189,8 @@ def understood(
     opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
-        proved = _proved(state, sealed.type_id, proof, opened.opened, now, budget)
+        shown = new_proof(proof.request, proof.certificates)
+        proved = proved_filter(state, sealed.type_id, shown, opened.opened, now, budget)
         known, heard = proved.filter, replace(heard, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
@@ -185,18 +201,6 @@ def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
     digest = heard.filter.digest
     # Its mark is its own: whoever made it up must not make others fall silent (A67).
     return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest, size=heard.size)
-
-
-def _proved(
-    state: BrokerState,
-    type_id: bytes,
-    proof: OpenedProof,
-    wanted: Predicate,
-    now: Instant,
-    budget: Budget | None,
-) -> Proved:
-    shown = new_proof(proof.request, proof.certificates)
-    return proved_filter(state, type_id, shown, wanted, now, budget)
 
 
 def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:
@@ -222,3 +226,96 @@ def ends_of_patience(state: BrokerState, ring: KeyRing, now: Instant) -> tuple[I
 
 def _neighbour(state: BrokerState, link: Link) -> Neighbour:
     return state.routes.neighbours[state.routes.node_of[link.id]]
+
+
+_OFFER: Final = b"offer"
+
+
+def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
+    """Take note of whether a neighbour's side publishes a type, sealed."""
+    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
+    state.routes.stir(now)
+    neighbour.forget_change(key, _OFFER)
+    heard, book = offer_from_wire(message), state.routes.book
+    if heard is None:
+        if book.offers(neighbour.node, key):
+            let_arrive(neighbour, key, now)
+        return route_messages(
+            state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+        )
+    try:
+        heard = _resting(state, link, heard, now)
+    except MaiaError as problem:
+        return _refuse_offer(state, link, heard, problem, now)
+    tells = book.heard_offer(
+        neighbour.node,
+        key,
+        stands=True,
+        baggage=heard,
+        now=now,
+        advertisement=heard.offer.id,
+        size=heard.size,
+    )
+    return route_messages(state, tells)
+
+
+def look_at_sealed_offer_again(
+    state: BrokerState, link: Link, heard: HeardOffer, now: Instant
+) -> list[Effect]:
+    """Let an offer stand only by a proof that holds."""
+    try:
+        _resting(state, link, heard, now)
+    except MaiaError as problem:
+        return _refuse_offer(state, link, heard, problem, now)
+    return []
+
+
+def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: Instant) -> list[Effect]:
+    """Let what somebody refused who could read more of it stand for nothing else; say so further.
+
+    Whoever says so without reason has more told to it, and nothing taken away.
+    """
+    effects = hear_doubted_interests(state, link, message, now)
+    book, key = state.routes.book, book_key_of_sealed(message.type_id)
+    for offer_id in message.ids:
+        hop, tells = book.set_offer_aside(key, offer_id)
+        effects += route_messages(state, tells)
+        further = None if hop is None or hop == LOCAL else state.routes.link_to(hop)
+        effects += [] if further is None else doubts(further, message.type_id, [offer_id])
+    return effects
+
+
+def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) -> HeardOffer:
+    """Return an offer with what it rests on, as far as it opens here, or raise what is wrong with it."""
+    ring = state.sealed.ring_of(heard.offer.type_id)
+    if ring is None:
+        return heard
+    is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
+    check_epoch(state, ring, heard.offer.epoch, now)
+    proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
+    if proof is None or not is_to_be_verified(state):
+        return heard
+    shown = new_proof(proof.request, proof.certificates)
+    try:
+        watched = prove_offer(state, heard.offer.type_id, shown, now)
+    except MaiaError:
+        kind, neighbour = heard.offer.type_id, _neighbour(state, link)
+        remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
+        raise
+    state.statements.reliance.note(link.id, watched)
+    return replace(heard, watched=watched)
+
+
+def _refuse_offer(
+    state: BrokerState, link: Link, heard: HeardOffer, problem: MaiaError, now: Instant
+) -> list[Effect]:
+    neighbour, key = _neighbour(state, link), book_key_of_sealed(heard.offer.type_id)
+    gone = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+    neighbour.parting.pop(key, None)
+    neighbour.forget_change(key, _OFFER)
+    neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
+    return [
+        *route_messages(state, gone),
+        *doubts(link.id, heard.offer.type_id, [heard.offer.id]),
+        *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer"),
+    ]

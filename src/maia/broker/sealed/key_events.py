@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_look_at_impairments
-from maia.broker.sealed.broker_rights import open_rights_again
-from maia.broker.sealed.key_requests import without_alarms
+from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.publication import pass_on_overdue, take_on_again
-from maia.broker.sealed.rekeyed import keys_changed
+from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.dispatch import answer
 from maia.broker.state import BrokerState, seconds_after
@@ -79,7 +78,10 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
         state.seals.forget_dropped()
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
-    return [*effects, *pass_on_overdue(state, now), *_give_up_publishing(state, now)]
+    effects += pass_on_overdue(state, now)
+    for link, message in state.seals.publishing.take_overdue(now):
+        effects += _not_taken(state, link, message, now)
+    return effects
 
 
 def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
@@ -116,7 +118,8 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
             case KeysRefused(type_id=type_id, code=code):
                 state.keys.refused[type_id] = code
                 state.impairments.stirred.add(type_id)
-                effects += [*_refused(state, type_id, code, now), *_tried_again(state, type_id, now)]
+                effects.append(Note("keys-not-granted", {"type": type_id.hex(), "code": code}))
+                effects += [*_refuse_waiting(state, now), *_tried_again(state, type_id, now)]
             case Challenged():
                 state.keys.challenges.append(notice)
             case WriterTold(type_id=type_id, principal=principal):
@@ -136,25 +139,19 @@ def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
 def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     if not state.seals.has_begun(type_id, now):
         return []
-    waited = state.seals.publishing.take(type_id)
-    return [effect for link, message in waited for effect in _answered(state, link, message, now)]
-
-
-def _answered(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
-    link = state.links.get(number)
-    if link is None or not link.is_ready:
-        return []  # its publisher is gone, and sends it again elsewhere
-    try:
-        return answer(state, link, message, now)
-    except MaiaError as problem:
-        return close_link(state, link, problem, now)
+    effects: list[Effect] = []
+    for number, message in state.seals.publishing.take(type_id):
+        link = state.links.get(number)
+        if link is None or not link.is_ready:
+            continue  # its publisher is gone, and sends it again elsewhere
+        try:
+            effects += answer(state, link, message, now)
+        except MaiaError as problem:
+            effects += close_link(state, link, problem, now)
+    return effects
 
 
 # ------------------------------------------------------------ keys that do not come
-
-
-def _refused(state: BrokerState, type_id: bytes, code: str, now: Instant) -> list[Effect]:
-    return [Note("keys-not-granted", {"type": type_id.hex(), "code": code}), *_refuse_waiting(state, now)]
 
 
 def _refuse_waiting(state: BrokerState, now: Instant) -> list[Effect]:
@@ -165,11 +162,6 @@ def _refuse_waiting(state: BrokerState, now: Instant) -> list[Effect]:
         for link, message in [] if lack is None else state.seals.publishing.take(type_id):
             effects += _not_taken(state, link, message, now, lack)
     return effects
-
-
-def _give_up_publishing(state: BrokerState, now: Instant) -> list[Effect]:
-    waited = state.seals.publishing.take_overdue(now)
-    return [effect for link, message in waited for effect in _not_taken(state, link, message, now)]
 
 
 def _not_taken(

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.access.impairment import key_lack
-from maia.broker.durable.log_writer import is_recorded, record_frame
 from maia.broker.publication.expected_sources import is_expected_source, is_known_type, refuse_unasked
 from maia.broker.publication.retained import remember_passing
 from maia.broker.publication.transit import Transit
@@ -28,10 +27,8 @@ from maia.broker.refusals import (
     SignerNotEntitled,
 )
 from maia.broker.routing.routes import has_unseen_rows, unseen_part
-from maia.broker.sealed.batch_signing import record_once_signed
-from maia.broker.sealed.forwarding import forward_sealed
+from maia.broker.sealed.forwarding import SealedTransit, forward_sealed, record_once_signed, sealed_transit
 from maia.broker.sealed.keys import Arrived
-from maia.broker.sealed.transit import SealedTransit, sealed_transit
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.credentials import Principal
@@ -104,7 +101,7 @@ def send_sealed(state: BrokerState, transit: Transit, sealing: Sealing, now: Ins
         return made[0]
 
     there = forward_sealed(state, unseen, frozenset(), sealed, source=None, now=now)
-    if not is_recorded(state, unseen.type_id):
+    if state.recording is None or not state.recording.records(unseen.type_id):
         return [*here, *there]
     return [*record_once_signed(state, sealed(0), now), *here, *there]
 
@@ -198,7 +195,11 @@ def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Ef
         return _passed_on_unread(state, arrived, now)
     keys = state.seals.keys(frame.type_id, frame.epoch)
     if keys is None:
-        return _of_unknown_epoch(state, arrived, ring.newest, now)
+        if ring.newest is not None and frame.epoch < ring.newest:
+            return _passed_on_unread(state, arrived, now)  # before this broker's time: not for it to read
+        if ring.newest is not None and frame.epoch > ring.newest + _EPOCHS_AHEAD_MAX:
+            return _refused(SealTooNew("a frame is of an epoch too far ahead"))
+        return _waits(state, arrived, now)
     if not ring.opens(frame.epoch, Instant(frame.published_at), now):
         return _refused(PublishedTooLongAgo("a frame was sealed in an epoch of another time"))
     try:
@@ -212,7 +213,8 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     opened, counted = _opened(state, arrived, keys)
     if not opened.parts:
         return _passed_on_unread(state, arrived, now)
-    if not _is_asked_about(state, arrived.frame.type_id):
+    type_id = arrived.frame.type_id
+    if type_id not in state.audiences and not state.routes.book.asked_about(book_key_of_sealed(type_id)):
         opened = arrived.closed  # its seal holds, and nobody has to know what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
@@ -225,17 +227,12 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
     if unseen is None:
         return [*counted, Count("maia_duplicates_total")]
     remember_passing(state, arrived.frame, arrived.source, now)
-    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     here = _delivered(state, unseen, sealed.missing, signer=Principal(arrived.frame.signer))
     there = forward_sealed(
         state, sealed.part, sealed.missing, lambda _: sealed, source=arrived.source, now=now
     )
     return [*counted, *recorded, *here, *there]
-
-
-def _is_asked_about(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether anybody, here or behind a neighbour, asks about what is in frames of a type."""
-    return type_id in state.audiences or bool(state.routes.book.asked_about(book_key_of_sealed(type_id)))
 
 
 def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[OpenedFrame, list[Effect]]:
@@ -314,7 +311,7 @@ def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> lis
     remember_passing(state, arrived.frame, arrived.source, now)
     missing = sealed.missing.union(state.types.kinds(arrived.frame.type_id))
     sent = forward_sealed(state, sealed.part, missing, lambda _: sealed, source=arrived.source, now=now)
-    recorded = record_frame(state, arrived.frame, now) if is_recorded(state, sealed.type_id) else []
+    recorded = [] if state.recording is None else state.recording.record(arrived.frame, now)
     return [Count("maia_frames_unread_total"), *recorded, *sent]
 
 
@@ -323,16 +320,6 @@ def _refused(problem: MaiaError) -> list[Effect]:
 
 
 # ------------------------------------------------------------ waiting
-
-
-def _of_unknown_epoch(state: BrokerState, arrived: Arrived, newest: int | None, now: Instant) -> list[Effect]:
-    """Let a frame wait for an epoch that is to come; one before this broker's time is not for it to read."""
-    epoch = arrived.frame.epoch
-    if newest is not None and epoch < newest:
-        return _passed_on_unread(state, arrived, now)
-    if newest is not None and epoch > newest + _EPOCHS_AHEAD_MAX:
-        return _refused(SealTooNew("a frame is of an epoch too far ahead"))
-    return _waits(state, arrived, now)
 
 
 def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
@@ -347,15 +334,12 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     if not has_room:
         return _passed_on_unread(state, arrived, now)
     state.routes.is_stirred = True
-    return [Count("maia_frames_waiting_total"), *_asked_for(state, frame, now)]
-
-
-def _asked_for(state: BrokerState, frame: Sealed, now: Instant) -> list[Effect]:
-    """Ask the key manager for whatever a frame waits for, not more often than it can answer."""
-    signer = Principal(frame.signer)
+    # The key manager is asked, not more often than it can answer.
     if state.seals.keys(frame.type_id, frame.epoch) is None:
-        return state.keys.ask_for_epoch(frame.type_id, now)
-    return state.keys.ask_for_writer(frame.type_id, signer, now)
+        asked = state.keys.ask_for_epoch(frame.type_id, now)
+    else:
+        asked = state.keys.ask_for_writer(frame.type_id, Principal(frame.signer), now)
+    return [Count("maia_frames_waiting_total"), *asked]
 
 
 def pass_on_overdue(state: BrokerState, now: Instant) -> list[Effect]:

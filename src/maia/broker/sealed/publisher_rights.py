@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import Authoriser
-from maia.broker.sessions.links import Right
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
@@ -36,7 +36,7 @@ class _Writer:
 
     pool: tuple[SignedCertificate, ...] | None = field(default=None, repr=False)
     """Its certificates; None while nobody has told them."""
-    rights: list[Right] = field(default_factory=list, repr=False)
+    rights: list[Authorisation] = field(default_factory=list, repr=False)
     writes: frozenset[AttributeUid] = frozenset()
     wrote: tuple[int, frozenset[AttributeUid]] | None = None
     """How many versions were known, and the attributes, when it was last found entitled."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from maia.broker.durable.log_state import LogAtStart
+from maia.broker.durable.recording import LogAtStart
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.disk.event_log import EventLog

@@ -3,28 +3,33 @@
 `maia broker` prepares it and calls `serve` here: the data folder is taken so
 that no second broker uses it, the status endpoint opens beside the network's
 port, and both close in order when the process is told to stop.
+
+The issuer of the broker's certificates puts new ones into its credential folder, by hand
+or as a domain's server does (`[[push]]`). The folder is read again and again; what
+cannot be read, or would not let the broker connect any more, changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.server.config import BrokerConfig
-from maia.broker.server.credential_reload import watching
-from maia.broker.server.preparation import PreparedBroker
+from maia.broker.server.config import BrokerConfig, PreparedBroker
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.config.constitutions import constitutions_of, keep_quorums, read_quorums, remembered_in
+from maia.config.input_files import QUORUM_SUFFIX, read_certificates
 from maia.config.start_checks import right_to_connect
 from maia.credentials import SignedCertificate, SignedStatement
+from maia.errors import MaiaError
 from maia.net.data_folder import DataFolderInUse, one_of, own_folder
 from maia.net.garbage_collection import watched
 from maia.net.links import LinkLimits
+from maia.net.observer import Records
 from maia.net.signals import until_told_to_stop
 from maia.net.status_endpoint import DOOR_FILE, StatusEndpoint, Told, new_door, new_token
 from maia.net.stores import FolderStore, MemoryStore, Store
@@ -34,7 +39,13 @@ from maia.validity.allowed_locations import fetching
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
 
-__all__ = ["DataFolderInUse", "Listening", "serve"]
+__all__ = [
+    "DataFolderInUse",
+    "Listening",
+    "serve",
+    "watching",
+]
+
 
 _KEPT: Final = "kept"
 _GAUGES: Final = (
@@ -219,3 +230,40 @@ def _own(data: Path | None) -> Iterator[Store]:
         return
     with own_folder(data):
         yield FolderStore(data / _KEPT)
+
+
+LOOK_S: Final = 5.0
+
+
+async def watching(
+    paths: Sequence[Path],
+    take: Callable[[tuple[SignedCertificate, ...]], None],
+    records: Records,
+    *,
+    every_s: float = LOOK_S,
+) -> None:
+    """Hand over all certificates whenever a file has come, gone or changed; `take` raises to refuse them."""
+    seen = await asyncio.to_thread(_stamps, paths)
+    while True:
+        await asyncio.sleep(every_s)
+        found = await asyncio.to_thread(_stamps, paths)
+        if found == seen:
+            continue
+        seen = found
+        try:
+            take(tuple(await asyncio.to_thread(read_certificates, paths)))
+        except MaiaError as problem:
+            records.note("refused", {"code": problem.code, "why": problem.message})
+
+
+def _stamps(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
+    found: set[tuple[str, int, int]] = set()
+    for path in paths:
+        folder = (*path.glob("*.cert"), *path.glob(f"*{QUORUM_SUFFIX}")) if path.is_dir() else (path,)
+        for file in folder:
+            try:
+                stat = file.stat()
+            except OSError:
+                continue  # it is being replaced; the next look sees it
+            found.add((str(file), stat.st_mtime_ns, stat.st_size))
+    return frozenset(found)

@@ -1,23 +1,26 @@
 """How does a broker come to life?
 
-It binds its address, restores what it kept, and then answers whoever
+It binds its address, restores what it kept, and then answers every peer that
 connects, until its body ends. `maia broker` runs one in a process of its own;
 tests and demonstrations run several of them in one process.
+
+Demonstrations and tests may tap the brokers that they run themselves: a tap is shown every
+message before the broker is. A broker of an operator never writes down what it receives.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.log_state import NO_LOG, LogAtStart
-from maia.broker.durable.log_writer import first_to_reread
-from maia.broker.server.tap import TappedBroker
+from maia.broker.durable.recording import NO_LOG, LogAtStart, first_to_reread
 from maia.broker.settings import BadSettings
 from maia.clock import system_now
 from maia.credentials import SigningKey
@@ -29,8 +32,104 @@ from maia.net.observer import Records
 from maia.net.recorder import Recorder
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
+from maia.wire.effects import Effect, Input, Received
 
-__all__ = ["RunningBroker", "run_broker"]
+__all__ = [
+    "HEARD_BYTES_MAX",
+    "RunningBroker",
+    "TapFile",
+    "TappedBroker",
+    "TappedMessage",
+    "read_heard",
+    "run_broker",
+]
+
+
+HEARD_BYTES_MAX: Final = 64 << 20
+"""How much is written down; then a mark says that there was more."""
+
+_PREFIX: Final = struct.Struct(">I")
+_MORE: Final = 0xFFFFFFFF
+
+
+class TappedBroker:
+    """A broker whose messages somebody else is shown too."""
+
+    __slots__ = ("_broker", "_show", "signed")
+
+    def __init__(self, broker: Broker, show: Callable[[bytes], None]) -> None:
+        """Show each message of `broker` to `show` first."""
+        self._broker, self._show = broker, show
+        self.signed = broker.signed
+
+    def handle(self, happened: Input, now: Instant, /) -> list[Effect]:
+        """Take one input on."""
+        self._show_received(happened)
+        return self._broker.handle(happened, now)
+
+    def _show_received(self, happened: Input) -> None:
+        if isinstance(happened, Received):
+            self._show(bytes(happened.data))
+
+    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
+        """Take one of several inputs of a turn on."""
+        self._show_received(happened)
+        return self._broker.take_on(happened, now)
+
+    def go_on(self, now: Instant, /) -> list[Effect] | None:
+        """Do more of what the last input left to do."""
+        return self._broker.go_on(now)
+
+
+class TapFile:
+    """Messages one behind the other in a file, each in the file before its broker has seen it."""
+
+    __slots__ = ("_file", "_room")
+
+    def __init__(self, path: Path, *, bytes_max: int = HEARD_BYTES_MAX) -> None:
+        """Begin a new file."""
+        self._file = path.open("wb", buffering=0)
+        self._room = bytes_max
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self._file.close()
+
+    def write(self, message: bytes) -> None:
+        """Append a message, or the mark that some are missing."""
+        if self._room < 0:
+            return
+        self._room -= len(message) + _PREFIX.size
+        self._file.write(_PREFIX.pack(len(message)) + message if self._room >= 0 else _PREFIX.pack(_MORE))
+
+
+@dataclass(frozen=True, slots=True)
+class TappedMessage:
+    """What was written down, and whether it is everything."""
+
+    messages: tuple[bytes, ...]
+    is_whole: bool
+
+
+def read_heard(path: Path) -> TappedMessage:
+    """Return the messages of a file; one that its writer could not finish counts as missing."""
+    data = path.read_bytes()
+    messages = tuple(_messages(data))
+    return TappedMessage(messages, sum(len(one) + _PREFIX.size for one in messages) == len(data))
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + _PREFIX.size <= len(data):
+        (size,) = _PREFIX.unpack_from(data, at)
+        at += _PREFIX.size
+        if at + size > len(data):
+            return
+        yield data[at : at + size]
+        at += size
+
 
 _FLUSH_S: Final = 10.0
 

@@ -12,8 +12,7 @@ from maia.broker.publication.state_query import link_gone
 from maia.broker.routing.peers import broker_gone, dial_failed
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.registry import end_advertisement
-from maia.broker.subscriptions.removal import end_subscriptions, let_go
+from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode

@@ -62,7 +62,9 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
         link.shown = together
         for entry in link.entries:
             right = entry.right
-            state.authoriser.expect(right.principal, right.action, right.resource, (*right.pool, *shown), now)
+            state.authoriser.expect(
+                right.principal, right.basis.action, right.basis.resource, (*right.pool, *shown), now
+            )
         effects += hear_held(state, link, now)
         effects += _decided_again(state, link, shown, now)
     return [*effects, Send(link.id, encode(Accepted(message.id, None)))]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
-from maia.broker.durable.acknowledgements import forget_durable, hear_seen
+from maia.broker.durable.delivery import forget_durable, hear_seen
 from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import hear_state_gone
 from maia.broker.publication.state_query import ask_state, hear_state_done, hear_state_query
@@ -21,16 +21,14 @@ from maia.broker.revocation.streams import hear_told_state
 from maia.broker.routing.interests import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.routing.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.routing.replication import hear_replica, hear_sealed_replica
-from maia.broker.sealed.broker_rights import hear_rights
-from maia.broker.sealed.interests import hear_sealed_interest
-from maia.broker.sealed.offers import hear_doubted, hear_sealed_offer
+from maia.broker.sealed.interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
+from maia.broker.sealed.rekeying import hear_rights
 from maia.broker.sessions.credentials import hear_held, price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.registry import end_advertisement
-from maia.broker.subscriptions.renewal import price_of_renewal, renew_all
+from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, subscribe, unadvertise, unsubscribe
 from maia.credentials.chains.budget import BYTES_PER_STEP
 from maia.errors import MaiaError, ProtocolViolation

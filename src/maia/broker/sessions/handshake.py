@@ -32,7 +32,7 @@ from maia.broker.routing.peers import broker_known, broker_ready, superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import hear_held, hold_statements, show_own_statements
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
-from maia.broker.sessions.links import Known, Link, Role, Stage
+from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
@@ -51,7 +51,7 @@ def open_link(state: BrokerState, opened: LinkOpened, now: Instant) -> list[Effe
     """Take on a connection whose key is proved; part from one too many, and from one to ourselves."""
     stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
     link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
-    link.known = Known(opened.remote)
+    link.remote = opened.remote
     state.links[link.id] = link
     if link.peer == state.principal:
         return close_link(state, link, OutOfTurn("a broker does not connect to itself"), now)
@@ -123,7 +123,7 @@ def _vouched_for(state: BrokerState, link: Link, message: Message, now: Instant)
     pool = state.authoriser.pool_of_stranger(link.shown, budget)
     vouched = vouched_for(state, redeemed.once, now)
     try:
-        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.known, vouched, budget)
+        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
     except GrantTestedOnce as problem:
         raise NotVouchedFor("your right to connect must be vouched for, for this very link") from problem
     state.statements.reliance.note(link.id, link.connect.watched)
@@ -163,7 +163,7 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
     state.authoriser.expect(link.peer, Action.CONNECT, state.settings.network, pool, now, budget)
     heard = hear_held(state, link, now)
     try:
-        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.known, budget=budget)
+        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.remote, budget=budget)
     except GrantStale as problem:
         raise StatementAwaited(problem.message) from problem
     state.statements.reliance.note(link.id, link.connect.watched)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.sessions.links import Link
-from maia.broker.state import BrokerState, Due, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.timers import CheckLink
 from maia.events import Instant
 from maia.wire.effects import Count, Effect, ReadLater
 
@@ -18,9 +19,7 @@ _READ_LATER_S: Final = 10
 
 def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
     """Have a link looked at, or not at all; an earlier wish is forgotten."""
-    link.look_at = at
-    if at is not None:
-        state.deadlines.ask(at, Due(link.id, None, at))
+    state.timers.reset(CheckLink(link.id), at)
 
 
 def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:

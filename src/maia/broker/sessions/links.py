@@ -10,36 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
 from maia.credentials import (
-    Action,
     Principal,
-    ResourceName,
-    SignedCertificate,
-    Validity,
 )
-from maia.credentials.validity.one_time_answers import VouchedFor
-from maia.events import AttributeUid, Instant, PresentValue
-from maia.policy import Reason, Request, View
-from maia.predicates import Predicate
-from maia.types import VerifiedType
+from maia.events import Instant
 from maia.wire.effects import LinkId
 from maia.wire.kept_requests import RequestFrame
 from maia.wire.messages import SealedRights
 
 __all__ = [
-    "NOTHING_KNOWN",
     "Advertisement",
     "Entry",
-    "Grounds",
-    "Known",
     "Link",
-    "Right",
     "Role",
     "Share",
     "Stage",
@@ -65,131 +53,13 @@ class Role(Enum):
     BROKER = "broker"
 
 
-_CLIENT_ADDRESS: Final = AttributeUid("client-address")
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a broker knows of a connection by itself."""
-
-    address: str | None = None
-    """Where the peer has dialled from, without the port."""
-
-    @property
-    def facts(self) -> dict[AttributeUid, PresentValue]:
-        """Return it as conditions ask for it."""
-        return {} if self.address is None else {_CLIENT_ADDRESS: self.address}
-
-
-NOTHING_KNOWN: Final = Known()
-
-
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """What a right rests on: all of it but the filter, so a client's rights to one type share it."""
-
-    principal: Principal
-    action: Action
-    resource: ResourceName
-    asked_type: VerifiedType | None
-    pool: tuple[SignedCertificate, ...] = field(repr=False)
-    """All that was shown, to decide again from."""
-    used: tuple[SignedCertificate, ...] = field(repr=False)
-    """The certificates of the chains that were found, to show to other brokers."""
-    stable: Validity
-    epoch: int
-    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
-    """The ids of the certificates that it is decided again with: see `revocation/dependencies.py`."""
-    known: Known = field(default=NOTHING_KNOWN, repr=False)
-    """What is known of its holder's connection, for conditions that ask for it."""
-    is_rated: bool = False
-    """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
-    vouched: VouchedFor | None = field(default=None, repr=False)
-    """The one-time answers that it rests on, if it does."""
-    limit: Reason | None = None
-    """That not all of its holder's grants were counted, if that is so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Right:
-    """What the kernel permitted, to be asked again when `stable` ends or evidence changes."""
-
-    grounds: Grounds
-    filter: Predicate = field(repr=False)
-    # Kept out of repr: a View holds restrictions that its holder may not read.
-    view: View = field(repr=False)
-
-    @property
-    def principal(self) -> Principal:
-        """Return who holds it."""
-        return self.grounds.principal
-
-    @property
-    def action(self) -> Action:
-        """Return what its holder may do."""
-        return self.grounds.action
-
-    @property
-    def resource(self) -> ResourceName:
-        """Return with what its holder may do it."""
-        return self.grounds.resource
-
-    @property
-    def pool(self) -> tuple[SignedCertificate, ...]:
-        """Return all that was shown, to decide again from."""
-        return self.grounds.pool
-
-    @property
-    def used(self) -> tuple[SignedCertificate, ...]:
-        """Return the certificates of the chains that were found, to show to other brokers."""
-        return self.grounds.used
-
-    @property
-    def stable(self) -> Validity:
-        """Return the period in which the answer stays the same, unless evidence changes."""
-        return self.grounds.stable
-
-    @property
-    def watched(self) -> frozenset[bytes]:
-        """Return the ids of the certificates that it is decided again with."""
-        return self.grounds.watched
-
-    @property
-    def known(self) -> Known:
-        """Return what is known of its holder's connection."""
-        return self.grounds.known
-
-    @property
-    def is_rated(self) -> bool:
-        """Say whether a condition asks how much its holder publishes, so that each frame is asked about."""
-        return self.grounds.is_rated
-
-    @property
-    def vouched(self) -> VouchedFor | None:
-        """Return the one-time answers that it rests on, if it does."""
-        return self.grounds.vouched
-
-    @property
-    def event_type(self) -> VerifiedType:
-        """Return the version that the holder speaks; only publishers and subscribers have one."""
-        asked_type = self.grounds.asked_type
-        assert asked_type is not None  # noqa: S101 - a request for events names its type
-        return asked_type
-
-    @property
-    def request(self) -> Request:
-        """Return what was asked of the kernel, made anew: to keep it would double the right."""
-        grounds = self.grounds
-        return Request(grounds.principal, grounds.action, grounds.resource, grounds.asked_type, self.filter)
-
-
 @dataclass(slots=True)
 class Advertisement:
     """What a publisher may write under one reference, and how far its stream has come."""
 
     ref: int
     link: LinkId
-    right: Right
+    right: Authorisation
     shaper: Shaper
     stream: bytes
     lease_ends: Instant
@@ -203,7 +73,7 @@ class Subscription:
 
     ref: int
     link: LinkId
-    right: Right
+    right: Authorisation
     view_class: bytes
     lease_ends: Instant
     frame: RequestFrame = field(repr=False)
@@ -255,18 +125,15 @@ class Link:
     """How many bytes the peer has said before its welcome."""
     statements: list[bytes] = field(default_factory=list, repr=False)
     """What the peer has shown of statements before it showed certificates that they are about."""
-    connect: Right | None = None
-    known: Known = NOTHING_KNOWN
-    """What conditions may ask about the connection."""
-    look_at: Instant | None = None
+    connect: Authorisation | None = None
+    remote: str | None = None
+    """Where the peer has dialled from, without the port: conditions may ask for it."""
     silent_rounds: int = 0
     """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     warned: dict[int, str] = field(default_factory=dict)
     """Of what stands, why it cannot be served, as its holder was told last; see `access/impairment.py`."""
-    looks: set[Instant] = field(default_factory=set)
-    """The moments at which its entries will be looked at."""
     lease_ends: Instant | None = None
     """When the lease that was granted last ends, for others to share."""
     sealed_rights: dict[bytes, SealedRights] = field(default_factory=dict, repr=False)

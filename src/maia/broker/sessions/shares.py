@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.refusals import BeyondShare
-from maia.broker.routing.messages import Proof
+from maia.broker.routing.outbox import Proof
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.state import HeardOffer, HeardSealed
+from maia.broker.sealed.entries import HeardOffer, HeardSealed
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.wire.messages import (

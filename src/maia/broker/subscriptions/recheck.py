@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
 from maia.broker.routing.interests import standing_changed
-from maia.broker.sessions.links import Advertisement, Entry, Link, Right
+from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import (
     ask_to_look,
@@ -68,7 +69,9 @@ def decide_again(
     return stand_on(state, link, entry, right, now)
 
 
-def stand_on(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
+def stand_on(
+    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
+) -> list[Effect]:
     """Let an entry stand on what is left of its right, and ask for one-time answers if it needs them."""
     told = _told_of(state, link, entry, right, now)
     return (
@@ -93,7 +96,7 @@ def authorise_again(
     """
     before = entry.right
     try:
-        right = state.authoriser.decide(before.request, pool, now, before.known, vouched)
+        right = state.authoriser.decide(before.request, pool, now, before.basis.remote, vouched)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, missing or problem, now)
     return _told_of(state, link, entry, right, now)
@@ -108,7 +111,7 @@ def why_lost(
 ) -> PolicyRefusal | NotVouchedForInTime:
     """Return why an entry ends: if it could stand on one-time answers, its holder may ask and have them."""
     right, edge = entry.right, state.authoriser
-    if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.known):
+    if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.basis.remote):
         return problem
     return NotVouchedForInTime("it has to be vouched for anew: ask for it again")
 
@@ -124,7 +127,9 @@ def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> 
     return challenge_entry(state, link, standing, now)
 
 
-def _told_of(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
+def _told_of(
+    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
+) -> list[Effect]:
     """Let an entry stand on another right, and tell its holder if that shows something else."""
     placed = _place_again(state, link, entry, right, now)
     cut = limit_effects(link.id, entry.ref, right, entry.right)
@@ -137,7 +142,7 @@ def _told_of(state: BrokerState, link: Link, entry: Entry, right: Right, now: In
 
 
 def _proved_otherwise(
-    state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant
+    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
     """Tell others by which certificates the same is wanted now, if somebody wants it on this behalf."""
     if isinstance(entry, Advertisement) or right.used == entry.right.used:
@@ -147,7 +152,9 @@ def _proved_otherwise(
     return standing_changed(state, type_id, entry.view_class, now) if stands else []
 
 
-def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now: Instant) -> list[Effect]:
+def _place_again(
+    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
+) -> list[Effect]:
     """Let an entry stand on another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
         renewed = replace(entry, right=right, shaper=shaper_of(right.view))
@@ -156,9 +163,8 @@ def _place_again(state: BrokerState, link: Link, entry: Entry, right: Right, now
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 
-def look_at_entries(state: BrokerState, link: Link, at: Instant, now: Instant) -> list[Effect]:
+def look_at_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
-    link.looks.discard(at)
     effects: list[Effect] = []
     for entry in link.entries:
         right_ends = entry.right.stable.not_after

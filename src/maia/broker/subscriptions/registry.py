@@ -1,51 +1,75 @@
-"""What changes when something begins to stand at a broker, and what when it ends?
+"""How are subscriptions and advertisements registered, renewed and removed?
 
-A subscription or advertisement is placed when it was permitted, and again
-when it rests on another right. Whatever that caused, here and elsewhere, is
-taken back when it ends. Its lease and its right each have a moment at which
-they are looked at (`subscriptions/recheck.py`).
+An entry is registered when it was permitted, and again when it depends on another
+right. Whatever that caused, here and elsewhere, is taken back when it ends. Its lease
+and its right set timers (`subscriptions/recheck.py`). Subscriptions that end together
+are taken back at one moment: no broker is sent one in the place of another that
+ends as well.
+
+A client renews all entries of its link with one message in half a lease, as neighbouring
+brokers do among each other. The link has proved who sends it, it concerns
+nothing but this link, and nothing that has ended comes back by it, so there is
+nothing to sign and nothing to replay (A65). Rights are not decided again for it: each
+is rechecked when it ends, renewed or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.durable.cursors import Cursor
+from msgspec.structs import replace
+
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.durable.cursors import Cursor, kept
 from maia.broker.publication.retained import publisher_lost_its_right, say_under
-from maia.broker.refusals import NotVouchedFor
+from maia.broker.refusals import NotVouchedFor, StandsOtherwise
 from maia.broker.routing.interests import (
     advertised,
     class_gone,
     class_joined,
+    classes_gone,
     standing_changed,
     unadvertised,
 )
 from maia.broker.routing.own_interests import kept_class
-from maia.broker.sessions.links import Advertisement, Entry, Link, Right, Subscription
-from maia.broker.state import ENTRIES, BrokerState, Due, just_after, seconds_after
+from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription
+from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
-from maia.broker.subscriptions.removal import end_subscription, told_of_end
+from maia.broker.timers import RecheckEntries
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.wire.effects import Effect
+from maia.wire.accepted_requests import digest_of_request, digest_of_standing
+from maia.wire.codec import decode, encode, encode_known
+from maia.wire.effects import Count, Effect, Send
+from maia.wire.messages import Accepted, Ended, RenewAll
 
 __all__ = [
     "ask_to_look",
     "ask_to_look_at_entries",
     "end_advertisement",
     "end_entry",
+    "end_subscription",
+    "end_subscriptions",
     "lease_end",
+    "let_go",
+    "let_subscriptions_fall",
     "place_advertisement",
     "place_subscription",
+    "price_of_renewal",
+    "renew_all",
+    "told_of_end",
     "view_class_of",
 ]
+
 
 _SECOND: Final = 1_000_000
 _MOMENTS_IN_A_LEASE: Final = 64
 
 
-def view_class_of(right: Right, cursor: Cursor | None) -> bytes:
+def view_class_of(right: Authorisation, cursor: Cursor | None) -> bytes:
     """Return with whom a subscription shares what it sees."""
     seen = class_key(right.view, right.event_type)
     return seen if cursor is None else kept_class(seen)
@@ -141,6 +165,132 @@ def _note_standing(state: BrokerState, link: Link, entry: Entry, now: Instant) -
 
 def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
     """Have all entries of a link looked at when a moment has come; entries share their moments."""
-    if at not in link.looks:
-        link.looks.add(at)
-        state.deadlines.ask(at, Due(link.id, ENTRIES, at))
+    state.timers.add(RecheckEntries(link.id), at)
+
+
+def end_subscription(
+    state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
+) -> list[Effect]:
+    """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
+    return [*told_of_end(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
+
+
+def end_subscriptions(
+    state: BrokerState, link: Link, entries: Iterable[Subscription], now: Instant
+) -> list[Effect]:
+    """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
+    return _told_elsewhere(state, _taken_out(state, link, entries), now)
+
+
+def let_subscriptions_fall(
+    state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
+) -> list[Effect]:
+    """Take subscriptions of one link back for one reason, and tell their holder; others hear of it next."""
+    left = _taken_out(state, link, entries)
+    state.rest.append(Rest(link.id, lambda: _told_elsewhere(state, left, now)))
+    return told_of_ends(link, [entry.ref for entry in entries], problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What subscriptions that ended have left behind."""
+
+    gone: dict[bytes, list[bytes]] = field(default_factory=dict)
+    """Classes without members, by type."""
+    stood_for: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+    """Types and classes of which others were told on behalf of one of them, and that have other members."""
+
+
+def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> _Left:
+    """Take subscriptions out of their classes: nothing is delivered to them from here on."""
+    left = _Left()
+    for entry in entries:
+        del link.subscriptions[entry.ref]
+        link.warned.pop(entry.ref, None)
+        state.one_time.drop(link.id, entry.ref)
+        if entry.cursor is not None:
+            let_go(state, entry.cursor)
+        type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
+        audience = state.audiences[type_id]
+        stood = audience.stands_for(entry.view_class, member)
+        if audience.leave(entry.view_class, member):
+            left.gone.setdefault(type_id, []).append(entry.view_class)
+        elif stood:
+            left.stood_for[type_id, entry.view_class] = None
+    for type_id in left.gone:
+        if not state.audiences[type_id].classes:
+            del state.audiences[type_id]
+    return left
+
+
+def _told_elsewhere(state: BrokerState, left: _Left, now: Instant) -> list[Effect]:
+    """Tell other brokers what is not wanted any more, and what is wanted on behalf of somebody else."""
+    effects: list[Effect] = []
+    restated = list(left.stood_for)
+    for type_id, classes in left.gone.items():
+        # One that was left may have been joined again meanwhile, by somebody whose right is another now.
+        gone = [one for one in classes if not _is_here(state, type_id, one)]
+        restated += [(type_id, one) for one in classes if _is_here(state, type_id, one)]
+        effects += classes_gone(state, type_id, gone, now)
+    for type_id, view_class in restated:
+        if _is_here(state, type_id, view_class):
+            effects += standing_changed(state, type_id, view_class, now)
+    return effects
+
+
+def _is_here(state: BrokerState, type_id: bytes, view_class: bytes) -> bool:
+    audience = state.audiences.get(type_id)
+    return audience is not None and view_class in audience.classes
+
+
+def let_go(state: BrokerState, cursor: Cursor) -> None:
+    """Keep how far a durable subscription has come, also past what was nothing for its owner."""
+    cursor.detach()
+    if cursor.seen > cursor.kept_seen:
+        state.to_keep.append(kept(cursor))
+
+
+def told_of_end(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
+    """Tell the holder of a reference why it ended, unless it asked for that."""
+    return [] if problem is None else told_of_ends(link, [ref], problem)
+
+
+def told_of_ends(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
+    """Tell the holder of references why they ended, all for one reason."""
+    if not refs:
+        return []
+    # What is said of the first is checked, and then said of the others: somebody waits for the last of them.
+    first = encode(Ended(refs[0], problem.code, problem.message))
+    said = decode(first)
+    assert isinstance(said, Ended)  # noqa: S101 - made a line above
+    others = [encode_known(replace(said, ref=ref)) for ref in refs[1:]]
+    told = [Send(link.id, data) for data in (first, *others)]
+    return [*told, Count("maia_ended_total", len(refs), labels={"code": problem.code})]
+
+
+_ENTRIES_FOR_A_REQUEST: Final = 64
+"""Renewing so many entries costs about as much as one request; the client's quota pays for them so."""
+
+
+def price_of_renewal(link: Link) -> int:
+    """Return how many requests it counts for that a client renews all that stands on a link."""
+    return 1 + (len(link.subscriptions) + len(link.advertisements)) // _ENTRIES_FOR_A_REQUEST
+
+
+def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -> list[Effect]:
+    """Begin every lease on a link anew, if client and broker agree on what stands there."""
+    entries = link.entries
+    digest = digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in entries)
+    if len(entries) != message.entries or digest != message.digest:
+        raise StandsOtherwise("something else stands on this link: ask for each of it again")
+    # A definition may have ended meanwhile, and then nobody renews what is asked of it.
+    for name in {entry.right.event_type.name for entry in entries}:
+        state.types.resolve(name, (), now)
+    ends = lease_end(state, link, now)
+    for entry in entries:
+        entry.lease_ends = ends
+    # A right may end within the lease that begins now, and then it is looked at before the lease ends (A35).
+    for right_ends in {entry.right.stable.not_after for entry in entries}:
+        at = ends if right_ends is None else min(ends, just_after(right_ends))
+        ask_to_look_at_entries(state, link, at)
+    return [Send(link.id, encode(Accepted(message.id, None)))]

@@ -12,27 +12,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import dial_or_lack, warn
 from maia.broker.access.one_time_pending import HeldRequest
 from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.delivery import advance
-from maia.broker.durable.names import cursor_for
+from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
 from maia.broker.routing.own_interests import want_to_record
-from maia.broker.sealed.needed_keys import note_missing_keys, type_met
-from maia.broker.sessions.links import Advertisement, Link, Right, Subscription
+from maia.broker.sealed.rekeying import note_missing_keys, type_met
+from maia.broker.sessions.links import Advertisement, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
+    end_subscription,
     lease_end,
     place_advertisement,
     place_subscription,
     view_class_of,
 )
-from maia.broker.subscriptions.removal import end_subscription
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import MaiaError
@@ -263,10 +263,10 @@ def _decided(
     pool: tuple[SignedCertificate, ...],
     answers: _Answers,
     now: Instant,
-) -> Right:
+) -> Authorisation:
     """Ask the kernel, with the answers that the request has waited for if it has."""
     try:
-        return state.authoriser.decide(request, pool, now, link.known, answers.vouched)
+        return state.authoriser.decide(request, pool, now, link.remote, answers.vouched)
     except (GrantStale, GrantTestedOnce) as problem:
         if answers.missing is not None:
             raise answers.missing from problem
@@ -294,7 +294,7 @@ def _types_in_use(state: BrokerState) -> set[bytes]:
     return in_use | {cursor.type_id for cursor in cursors}
 
 
-def _accepted(link: Link, ref: int, right: Right) -> Effect:
+def _accepted(link: Link, ref: int, right: Authorisation) -> Effect:
     until = right.view.until
     return Send(link.id, encode(Accepted(ref, None if until is None else int(until))))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from maia.broker.durable.log_state import LogAtStart
+from maia.broker.durable.recording import LogAtStart
 from maia.errors import BadInput
 from maia.log.format.frames import type_id_of
 from maia.testing.simulation.hosts import Host

@@ -1,0 +1,222 @@
+"""What has this broker recorded, what is on its way to the disk, and what waits for that?
+
+The publication path hands over every frame of a recorded type, once and as it
+travels: plaintext types as `Carried`, sealed ones as `Sealed`, so that recording
+needs no keys. Its number is its position in the event log. Answers that promise
+safety wait here until the disk has promised it. The newest frames stay in memory,
+so that durable subscriptions that have caught up cost no reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.durable.cursors import KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes, kept
+from maia.broker.sessions.links import Link, Stage
+from maia.broker.settings import BrokerSettings, RecordingSettings
+from maia.credentials import Principal
+from maia.errors import ProtocolViolation
+from maia.events import INSTANT_MIN, Instant
+from maia.routing.duplicates import DuplicateMemory
+from maia.routing.row_sets import ALL_ROWS, row_set
+from maia.sealing import closed_frame
+from maia.wire.codec import decode, encode_known
+from maia.wire.effects import Count, Effect, Keep, LinkId, LogAtStart, Logged, Note, Record
+from maia.wire.messages import Carried, Sealed
+
+__all__ = [
+    "KEPT_POSITION",
+    "NO_LOG",
+    "OWN_LINK",
+    "LogAtStart",
+    "Recording",
+    "first_to_reread",
+    "new_recording",
+]
+
+KEPT_POSITION: Final = "log-position"
+OWN_LINK: Final = LinkId(-2)
+"""In place of a client's link: this broker's own subscriptions to what it records."""
+NO_LOG: Final = LogAtStart()
+_TAIL_FRAMES: Final = 4096
+_TAIL_BYTES: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class Recording:
+    """The event log of one broker, as far as the broker knows it."""
+
+    settings: RecordingSettings
+    types: KnownTypes
+    link: Link
+    """In place of a client: this broker's own subscriptions to what it records."""
+    next_position: int = 1
+    upto: int = 0
+    """Everything up to here is safe."""
+    unsafe: dict[int, tuple[bytes, Logged]] = field(default_factory=dict, repr=False)
+    """What is on its way to the disk, with its type, by position."""
+    waiting: deque[tuple[int, Effect]] = field(default_factory=deque, repr=False)
+    """What may be done once everything up to a position is safe."""
+    tail: deque[tuple[bytes, Logged]] = field(default_factory=deque, repr=False)
+    """The newest safe frames with their types, without gaps."""
+    tail_bytes: int = 0
+    unsafe_bytes: int = 0
+    cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict, repr=False)
+    """By principal's key and name."""
+    reads: dict[int, Cursor] = field(default_factory=dict, repr=False)
+    """Which cursor waits for which reading of the log."""
+    last_read: int = 0
+
+    def records(self, type_id: bytes) -> bool:
+        """Say whether frames of a type are recorded here.
+
+        Of a type without a known definition nothing is recorded unless its id was chosen: other
+        ids can be made up, and would fill the disk (A90).
+        """
+        chosen, versions = self.settings.types, self.types.versions(type_id)
+        if chosen is None:
+            return bool(versions)
+        return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
+
+    def record(self, frame: Carried | Sealed, now: Instant) -> list[Effect]:
+        """Record a frame as it travels, if its type is recorded."""
+        if not self.records(frame.type_id):
+            return []
+        data = encode_known(frame)
+        position = self.number(frame.type_id, data, now)
+        return [Record(position, data), Count("maia_recorded_total")]
+
+    def number(self, type_id: bytes, data: bytes, now: Instant) -> int:
+        """Give a frame that goes to the disk the next position."""
+        position = self.next_position
+        self.unsafe[position] = (type_id, Logged(position, now, data))
+        self.unsafe_bytes += len(data)
+        self.next_position = position + 1
+        return position
+
+    def replace(self, frame: Logged) -> None:
+        """Put in the bytes of a frame that was numbered before it was signed."""
+        type_id, _ = self.unsafe[frame.position]
+        self.unsafe[frame.position] = (type_id, frame)
+        self.unsafe_bytes += len(frame.data)
+
+    def made_safe(self, upto: int) -> list[Effect]:
+        """Move what is safe now to the tail, and return what waited for that."""
+        for position in range(self.upto + 1, min(upto, self.next_position - 1) + 1):
+            type_id, frame = self.unsafe.pop(position)
+            self.unsafe_bytes -= len(frame.data)
+            self.tail.append((type_id, frame))
+            self.tail_bytes += len(frame.data)
+            while len(self.tail) > _TAIL_FRAMES or (self.tail_bytes > _TAIL_BYTES and len(self.tail) > 1):
+                self.tail_bytes -= len(self.tail.popleft()[1].data)
+        self.upto = max(self.upto, upto)
+        released: list[Effect] = []
+        while self.waiting and self.waiting[0][0] <= self.upto:
+            released.append(self.waiting.popleft()[1])
+        return released
+
+    def once_safe(self, effect: Effect) -> list[Effect]:
+        """Return an effect if all that was numbered so far is safe; otherwise it waits for that."""
+        if self.upto + 1 == self.next_position:
+            return [effect]
+        self.waiting.append((self.next_position - 1, effect))
+        return []
+
+    def once_recorded(self, type_id: bytes, answer: Effect) -> list[Effect]:
+        """Return an answer to a publisher; if the broker promises that, once all before it is safe."""
+        if not self.settings.durable or not self.records(type_id):
+            return [answer]
+        return self.once_safe(answer)
+
+    def in_tail(self, position: int) -> bool:
+        """Say whether everything from a position on is in memory."""
+        return bool(self.tail) and position >= self.tail[0][1].position
+
+    def status(self) -> Mapping[str, object]:
+        """Return what an operator asks for."""
+        attached = [cursor for cursor in self.cursors.values() if cursor.is_attached]
+        behind = [max(0, self.upto - cursor.seen) for cursor in self.cursors.values()]
+        return {
+            "position": self.upto,
+            "unsafe": self.next_position - 1 - self.upto,
+            "unsafe_bytes": self.unsafe_bytes,
+            "types": len(self.link.subscriptions),
+            "cursors": len(self.cursors),
+            "cursors_attached": len(attached),
+            "farthest_behind": max(behind, default=0),
+        }
+
+    # ------------------------------------------------------------ across restarts
+
+    def keep_once_safe(self, memory: Keep) -> list[Effect]:
+        """Keep the memory of publications when all frames that it knows of are safe.
+
+        Otherwise a frame that a crash took could be taken for one that was recorded.
+        """
+        # The memory goes first: with the position alone, what lies between would be forgotten.
+        position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
+        return [effect for one in (memory, position) for effect in self.once_safe(one)]
+
+    def reload(
+        self, kept_before: Mapping[str, bytes], log: LogAtStart, seen: DuplicateMemory
+    ) -> list[Effect]:
+        """Go on behind what the log holds, and recognise what it holds when it is published again."""
+        self.next_position, self.upto = log.next_position, log.next_position - 1
+        for logged in log.recent:
+            _recognise(logged, seen, own_key=self.link.peer.key)
+        effects: list[Effect] = []
+        for name, data in kept_before.items():
+            if not name.startswith(KEPT_CURSOR):
+                continue
+            try:
+                cursor = cursor_from_bytes(data)
+            except BadCursor as problem:
+                effects += [Note("kept-dropped", {"name": name, "code": problem.code}), Keep(name, None)]
+                continue
+            self.cursors[cursor.owner, cursor.name] = cursor
+            if cursor.seen > self.upto:
+                # The log is another one, or was restored from a copy: what came after it is not there.
+                fields = {"cursor": cursor.name, "seen": cursor.seen, "position": self.upto}
+                cursor.seen = self.upto
+                effects += [Note("cursor-ahead-of-log", fields), kept(cursor)]
+        return effects
+
+
+def new_recording(principal: Principal, settings: BrokerSettings, types: KnownTypes) -> Recording | None:
+    """Return an empty log, for a broker that records."""
+    if settings.recording is None:
+        return None
+    long_ago = Instant(INSTANT_MIN)
+    own = Link(OWN_LINK, principal, None, Stage.READY, opened_at=long_ago, heard_at=long_ago)
+    return Recording(settings.recording, types, own)
+
+
+def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
+    """Return from which position on the log has to be read again at the start."""
+    try:
+        return max(1, msgspec.msgpack.decode(kept_before[KEPT_POSITION], type=int))
+    except (KeyError, msgspec.MsgspecError):
+        return 1
+
+
+def _recognise(logged: Logged, seen: DuplicateMemory, *, own_key: bytes) -> None:
+    try:
+        frame = decode(logged.data)
+        if isinstance(frame, Carried):
+            numbers = frame.kept
+        elif isinstance(frame, Sealed):
+            numbers = list(closed_frame(frame).row_numbers)
+        else:
+            return
+    except ProtocolViolation:
+        return  # of another version: no publisher sends the same today
+    rows = row_set(numbers) if numbers else ALL_ROWS
+    # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
+    unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
+    seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)

@@ -1,0 +1,376 @@
+"""What is sealed or opened anew when the keys of a type change, and who is shown this broker's rights?
+
+A group of subscribers of a sealed type is sent to others sealed, and nothing
+of it before there is a key. When an epoch begins, each is sealed anew: the new
+one is in the routing table before the old one leaves it, so that there is no moment
+without either. What neighbours sent is opened anew as well, as far as the
+keys now go. A step does so many of these and asks to be called again.
+
+In the handshake a broker shows everything that concerns the network. What it
+may do with a type says which types and attributes there are, so it is shown
+to members of the type's own key group alone: sealed, after the handshake, and
+again when keys change. Neighbours that cannot open it learn that there is
+something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import Final
+
+from maia.broker.access.authorisation import Authorisation
+from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
+from maia.broker.sealed.entries import (
+    HeardSealed,
+    LocalSealed,
+    Placed,
+    Task,
+    proof_from_wire,
+    proof_to_wire,
+    size_of_proof,
+)
+from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry, understood
+from maia.broker.sessions.links import Advertisement, Link
+from maia.broker.state import BrokerState, just_after
+from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.credentials import (
+    AuthorisationCertificate,
+    SignedCertificate,
+    TypeName,
+    TypePattern,
+    certificate_to_bytes,
+)
+from maia.errors import MaiaError
+from maia.events import AttributeUid, Instant
+from maia.policy.view import shows
+from maia.routing.overlay.ids import NodeId
+from maia.routing.table.hops import LOCAL, RouteEntry, SealedEntry, Tell, book_key_of_sealed
+from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
+from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter
+from maia.sealing.groups.group_id import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.types import SealingLevel
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.messages import SealedRights
+
+__all__ = [
+    "hear_rights",
+    "keys_changed",
+    "look_at_sealed",
+    "note_missing_keys",
+    "offer_sealed",
+    "open_rights_again",
+    "place_sealed",
+    "show_rights",
+    "take_back_sealed",
+    "type_met",
+    "unoffer_sealed",
+]
+
+
+# ------------------------------------------------------------ showing
+
+
+def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[bytes]) -> list[Effect]:
+    """Show neighbours this broker's rights to types, sealed with the newest key of each type's group."""
+    told = [
+        (type_id, message) for type_id in types if (message := _sealed_rights(state, type_id)) is not None
+    ]
+    return [Send(link, encode(message)) for link in list(links) for _, message in told]
+
+
+def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
+    ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
+    mine = _rights_to(state, type_id)
+    if ring is None or epoch is None or not mine or not state.settings.share_plaintext:
+        return None
+    showing = SealedShowing(type_id, epoch, state.random(FILTER_ID_BYTES))
+    # Bound to who shows it: the request of a proof is its place for that.
+    proof = OpenedProof(state.principal.key, tuple(certificate_to_bytes(signed) for signed in mine))
+    # A restriction holds values, which are for readers of that attribute alone.
+    uids = restricted_in(state, type_id, mine)
+    sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
+    return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
+
+
+def _rights_to(state: BrokerState, type_id: bytes) -> tuple[SignedCertificate, ...]:
+    names = {version.name for version in state.types.versions(type_id)}
+    return tuple(
+        signed
+        for signed in state.settings.credentials
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and any(_is_about(signed.certificate, name) for name in names)
+    )
+
+
+def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
+    pattern = certificate.authority.resources
+    if not isinstance(pattern, TypePattern):
+        return False
+    return pattern.owner in (None, name.owner) and pattern.name.matches(name.name)
+
+
+# ------------------------------------------------------------ being shown
+
+
+def hear_rights(state: BrokerState, link: Link, message: SealedRights, _now: Instant) -> list[Effect]:
+    """Look at what a neighbour may do with a type, or keep it until there is a key for it."""
+    if message.type_id not in link.sealed_rights and len(link.sealed_rights) >= state.settings.limits.types:
+        return []
+    _forget_rights(link, message.type_id)
+    link.sealed_rights[message.type_id] = message
+    link.rights_bytes += size_of_proof(message.proof)
+    return _open_rights(state, link, message)
+
+
+def _forget_rights(link: Link, type_id: bytes) -> None:
+    """Forget what waited for a key, if something did."""
+    waited = link.sealed_rights.pop(type_id, None)
+    if waited is not None:
+        link.rights_bytes -= size_of_proof(waited.proof)
+
+
+def open_rights_again(state: BrokerState, type_id: bytes) -> list[Effect]:
+    """Look again at what neighbours showed before the key was here."""
+    waiting = [(link, link.sealed_rights.get(type_id)) for link in state.links.values()]
+    return [
+        effect
+        for link, message in waiting
+        if message is not None
+        for effect in _open_rights(state, link, message)
+    ]
+
+
+def _open_rights(state: BrokerState, link: Link, message: SealedRights) -> list[Effect]:
+    ring = state.sealed.ring_of(message.type_id)
+    if ring is None:
+        return []
+    showing = SealedShowing(message.type_id, message.epoch, message.seal)
+    try:
+        shown = open_proof(showing, proof_from_wire(message.proof), ring)
+    except MaiaError as problem:
+        _forget_rights(link, message.type_id)
+        return [Count("maia_refused_total", labels={"code": problem.code})]
+    if shown is None:
+        return []  # the key may come
+    _forget_rights(link, message.type_id)
+    if shown.request == link.peer.key:  # what somebody else showed is worth nothing here
+        link.rights_bytes += sum(map(len, shown.certificates))
+        link.rights_bytes -= sum(map(len, link.rights.get(message.type_id, ())))
+        link.rights[message.type_id] = shown.certificates
+        link.shares.pop(message.type_id, None)
+    return []
+
+
+TASKS_PER_STEP: Final = 64
+
+
+# ------------------------------------------------------------ this broker's clients
+
+
+def place_sealed(state: BrokerState, type_id: bytes, view_class: SubscriberGroup) -> list[Effect]:
+    """Put a class of subscribers into the book, sealed with the newest keys; wait if there are none."""
+    ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
+    if ring is None or epoch is None:
+        return []
+    before = state.sealed.placed.get((type_id, view_class.key))
+    groups = ring.groups(epoch)
+    if before is not None and (before.epoch, before.groups) == (epoch, groups):
+        return []
+    entry = _sealed_entry(state, type_id, view_class, ring, epoch)
+    state.sealed.placed[type_id, view_class.key] = Placed(entry.id, epoch, groups)
+    book, key = state.routes.book, book_key_of_sealed(type_id)
+    tells = book.local_entry(key, entry)
+    return route_messages(state, [*tells, *(book.local_unsubscribe(key, before.entry_id) if before else ())])
+
+
+def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> list[Effect]:
+    """Take a class of subscribers out of the book, if it is there."""
+    placed = state.sealed.placed.pop((type_id, class_key), None)
+    if placed is None:
+        return []
+    return route_messages(
+        state, state.routes.book.local_unsubscribe(book_key_of_sealed(type_id), placed.entry_id)
+    )
+
+
+def offer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
+    """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
+    type_id = entry.right.event_type.type_id
+    epoch, before = state.sealed.in_use.get(type_id), state.sealed.offered.get((entry.link, entry.ref))
+    if epoch is None:
+        return []
+    book, key = state.routes.book, book_key_of_sealed(type_id)
+    state.sealed.offered[entry.link, entry.ref] = (type_id, epoch)
+    tells = book.local_advertise(key, (entry.link, entry.ref, epoch), entry)
+    if before is not None and before != (type_id, epoch):
+        tells += book.local_unadvertise(key, (entry.link, entry.ref, before[1]))
+    return route_messages(state, tells)
+
+
+def unoffer_sealed(state: BrokerState, entry: Advertisement) -> list[Effect]:
+    """Take an advertisement out of the book, if it is there."""
+    before = state.sealed.offered.pop((entry.link, entry.ref), None)
+    if before is None:
+        return []
+    type_id, epoch = before
+    key = book_key_of_sealed(type_id)
+    return route_messages(state, state.routes.book.local_unadvertise(key, (entry.link, entry.ref, epoch)))
+
+
+def _sealed_entry(
+    state: BrokerState, type_id: bytes, view_class: SubscriberGroup, ring: KeyRing, epoch: int
+) -> SealedEntry:
+    sealing = state.types.sealing(type_id)
+    sealed = seal_filter(
+        view_class.routed,
+        type_id=type_id,
+        epoch=epoch,
+        by_attribute=sealing is None or sealing.level is SealingLevel.ATTRIBUTE,
+        keys=ring,
+        random=state.random,
+    )
+    right = right_behind(state, view_class)
+    named = frozenset() if right is None else speaks_of(state, type_id, right)
+    is_provable = all(ring.key(GroupId(type_id, uid), epoch) is not None for uid in named)
+    # What others are bound to refuse must not stand for what they would accept.
+    marks = frozenset() if is_provable else frozenset({sealed.digest})
+    return SealedEntry(sealed.id, view_class.routed, LocalSealed(sealed, view_class), marks, sealed.digest)
+
+
+# ------------------------------------------------------------ when keys change
+
+
+def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+    """Hear that a ring learned, was given, lost or forgot something, or that a type is known to be sealed.
+
+    What is wanted and offered here follows at once or in the next steps.
+    """
+    ring = state.sealed.ring_of(type_id)
+    # The newest epoch in which this broker is a member; interests need not wait for it to begin.
+    epoch = None if ring is None else ring.newest
+    if ring is not None and epoch is not None and ring.key(GroupId(type_id), epoch) is None:
+        epoch = None
+    shown: list[Effect] = []
+    if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
+        state.sealed.in_use[type_id] = epoch
+        state.sealed.changed_at[type_id] = now
+        state.routes.look_at_sealed(just_after(now))
+        shown = show_rights(state, state.routes.node_of, [type_id])
+    _find_work(state, type_id)
+    if state.types.sealing(type_id) is not None:
+        for link in state.links.values():
+            for entry in link.advertisements.values():
+                if entry.right.event_type.type_id == type_id:
+                    plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
+                    shown += [*offer_sealed(state, entry), *route_messages(state, plain)]
+    return [*shown, *look_at_sealed(state, now)]
+
+
+def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
+    """Seal and open anew what is waiting for it, so many at a time."""
+    routes, sealed = state.routes, state.sealed
+    if routes.sealed_at is not None and routes.sealed_at <= now:
+        routes.sealed_at = None
+        # What neighbours should have sealed anew by now is opened again.
+        before, sealed.looked_at = sealed.looked_at, now
+        for type_id in sealed.changed_at:
+            ring = sealed.ring_of(type_id)
+            for end in () if ring is None else ends_of_patience(state, ring, now):
+                if end > now:
+                    routes.look_at_sealed(end)
+                elif before is None or end > before:
+                    _find_work(state, type_id)
+    effects: list[Effect] = []
+    for task in list(islice(sealed.to_do, TASKS_PER_STEP)):
+        del sealed.to_do[task]
+        effects += _done(state, task, now)
+    if sealed.to_do:
+        routes.look_at_sealed(just_after(now))
+    return effects
+
+
+def _find_work(state: BrokerState, type_id: bytes) -> None:
+    book, key = state.routes.book, book_key_of_sealed(type_id)
+    audience = state.audiences.get(type_id)
+    for class_key in audience.classes if audience is not None else ():
+        state.sealed.to_do[type_id, LOCAL, class_key] = None
+    ring = state.sealed.ring_of(type_id)
+    for hop in book.hops(key):
+        if hop != LOCAL:
+            for entry in book.entries(hop, key):
+                if _may_change(entry, ring):
+                    state.sealed.to_do[type_id, hop, entry.id] = None
+
+
+def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
+    """Say whether other keys could say anything new of an entry: most are of this epoch and open already."""
+    heard = entry.baggage
+    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(heard, HeardSealed):
+        return True
+    if entry.marks or heard.filter.epoch != ring.newest:
+        return True
+    spoken_of = {uid for part in heard.filter.parts for uid in part.uids}
+    held = {group.uid for group in ring.groups(heard.filter.epoch)}
+    return not spoken_of.union(heard.proof.uids) <= spoken_of or not spoken_of | {None} <= held
+
+
+def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
+    type_id, hop, what = task
+    if hop != LOCAL:
+        return _understood_anew(
+            state, type_id, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now
+        )
+    audience = state.audiences.get(type_id)
+    view_class = None if audience is None else audience.classes.get(what)
+    if view_class is None or state.types.sealing(type_id) is None:
+        return []
+    plain = route_messages(state, state.routes.book.local_unsubscribe(type_id, what[:16]))
+    return [*place_sealed(state, type_id, view_class), *plain]
+
+
+def _understood_anew(
+    state: BrokerState, type_id: bytes, hop: NodeId, entry_id: bytes, now: Instant
+) -> list[Effect]:
+    book, key = state.routes.book, book_key_of_sealed(type_id)
+    known, neighbour = book.entry(hop, key, entry_id), state.routes.neighbours.get(hop)
+    if known is None or neighbour is None or not isinstance(known.baggage, HeardSealed):
+        return []
+    tells: list[Tell]
+    try:
+        tells = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, now)], ())
+    except MaiaError as problem:
+        refuse_entry(neighbour, key, entry_id, known.baggage)
+        tells = book.understood_anew(hop, key, (), [entry_id])
+        counted = Count("maia_refused_total", labels={"code": problem.code})
+        return [counted, *route_messages(state, tells), *doubts(neighbour.link, type_id, [entry_id])]
+    return route_messages(state, tells)
+
+
+def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:
+    """Look for the keys of a sealed type; if a version of it is `new` here, what was said in clear ends."""
+    if state.types.sealing(type_id) is None:
+        return []
+    looked = state.keys.look_for(type_id, now)
+    if looked or new:
+        state.routes.is_stirred = True
+        state.impairments.stirred.add(type_id)
+    return [*looked, *keys_changed(state, type_id, now)] if new else looked
+
+
+def note_missing_keys(state: BrokerState, right: Authorisation, now: Instant) -> list[Effect]:
+    """Say in the log which attributes a subscriber may see, and this broker cannot read at this moment."""
+    type_id = right.event_type.type_id
+    sealing = state.types.sealing(type_id)
+    ring = state.seals.ring_of(type_id)
+    if sealing is None or (ring is not None and ring.newest is None):
+        return []  # nothing to miss, or the keys are on their way
+    seen = [uid for uid in right.event_type.kinds if any(shows(one, uid) for one in right.view.windows)]
+    wanted: list[AttributeUid | None] = [*seen] if sealing.level is SealingLevel.ATTRIBUTE else [None]
+    missing = [uid or "*" for uid in wanted if not state.seals.holds(type_id, uid, now)]
+    if not missing:
+        return []
+    fields = {"type": type_id.hex(), "attributes": missing, "principal": str(right.request.principal)}
+    return [Note("keys-missing", fields)]
