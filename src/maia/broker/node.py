@@ -38,6 +38,7 @@ from maia.broker.upkeep import ask_to_look_at_broker, look_at_everything, look_a
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.sessions.challenges import Challenged
 from maia.wire.codec import decode
 from maia.wire.effects import (
     Close,
@@ -55,7 +56,6 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Bye
-from maia.wire.one_time_questions import Challenged
 
 __all__ = ["Broker"]
 

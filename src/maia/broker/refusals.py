@@ -8,8 +8,8 @@ none of them speaks of anybody else's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 from maia.wire.framing import BeyondShare
-from maia.wire.one_time_pending import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
     "BeyondShare",

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Final
 
 from maia.client.backoff import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
-from maia.client.challenges import CONNECTING, NOT_VOUCHED_FOR
 from maia.client.errors import ClientClosed, NotConnected, WrongBroker, is_passing, told_by_broker
 from maia.client.handshake import Handshake
 from maia.client.notices import Connected, Disconnected
@@ -22,6 +21,7 @@ from maia.client.timers import SESSION, Alarms, later
 from maia.credentials import Principal
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
+from maia.sessions.challenges import CONNECTION, NotVouchedFor
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import Bye, Challenge, Greeting, Message, Ping, Pong, Show, Welcome
@@ -118,7 +118,7 @@ class Connection:
             case _, Bye(code=code, message=sentence):
                 return self._dismissed(told_by_broker(code, sentence), now)
             case ((SessionStage.AWAITING_WELCOME | SessionStage.READY), Challenge(ref=ref)) if (
-                ref == CONNECTING
+                ref == CONNECTION
             ):
                 asked = self._handshake.connecting
                 self._book.challenged_to_connect(message, asked, is_ready=self.is_ready)
@@ -173,7 +173,7 @@ class Connection:
         """Leave a broker that said goodbye; whoever is not vouched for any more has nothing to wait for."""
         problem = self._book.why_unconnected(told)
         effects = self._left(problem, now)
-        if told.code == NOT_VOUCHED_FOR and not is_passing(problem.code):
+        if told.code == NotVouchedFor.code and not is_passing(problem.code):
             self._book.give_everything_up(problem)
         return effects
 

@@ -28,8 +28,8 @@ from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, Members
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged
 from maia.wire.effects import Effect, WakeAt
-from maia.wire.one_time_questions import Challenged
 
 __all__ = ["KeyRequests", "without_alarms"]
 

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from maia.broker.access.challenges import challenge_hello, vouched_for
-from maia.broker.access.one_time_pending import HeldHello
+from maia.broker.access.challenges import challenge_hello
 from maia.broker.refusals import (
     LinkNotNeeded,
-    NotVouchedFor,
     OutOfTurn,
     StatementAwaited,
     TooManyLinks,
@@ -116,16 +114,18 @@ def _said_hello(state: BrokerState, link: Link, message: Message, now: Instant) 
 def _vouched_for(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
     """Go on with a hello that has waited to be vouched for."""
     assert isinstance(message, Vouched)  # noqa: S101 - by the table below
-    redeemed = state.one_time.redeem(link.id, message.id, message.answers, now)
-    if redeemed is None or not isinstance(redeemed.challenged.asked.waits, HeldHello):
-        raise OutOfTurn("nobody was asked to vouch for anything")
-    hello, budget = redeemed.challenged.asked.waits.message, state.authoriser.budget_before_welcome()
+    checked = state.one_time.redeem(link.id, message, now)
+    hello = None if checked is None else checked.asked.waits
+    if checked is None or not isinstance(hello, Hello):
+        raise OutOfTurn("no question was asked about your right to connect")
+    budget = state.authoriser.budget_before_welcome()
     pool = state.authoriser.pool_of_stranger(link.shown, budget)
-    vouched = vouched_for(state, redeemed.once, now)
     try:
-        link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.known, vouched, budget)
+        link.connect = state.authoriser.decide_connect(
+            link.peer, pool, now, link.known, checked.vouched, budget
+        )
     except GrantTestedOnce as problem:
-        raise NotVouchedFor("your right to connect must be vouched for, for this very link") from problem
+        raise checked.missing or problem from None
     state.statements.reliance.note(link.id, link.connect.watched)
     link.instance = hello.instance
     return _said_welcome(state, link, hello, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper
@@ -30,13 +30,17 @@ from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
 from maia.wire.kept_requests import RequestFrame
-from maia.wire.messages import SealedRights
+from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
+from maia.wire.requests import EdgeRequest
 
 __all__ = [
     "NOTHING_KNOWN",
     "Advertisement",
     "Entry",
     "Grounds",
+    "Held",
+    "HeldEntry",
+    "HeldRequest",
     "Known",
     "Link",
     "Right",
@@ -219,6 +223,25 @@ class Subscription:
 
 
 Entry = Advertisement | Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRequest:
+    """A request that waits for one-time answers; its signature and its moment were checked."""
+
+    message: Advertise | Subscribe | SubscribeDurable = field(repr=False)
+    asked: EdgeRequest = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """An entry, or the connection, that is authorised anew from these certificates."""
+
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+
+
+Held: TypeAlias = HeldRequest | HeldEntry | Hello
+"""What waits for one-time answers: a hello is welcomed when the right to connect is vouched for."""
 
 
 @dataclass(frozen=True, slots=True)

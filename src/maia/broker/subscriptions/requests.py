@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import dial_or_lack, warn
-from maia.broker.access.one_time_pending import HeldRequest
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance
 from maia.broker.durable.names import cursor_for
@@ -23,7 +22,7 @@ from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.needed_keys import note_missing_keys, type_met
-from maia.broker.sessions.links import Advertisement, Link, Right, Subscription
+from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Right, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,

@@ -44,13 +44,13 @@ class Parting:
         return [] if gone is None else self._left_all(gone)
 
     def _left_all(self, link: MemberLink) -> list[Effect]:
-        self.challenges.forget(link)
+        self.challenges.desk.forget_link(link.id)
         return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
 
     def left(self, link: MemberLink, type_id: bytes) -> list[Effect]:
         """Let a member go, unless it is still here by another link."""
         manager = self.types.get(type_id)
-        self.challenges.drop(link, (type_id, False))
+        self.challenges.desk.drop(link.id, (type_id, False))
         link.brought.pop((type_id, False), None)
         if link.joined.pop(type_id, None) is None or manager is None:
             return []

@@ -27,7 +27,6 @@ from maia.domain.keys.departures import Parting
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.notifications import Teller
-from maia.domain.keys.one_time_answers import KeyAnswers
 from maia.domain.keys.refusals import KeyServerStopped, NotExpected
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
 from maia.domain.keys.settings import DomainSettings
@@ -119,9 +118,8 @@ class KeyServer:
         self._parting = Parting(self._links, self._types, challenges)
         self._hearing = Hearing(self._vouching, self._types, self._links, self._parting, self._changes)
         self._desk = KeyRequestHandler(
-            key.principal, self._types, self._links, self._hearing, challenges, random
+            key.principal, self._types, self._links, self._hearing, challenges, self._parting, random
         )
-        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links, self._parting)
 
     # -------------------------------------------------------- life
 
@@ -172,7 +170,7 @@ class KeyServer:
             "members": sum(link.is_ready for link in links),
             **self._types.status(),
             "vouchers": self._vouching.status(now),
-            "one_time": {"waiting": len(self._challenges)},
+            "one_time": {"waiting": len(self._challenges.desk)},
             "counters": dict(self._counters),
         }
 
@@ -247,7 +245,7 @@ class KeyServer:
             case JoinGroups() | WhoWrites() | HistoryKeys():
                 return self._asked(link, message, now)
             case Vouched():
-                return self._answers.hear(link, message, now)
+                return self._desk.hear_vouched(link, message, now)
         raise NotExpected(f"`{type(message).__name__}` is nothing that a key server is told")
 
     def _asked(
@@ -264,7 +262,7 @@ class KeyServer:
     # -------------------------------------------------------- time
 
     def _look(self, now: Instant) -> list[Effect]:
-        effects = [*self._answers.look(now), *self._types.look(now)]
+        effects = [*self._desk.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
             effects += self._parting.close(link, problem)

@@ -8,7 +8,7 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.domain.keys.refusals import BadDomainSettings
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
-from maia.wire.one_time_pending import OneTimeLimits
+from maia.sessions.challenges import OneTimeLimits
 
 __all__ = ["DomainLimits", "DomainSettings"]
 

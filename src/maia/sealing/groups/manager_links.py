@@ -10,7 +10,7 @@ deadline, and each failure doubles the wait before the next attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -29,12 +29,14 @@ from maia.credentials import (
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.sealing.groups.one_time_questions import keys_digest
 from maia.sealing.groups.validity import WithShown, held_statements, shown_statements
 from maia.sealing.keys.delivery import SessionKey
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged, OwnChallenges
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show
+from maia.wire.messages import PROTOCOL_VERSION, Challenge, Greeting, Hello, Message, Show
 from maia.wire.names import network_to_bytes
 
 __all__ = ["LinkStage", "ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
@@ -88,6 +90,7 @@ class ManagerLink:
     """What the manager has shown, for the certificates of its greeting."""
     rests_on: tuple[SignedCertificate, ...] = field(default=(), repr=False)
     """The certificates by which it may be part of the network."""
+    challenges: OwnChallenges = field(default_factory=OwnChallenges, repr=False)
 
     @property
     def is_ready(self) -> bool:
@@ -109,6 +112,28 @@ class ManagerLink:
     def address(self) -> str:
         """Return the address whose turn it is."""
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""
+
+    def challenged(
+        self,
+        number: int,
+        message: Challenge,
+        *,
+        member: Principal,
+        type_id: bytes,
+        own: Iterable[SignedCertificate],
+        is_past: bool,
+        is_standing: bool,
+    ) -> Challenged:
+        """Return what has to be answered for keys of a type; raise if it is not about what we asked for."""
+        digest = keys_digest(
+            member=member,
+            manager=self.principal,
+            type_id=type_id,
+            session=self.secured.public,
+            is_past=is_past,
+        )
+        held = {signed.id: signed for signed in own}
+        return self.challenges.open(number, message, digest, held.get, is_standing=is_standing)
 
     def waits_at(self, address: str | None) -> bool:
         """Say whether a connection to this address is awaited."""
@@ -245,6 +270,7 @@ class ManagerLinks:
             self._links.pop(manager.link, None)
         manager.link, manager.session, manager.check_at, manager.statements = None, None, None, ()
         manager.stage = LinkStage.IDLE
+        manager.challenges.clear()
         manager.turn += 1
         manager.failures += 1
         manager.lost_at = now

@@ -24,9 +24,9 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks
 from maia.sealing.keys.history import PastAnswer, PastEpoch, past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyTerms
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import history_question
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged
 from maia.types import VerifiedType
 from maia.wire.codec import decode
 from maia.wire.effects import (
@@ -53,8 +53,6 @@ from maia.wire.messages import (
     Show,
     Welcome,
 )
-from maia.wire.one_time_pending import NotVouchedFor
-from maia.wire.one_time_questions import Challenged
 
 __all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
 
@@ -110,9 +108,8 @@ class HistoryAsker:
         self._manager = self._links.of(sealing.manager)
         self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
-        self._vouching = MemberVouching(key.principal, count(1))
+        self._numbers = count(1)
         self._challenges: list[Challenged] = []
-        self._why_not: MaiaError | None = None
         self._found: list[PastEpoch] = []
         self.writers: dict[Principal, tuple[SignedCertificate, ...]] = {}
         """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
@@ -171,10 +168,9 @@ class HistoryAsker:
                 return []
             case LinkStage.READY, Ping(nonce=nonce):
                 return self._links.say(manager, Pong(nonce))
-            case LinkStage.READY, Failed(code=NotVouchedFor.code) if self._why_not is not None:
-                return self._gave_up(self._why_not)  # which we know better than the manager does
             case LinkStage.READY, Failed(code=code, message=said):
-                return self._gave_up(HistoryRefused(f"{said} [{code}]"))
+                why = manager.challenges.reason(self._pages, code)
+                return self._gave_up(why or HistoryRefused(f"{said} [{code}]"))
             case LinkStage.READY, HistoryKeysReply():
                 return self._told(manager, message)
             case LinkStage.READY, Challenge(ref=ref):
@@ -198,8 +194,14 @@ class HistoryAsker:
     def _challenged(self, manager: ManagerLink, message: Challenge) -> list[Effect]:
         """Have the manager's one-time questions answered, if they are about our certificates."""
         type_id, own = self._versions[-1].type_id, self._credentials
-        challenged = self._vouching.challenged(
-            manager, message, type_id=type_id, is_past=True, is_standing=False, own=own
+        challenged = manager.challenged(
+            next(self._numbers),
+            message,
+            member=self._key.principal,
+            type_id=type_id,
+            own=own,
+            is_past=True,
+            is_standing=False,
         )
         self._challenges.append(challenged)
         return []
@@ -213,10 +215,7 @@ class HistoryAsker:
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
     ) -> list[Effect]:
         """Bring the manager the answers that it waits for; `problem` says why there are not more of them."""
-        if self._vouching.manager_of(number) is None or self.is_done:
-            return []
-        self._why_not = problem
-        message = self._vouching.answer(number, answers, self._manager)
+        message = None if self.is_done else self._manager.challenges.answer(number, answers, problem)
         return [] if message is None else self._links.say(self._manager, message)
 
     def _told(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:

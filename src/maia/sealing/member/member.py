@@ -35,7 +35,6 @@ from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.join import Joining
 from maia.sealing.member.notices import Notice
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import MemberPast
 from maia.sealing.member.protocol import ManagerTalk
 from maia.sealing.member.publishers import MemberWriters
@@ -102,7 +101,7 @@ class KeyMember:
             self._rights,
             self._writers,
             self._past,
-            MemberVouching(key.principal, self._numbers),
+            self._numbers,
             self._notices,
             check_s=settings.check_s,
         )

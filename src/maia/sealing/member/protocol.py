@@ -8,7 +8,7 @@ on the next link.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from maia.credentials import Principal, SignedStatement, SigningKey
@@ -20,11 +20,11 @@ from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.member.join import Joining
 from maia.sealing.member.notices import Notice, WriterTold
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import MemberPast
 from maia.sealing.member.publishers import MemberWriters
 from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.types import NeededTypes
+from maia.sessions.challenges import QuestionNotOurs
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Count, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import (
@@ -46,7 +46,6 @@ from maia.wire.messages import (
     Welcome,
     Writer,
 )
-from maia.wire.one_time_questions import QuestionNotOurs
 
 __all__ = ["ManagerTalk"]
 
@@ -62,7 +61,8 @@ class ManagerTalk:
     rights: OwnRights
     writers: MemberWriters
     past: MemberPast
-    vouching: MemberVouching
+    numbers: Iterator[int]
+    """The numbers of the member's questions."""
     notices: list[Notice]
     check_s: int
     """How often epochs are compared with a manager's."""
@@ -93,7 +93,6 @@ class ManagerTalk:
         self.managers.lost(manager, now)
         for known in self.types.of(manager.principal):
             known.asked, known.due, known.joined_as = None, None, None
-        self.vouching.forget(manager.principal)
         self.writers.link_lost()
         self.past.link_lost()
 
@@ -218,13 +217,14 @@ class ManagerTalk:
         is_standing = known is not None and known.joined_as == message.ref
         type_id = known.type_id if known is not None else past or b""
         try:
-            challenged = self.vouching.challenged(
-                manager,
+            challenged = manager.challenged(
+                next(self.numbers),
                 message,
+                member=self.key.principal,
                 type_id=type_id,
+                own=self.rights.pool,
                 is_past=known is None,
                 is_standing=is_standing,
-                own=self.rights.pool,
             )
         except QuestionNotOurs as problem:
             fields = {"peer": str(manager.principal), "code": problem.code}
@@ -236,12 +236,9 @@ class ManagerTalk:
 
     def vouch(self, number: int, answers: Iterable[SignedStatement]) -> list[Effect]:
         """Bring a manager the answers that it waits for, as many as there are."""
-        principal = self.vouching.manager_of(number)
-        if principal is None:
-            return []
-        manager = self.managers.of(principal)
-        message = self.vouching.answer(number, answers, manager)
-        return [] if message is None else self.managers.say(manager, message)
+        manager = next((one for one in self.managers.all() if number in one.challenges), None)
+        message = None if manager is None else manager.challenges.answer(number, answers)
+        return [] if manager is None or message is None else self.managers.say(manager, message)
 
     # -------------------------------------------------------- statements, and time
 
