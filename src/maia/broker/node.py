@@ -28,7 +28,7 @@ from maia.broker.sealed.batch_signing import signed
 from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
-from maia.broker.sessions.handshake import open_link, step_of
+from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
@@ -39,7 +39,7 @@ from maia.credentials import SignedCertificate, SignedStatement, SigningKey, Ver
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sessions.challenges import Challenged
-from maia.wire.codec import decode
+from maia.sessions.session import Established
 from maia.wire.effects import (
     Close,
     Count,
@@ -65,7 +65,7 @@ _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 class Broker:
     """One broker of one network, as a value that is handed time, chance and messages."""
 
-    __slots__ = ("_kept", "_log", "_state")
+    __slots__ = ("_kept", "_log", "_sessions", "_state")
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Broker:
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         self._state.recording = new_recording(key.principal, settings)
+        self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -123,7 +124,7 @@ class Broker:
             case LinkOpened(link=link) if self._state.is_draining:
                 effects.append(Close(link, Shutdown.code))
             case LinkOpened():
-                effects += open_link(self._state, happened, now)
+                effects += self._sessions.connected(happened, now)
             case LinkClosed(link=link):
                 effects += self._closed(self._state.links.get(link), now)
                 self._state.links.pop(link, None)
@@ -210,17 +211,20 @@ class Broker:
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        link.heard_at, link.silent_rounds = now, 0
         return self._blamed(link, lambda: self._said(link, data, now), now)
 
     def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
-        message, size = decode(data), len(data)
-        check_share(self._state, link, message, size)
-        if isinstance(message, Bye):
-            return self._heard_bye(link, message, now)
-        if link.is_ready:
-            return answer(self._state, link, message, now, size)
-        return step_of(link, message)(self._state, link, message, now)
+        effects, message = self._sessions.receive(link, data, now)
+        match message:
+            case None:
+                return effects
+            case Bye():
+                return self._heard_bye(link, message, now)
+            case Established():
+                return [*effects, *self._sessions.ready(link, now)]
+            case _:
+                check_share(self._state, link, message, len(data))
+                return answer(self._state, link, message, now, len(data))
 
     def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:
         """Do some work on behalf of a link, which ends if it fails."""

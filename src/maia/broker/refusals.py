@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
+from maia.sessions.session import HandshakeTooSlow, OutOfTurn, PeerSilent, WrongNetwork, WrongProtocol
 from maia.wire.framing import BeyondShare
 
 __all__ = [
@@ -60,24 +61,6 @@ __all__ = [
     "StateOfDurable",
     "PublishedTooFast",
 ]
-
-
-class OutOfTurn(ProtocolViolation):
-    """A message came before both sides had proved their right to connect, or twice."""
-
-    code = "PROTOCOL-OUT-OF-TURN"
-
-
-class WrongProtocol(ProtocolViolation):
-    """The peer speaks another version of the protocol."""
-
-    code = "PROTOCOL-VERSION"
-
-
-class WrongNetwork(ProtocolViolation):
-    """The peer, or a request, is about another network than this broker's."""
-
-    code = "PROTOCOL-WRONG-NETWORK"
 
 
 class BrokersOnly(ProtocolViolation):
@@ -216,18 +199,6 @@ class CutOff(Unavailable):
     """This broker has no link to any other broker of its network, and should have one."""
 
     code = "UNAVAILABLE-CUT-OFF"
-
-
-class HandshakeTooSlow(Unavailable):
-    """The peer did not prove its right to connect in time."""
-
-    code = "UNAVAILABLE-HANDSHAKE-TIME"
-
-
-class PeerSilent(Unavailable):
-    """Nothing was heard from the peer for a whole lease."""
-
-    code = "UNAVAILABLE-PEER-SILENT"
 
 
 class FrameUnasked(Refusal):

@@ -155,7 +155,6 @@ class BrokerState:
     counters: Counter[str] = field(default_factory=Counter)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
-    pings: int = 0
     round_at: Instant | None = None
     """When all links are looked at next."""
     forgives_until: Instant = _LONG_AGO

@@ -6,8 +6,6 @@ ended, however late the clock's own tick arrives (A35).
 
 from __future__ import annotations
 
-from typing import Final
-
 from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
 from maia.broker.durable.delivery import CATCHING_UP, advance_link
@@ -35,9 +33,8 @@ from maia.broker.state import (
 from maia.broker.subscriptions.recheck import look_at_entries, look_at_entry
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
-from maia.wire.messages import Ping
+from maia.sessions.session import ROUNDS_IN_A_LEASE
+from maia.wire.effects import Effect
 
 __all__ = [
     "ask_to_look_at_broker",
@@ -45,10 +42,6 @@ __all__ = [
     "look_at_everything",
     "look_at_what_is_due",
 ]
-
-_ROUNDS_UNASKED: Final = 2
-_ROUNDS_SILENT: Final = 4
-"""A peer is asked in the third round without a word, again in the fourth, and given up in the fifth."""
 
 
 def look_at_what_is_due(state: BrokerState, now: Instant) -> list[Effect]:
@@ -80,7 +73,7 @@ def look_at_everything(state: BrokerState, now: Instant) -> list[Effect]:
 def begin_rounds(state: BrokerState, now: Instant) -> None:
     """Have all links looked at three times in a lease, for as long as there are any."""
     if state.round_at is None:
-        state.round_at = seconds_after(now, state.settings.lease_s / 3)
+        state.round_at = seconds_after(now, state.settings.lease_s / ROUNDS_IN_A_LEASE)
         state.deadlines.ask(state.round_at, Due(EVERY_LINK, None, state.round_at))
 
 
@@ -151,14 +144,10 @@ def _look_at_every_link(state: BrokerState, now: Instant) -> list[Effect]:
 
 
 def _look_for_signs_of_life(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Count the rounds without a word: moments do not tell a silent peer from a broker that slept."""
-    link.silent_rounds += 1
-    if link.silent_rounds <= _ROUNDS_UNASKED:
-        return []
-    if link.silent_rounds > _ROUNDS_SILENT:
-        return close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
-    state.pings += 1
-    return [Send(link.id, encode(Ping(state.pings)))]
+    try:
+        return link.ping()
+    except PeerSilent as problem:
+        return close_link(state, link, problem, now)
 
 
 # ------------------------------------------------------------ a broker that slept

@@ -51,8 +51,6 @@ from maia.wire.messages import (
     Message,
     Nodes,
     Offer,
-    Ping,
-    Pong,
     Publish,
     Renew,
     RenewAll,
@@ -188,14 +186,6 @@ def _refused(
             raise problem
 
 
-def _say_pong(_state: BrokerState, link: Link, message: Ping, _now: Instant) -> list[Effect]:
-    return [Send(link.id, encode(Pong(message.nonce)))]
-
-
-def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) -> list[Effect]:
-    return []  # that it was heard is all it says
-
-
 def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
     """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
 
@@ -218,8 +208,6 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
 
 
 _OF_ANYBODY: Final[Mapping[type, _Handler]] = {
-    Ping: _say_pong,
-    Pong: _hear_pong,
     TypeQuery: _tell_type,
 }
 

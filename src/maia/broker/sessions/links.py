@@ -27,6 +27,7 @@ from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Reason, Request, View
 from maia.predicates import Predicate
+from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
 from maia.wire.kept_requests import RequestFrame
@@ -49,16 +50,6 @@ __all__ = [
     "Stage",
     "Subscription",
 ]
-
-
-class Stage(Enum):
-    """How far the handshake of a link has come."""
-
-    AWAITING_GREETING = "awaiting greeting"
-    AWAITING_HELLO = "awaiting hello"
-    AWAITING_WELCOME = "awaiting welcome"
-    READY = "ready"
-    CLOSING = "closing"
 
 
 class Role(Enum):
@@ -260,30 +251,14 @@ class Share:
 
 
 @dataclass(slots=True)
-class Link:
-    """One connection, from the first byte on."""
+class Link(Session):
+    """One connection of a broker, from the first byte on."""
 
-    id: LinkId
-    peer: Principal
-    dialled: str | None
-    stage: Stage
-    opened_at: Instant
-    heard_at: Instant
     role: Role = Role.UNKNOWN
-    instance: bytes = b""
-    address: str | None = None
-    shown: tuple[bytes, ...] = field(default=(), repr=False)
-    """The credentials that the peer showed in the handshake."""
-    said: int = 0
-    """How many bytes the peer has said before its welcome."""
-    statements: list[bytes] = field(default_factory=list, repr=False)
-    """What the peer has shown of statements before it showed certificates that they are about."""
     connect: Right | None = None
     known: Known = NOTHING_KNOWN
     """What conditions may ask about the connection."""
     look_at: Instant | None = None
-    silent_rounds: int = 0
-    """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     warned: dict[int, str] = field(default_factory=dict)
@@ -307,11 +282,6 @@ class Link:
     def entries(self) -> tuple[Entry, ...]:
         """Return all that stands on this link."""
         return (*self.subscriptions.values(), *self.advertisements.values())
-
-    @property
-    def is_ready(self) -> bool:
-        """Say whether both sides have proved their right to connect."""
-        return self.stage is Stage.READY
 
     def advertisement(self, ref: int) -> Advertisement:
         """Return what is advertised under `ref` on this link."""

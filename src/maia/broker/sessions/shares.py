@@ -2,8 +2,8 @@
 
 An account in bytes for each link, beside all limits on numbers (A89):
 
-- before its welcome a peer has proved nothing: what it says, all messages
-  together, is as much as a handshake takes and no more;
+- before its welcome a peer has proved nothing: what it sends, all messages
+  together, is as much as a handshake takes and no more (`maia.sessions`);
 - a neighbouring broker tells what others want and offer, and most of it
   cannot be verified here. What is kept on its behalf counts together:
   interests, offers, replicas, rights that no key opens yet, and what has to be
@@ -46,14 +46,9 @@ _RELIED_ON: Final = 256
 """What it takes to remember that something rests on a certificate."""
 
 
-def check_share(state: BrokerState, link: Link, message: Message | None, size: int) -> None:
+def check_share(state: BrokerState, link: Link, message: Message, size: int) -> None:
     """Part from a peer that would have more than its share with a message of this size."""
-    limits = state.settings.limits
-    if not link.is_ready:
-        link.said += size
-        if link.said > limits.bytes_before_welcome:
-            raise BeyondShare("more was said than a handshake takes")
-    elif type(message) in _KEPT and _kept_for(state, link) + size > limits.bytes_per_peer:
+    if type(message) in _KEPT and _kept_for(state, link) + size > state.settings.limits.bytes_per_peer:
         raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
 
 
