@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
-from maia.sessions.session import HandshakeTooSlow, OutOfTurn, PeerSilent, WrongNetwork, WrongProtocol
+from maia.sessions.session import (
+    HandshakeTooSlow,
+    OutOfTurn,
+    PeerSilent,
+    Shutdown,
+    WrongNetwork,
+    WrongProtocol,
+)
 from maia.wire.framing import BeyondShare
 
 __all__ = [
@@ -229,12 +236,6 @@ class LinkNotNeeded(Unavailable):
     """There is another link between the same two brokers."""
 
     code = "UNAVAILABLE-LINK-NOT-NEEDED"
-
-
-class Shutdown(Unavailable):
-    """The broker is being stopped."""
-
-    code = "UNAVAILABLE-SHUTDOWN"
 
 
 class NotRecorded(BadInput):

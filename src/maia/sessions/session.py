@@ -68,6 +68,7 @@ __all__ = [
     "PeerSilent",
     "Session",
     "SessionLimits",
+    "Shutdown",
     "Stage",
     "WrongNetwork",
     "WrongProtocol",
@@ -111,6 +112,12 @@ class PeerSilent(Unavailable):
     """The peer sent nothing for a whole lease."""
 
     code = "UNAVAILABLE-PEER-SILENT"
+
+
+class Shutdown(Unavailable):
+    """The node is being stopped."""
+
+    code = "UNAVAILABLE-SHUTDOWN"
 
 
 class Established:
@@ -193,7 +200,7 @@ class Session:
         if self.silent_rounds <= _ROUNDS_UNASKED:
             return []
         if self.silent_rounds > _ROUNDS_SILENT:
-            raise PeerSilent("the peer sent nothing for a whole lease")
+            raise PeerSilent("nothing was heard for a whole lease")
         return [Send(self.id, encode(Ping(0)))]
 
 

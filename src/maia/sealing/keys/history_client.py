@@ -21,14 +21,14 @@ from maia.credentials import (
 )
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.keys.history import PastAnswer, PastEpoch, past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.sealing.member.past_keys import history_question
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
+from maia.sessions.session import Established
 from maia.types import VerifiedType
-from maia.wire.codec import decode
 from maia.wire.effects import (
     Close,
     DialFailed,
@@ -45,13 +45,8 @@ from maia.wire.messages import (
     Bye,
     Challenge,
     Failed,
-    Greeting,
     HistoryKeysReply,
     Message,
-    Ping,
-    Pong,
-    Show,
-    Welcome,
 )
 
 __all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
@@ -104,7 +99,13 @@ class HistoryAsker:
         self._credentials = tuple(credentials)
         self._since = Instant(INSTANT_MIN) if since is None else since
         self._until = Instant(INSTANT_MAX) if until is None else until
-        self._links = ManagerLinks(settings, random=random, cache=VerificationCache(), standing=standing)
+        self._links = ManagerLinks(
+            settings,
+            own=lambda: settings.credentials,
+            random=random,
+            cache=VerificationCache(),
+            standing=standing,
+        )
         self._manager = self._links.of(sealing.manager)
         self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
@@ -131,17 +132,19 @@ class HistoryAsker:
         match happened:
             case LinkOpened():
                 effects, _ = self._links.opened(happened, now)
-                if self._manager.link is None:
+                if self._manager.session is None:
                     return [*effects, *self._gave_up(ManagerUnreachable("somebody else answers there"))]
                 return effects
             case Received(link=link, data=data) if self._links.on(link) is self._manager:
+                assert self._manager.session is not None  # noqa: S101 - this is its link
                 try:
-                    return self._heard(decode(data), now)
+                    effects, message = self._links.receive(self._manager.session, data, now)
+                    return [*effects, *self._heard(message, now)]
                 except MaiaError as problem:
                     return self._gave_up(problem)
             case LinkClosed() | DialFailed() if not self.is_done:
                 return self._another_address(now)
-            case Tick() if not self.is_done and self._manager.stage is LinkStage.IDLE:
+            case Tick() if not self.is_done and self._manager.is_idle:
                 return self._links.dial(self._manager, now)
         return []
 
@@ -151,34 +154,27 @@ class HistoryAsker:
             return self._gave_up(ManagerUnreachable("the manager of the type's keys does not answer"))
         return [] if self._manager.due is None else [WakeAt(self._manager.due)]
 
-    def _heard(self, message: Message, now: Instant) -> list[Effect]:
+    def _heard(self, message: Message | Established | None, now: Instant) -> list[Effect]:
         manager = self._manager
-        match manager.stage, message:
-            case _, Bye(message=said):
-                return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
-            case LinkStage.AWAITING_GREETING, Show():
-                self._links.shown(manager, message)
+        match message:
+            case None | Accepted():
                 return []
-            case LinkStage.AWAITING_GREETING, Greeting():
-                return self._links.greeted(manager, message, self._settings.credentials, now)
-            case LinkStage.AWAITING_WELCOME, Welcome():
+            case Bye(message=said):
+                return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
+            case Established():
                 self._links.welcomed(manager, now)
                 return [*self._links.show(manager, self._credentials, now), *self._asked(manager, after=0)]
-            case LinkStage.READY, Accepted():
-                return []
-            case LinkStage.READY, Ping(nonce=nonce):
-                return self._links.say(manager, Pong(nonce))
-            case LinkStage.READY, Failed(code=code, message=said):
+            case Failed(code=code, message=said):
                 why = manager.challenges.reason(self._pages, code)
                 return self._gave_up(why or HistoryRefused(f"{said} [{code}]"))
-            case LinkStage.READY, HistoryKeysReply():
+            case HistoryKeysReply():
                 return self._told(manager, message)
-            case LinkStage.READY, Challenge(ref=ref):
+            case Challenge(ref=ref):
                 return [] if ref != self._pages else self._challenged(manager, message)
         raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
     def _asked(self, manager: ManagerLink, *, after: int) -> list[Effect]:
-        shown = manager.secured.signed(self._key, manager=manager.principal, session=manager.instance)
+        shown = manager.signed_key(self._key)
         self._pages += 1
         question = history_question(
             self._pages,
