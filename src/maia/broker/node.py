@@ -211,7 +211,8 @@ class Broker:
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        return self._blamed(link, lambda: self._said(link, data, now), now)
+        effects = self._blamed(link, lambda: self._said(link, data, now), now)
+        return [*self._state.statements.intake.take_effects(), *effects]
 
     def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         effects, message = self._sessions.receive(link, data, now)

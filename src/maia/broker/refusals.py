@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
+from maia.sessions.quotas import TooManyRequests
 from maia.sessions.session import (
     HandshakeTooSlow,
     OutOfTurn,
@@ -128,12 +129,6 @@ class FrameTooLarge(BadInput):
     """A frame has more rows than this broker takes on."""
 
     code = "INPUT-FRAME-ROWS"
-
-
-class TooManyRequests(Unavailable):
-    """The principal makes more requests in a minute than its quota."""
-
-    code = "UNAVAILABLE-REQUEST-QUOTA"
 
 
 class TooMuchAtOnce(ProtocolViolation):

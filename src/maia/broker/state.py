@@ -25,7 +25,6 @@ from maia.broker.sealed.keys import SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sealed.state import SealedInterests
 from maia.broker.sessions.links import Held, Link
-from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
@@ -41,6 +40,7 @@ from maia.credentials import (
 )
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.sessions.challenges import ChallengeDesk
+from maia.sessions.quotas import RequestQuota
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places

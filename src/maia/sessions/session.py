@@ -292,7 +292,7 @@ class Endpoint(ABC, Generic[_SessionT]):
                 session.hold(shown, self.session_limits)
                 return [], None
             case Stage.AWAITING_GREETING, Greeting():
-                self._read(session, message)
+                self._introduce(session, message)
                 admitted = self.admit(session, None, now)
                 hello = Hello(
                     PROTOCOL_VERSION,
@@ -304,7 +304,7 @@ class Endpoint(ABC, Generic[_SessionT]):
                 session.stage = Stage.AWAITING_WELCOME
                 return [*admitted, *self._introduced(session, hello, now)], None
             case Stage.AWAITING_HELLO, Hello():
-                self._read(session, message)
+                self._introduce(session, message)
                 return self._admitted(session, message, None, now)
             case Stage.AWAITING_HELLO, Vouched():
                 checked = self.redeem(session, message, now)
@@ -320,7 +320,7 @@ class Endpoint(ABC, Generic[_SessionT]):
             f"`{type(message).__name__}` was not expected on a link that is {session.stage.value}"
         )
 
-    def _read(self, session: _SessionT, shown: Greeting | Hello) -> None:
+    def _introduce(self, session: _SessionT, shown: Greeting | Hello) -> None:
         if shown.version != PROTOCOL_VERSION:
             raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
         if shown.network != self._network_bytes:

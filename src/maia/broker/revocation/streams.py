@@ -10,6 +10,7 @@ One deadline for each of them says when its last word ends (A39).
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -22,20 +23,23 @@ from maia.broker.routing.messages import new_proof
 from maia.broker.routing.outbox import route_messages
 from maia.broker.sessions.links import Link
 from maia.broker.state import STATEMENTS, BrokerState, Due, just_after, seconds_after
-from maia.credentials import Action, Principal, SignedStatement, statement_from_bytes
+from maia.credentials import Action, Heard, Principal, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
+from maia.sessions.session import Session
+from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
 from maia.types.validity_stream import STATEMENT
 from maia.wire.codec import decode
-from maia.wire.effects import Count, Effect, Note
+from maia.wire.effects import Effect, Note
 from maia.wire.messages import Carried, StateFrame
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 __all__ = [
     "give_up_vouchers",
     "hear_frame",
+    "hear_held",
     "hear_statement",
     "hear_told_state",
     "look_at_vouchers",
@@ -142,23 +146,29 @@ def _heard_bytes(state: BrokerState, data: bytes, by: Principal, now: Instant) -
     try:
         signed = statement_from_bytes(data)
     except MaiaError as problem:
-        return [_refused(problem)]
+        return [refused_statement(problem)]
     # Somebody else's statement proves itself too, but whoever sent it here had no business to.
     return hear_statement(state, signed, now) if signed.statement.by == by else []
 
 
 def hear_statement(state: BrokerState, signed: SignedStatement, now: Instant) -> list[Effect]:
-    """Take a statement in, keep it, and let fall what it takes the ground from."""
-    desk, by = state.statements, signed.statement.by
-    try:
-        touched, is_news, odd = desk.hear(signed, now)
-    except MaiaError as problem:
-        return [_refused(problem)]
-    if not is_news:
-        return []
-    state.to_keep.append(desk.kept(by))
-    effects: list[Effect] = [Count("maia_statements_heard_total")]
-    if odd is not None:
+    """Take a statement in, and recheck what depends on the certificates that it concerns."""
+    return state.statements.intake.take([signed], now, partial(_changed, state))
+
+
+def hear_held(state: BrokerState, session: Session, now: Instant) -> None:
+    """Take in the statements of a peer by issuers whose statements this broker has a reason to want."""
+    if session.statements:
+        desk = state.statements
+        desk.intake.take_shown(session, desk.wants, now, partial(_changed, state))
+
+
+def _changed(state: BrokerState, heard: Heard, now: Instant) -> list[Effect]:
+    desk, by, effects = state.statements, heard.by, list[Effect]()
+    touched = desk.touched_by(heard, now)
+    state.to_keep.append(desk.intake.kept(by))
+    if heard.problem is not None:
+        odd = heard.problem
         effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
     effects += state.keys.statement_heard(by, now)
     voucher = desk.vouchers.get(by)
@@ -196,7 +206,3 @@ def _ask_to_look(state: BrokerState, voucher: StatementIssuer) -> None:
     if at is not None and at != voucher.promised:
         voucher.promised = at
         state.deadlines.ask(at, Due(STATEMENTS, None, at))
-
-
-def _refused(problem: MaiaError) -> Effect:
-    return Count("maia_statements_refused_total", labels={"code": problem.code})

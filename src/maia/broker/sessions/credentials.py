@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.refusals import TooManyEntries
-from maia.broker.revocation.streams import hear_statement
+from maia.broker.revocation.streams import hear_held
 from maia.broker.sessions.links import Link
 from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState
@@ -23,12 +23,11 @@ from maia.credentials import SignedCertificate
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.sessions.session import SessionLimits
-from maia.types import validity_type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Accepted, Show
 
-__all__ = ["hear_held", "price_of_showing", "session_limits", "show"]
+__all__ = ["price_of_showing", "session_limits", "show"]
 
 _ENTRIES_FOR_A_REQUEST: Final = 2
 """Deciding so many entries again costs about as much as a request; the client's quota pays for them so."""
@@ -51,13 +50,14 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     if sum(map(len, together)) > most:
         raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
     link.hold(message.statements, session_limits(state.settings.limits))
-    effects = hear_held(state, link, now)
+    hear_held(state, link, now)
+    effects: list[Effect] = []
     if len(together) > len(link.shown):
         link.shown = together
         for entry in link.entries:
             right = entry.right
             state.authoriser.expect(right.principal, right.action, right.resource, (*right.pool, *shown), now)
-        effects += hear_held(state, link, now)
+        hear_held(state, link, now)
         effects += _decided_again(state, link, shown, now)
     return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
 
@@ -93,10 +93,3 @@ def _decided_again(
 def session_limits(limits: BrokerLimits) -> SessionLimits:
     """Return how much this broker takes from a peer."""
     return SessionLimits(limits.bytes_before_welcome, limits.statements_shown, limits.statement_bytes_shown)
-
-
-def hear_held(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Take in the statements of a peer by issuers whose statements this broker has a reason to want."""
-    streams = state.statements.streams
-    taken = link.take_statements(lambda by: validity_type_id(by) in streams)
-    return [effect for signed in taken for effect in hear_statement(state, signed, now)]

@@ -17,7 +17,7 @@ from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import hear_state_gone
 from maia.broker.publication.state_query import ask_state, hear_state_done, hear_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
-from maia.broker.revocation.streams import hear_told_state
+from maia.broker.revocation.streams import hear_held, hear_told_state
 from maia.broker.routing.interests import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.routing.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.routing.replication import hear_replica, hear_sealed_replica
@@ -25,7 +25,7 @@ from maia.broker.sealed.broker_rights import hear_rights
 from maia.broker.sealed.interests import hear_sealed_interest
 from maia.broker.sealed.offers import hear_doubted, hear_sealed_offer
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
-from maia.broker.sessions.credentials import hear_held, price_of_showing, show
+from maia.broker.sessions.credentials import price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
@@ -128,8 +128,9 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     try:
         if type(message) not in _FREE:
             state.quota.spend(link.peer, now, requests=_price(link, message))
-        heard = _heard_before(state, link, message, now) if link.statements else []
-        return [*heard, *_OF_CLIENTS[type(message)](state, link, message, now)]
+        if link.statements:
+            _hear_before(state, link, message, now)
+        return _OF_CLIENTS[type(message)](state, link, message, now)
     except ProtocolViolation:
         raise
     except MaiaError as problem:
@@ -152,14 +153,14 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _heard_before(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
-    """Hear the statements that were shown about the certificates of a request."""
+def _hear_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
+    """Take in the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
-        return []
+        return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
     state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
-    return hear_held(state, link, now)
+    hear_held(state, link, now)
 
 
 def _refused(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from maia.broker.access.challenges import challenge_hello
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
+from maia.broker.revocation.streams import hear_held
 from maia.broker.routing.peers import broker_known, broker_ready, superseded
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.credentials import hear_held, session_limits
+from maia.broker.sessions.credentials import session_limits
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect, read_later
 from maia.broker.sessions.links import Held, Known, Link, Role, Stage
 from maia.broker.state import BrokerState, seconds_after
@@ -89,14 +90,14 @@ class BrokerSessions(Endpoint[Link]):
         budget = authoriser.budget_before_welcome()
         pool = authoriser.pool_of_stranger(link.shown, budget)
         authoriser.expect(link.peer, Action.CONNECT, state.settings.network, pool, now, budget)
-        heard = hear_held(state, link, now)
+        hear_held(state, link, now)
         try:
             link.connect = authoriser.decide_connect(link.peer, pool, now, link.known, vouched, budget)
         except GrantStale as problem:
             raise StatementAwaited(problem.message) from problem
         state.statements.reliance.note(link.id, link.connect.watched)
         link.role = Role.CLIENT if link.address is None else Role.BROKER
-        return heard
+        return []
 
     def challenge(self, session: Link, hello: Hello, now: Instant) -> list[Effect]:
         """Have a client's right to connect vouched for; a broker cannot ask testers about its own."""

@@ -93,7 +93,7 @@ class KeyChallenges:
         if not wanted or (is_past and vouched is not None and wanted <= vouched.once):
             return []
         # Each answer costs a signature check: the quota pays for them before they are asked for.
-        self._links.spend(link, now, requests=len(wanted))
+        self._links.quota.spend(link.peer, now, requests=len(wanted))
         digest = self._digest(link, topic, message.key)
         asked = Asked(link.peer, link.id, topic, message.id, digest, HeldQuestion(topic, message))
         return self.desk.ask(asked, wanted, now).effects()

@@ -12,9 +12,8 @@ from maia.domain.keys.challenges import KeyChallenges
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.errors import MaiaError
-from maia.wire.codec import encode
-from maia.wire.effects import Close, Effect, LinkId, Note, Send
-from maia.wire.messages import Bye
+from maia.sessions.session import goodbye
+from maia.wire.effects import Effect, LinkId, Note
 
 __all__ = ["Parting"]
 
@@ -32,8 +31,7 @@ class Parting:
         if self.links.pop(link.id) is None:
             return []
         return [
-            Send(link.id, encode(Bye(problem.code, problem.message))),
-            Close(link.id, problem.code),
+            *goodbye(link.id, problem),
             Note("closing", {**link.named(), "code": problem.code}),
             *self._left_all(link),
         ]

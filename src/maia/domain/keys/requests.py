@@ -22,7 +22,7 @@ from maia.domain.keys.history import history_reply
 from maia.domain.keys.links import Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.refusals import NotAMember
-from maia.domain.keys.statements import Hearing
+from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import GrantsLeftOut
@@ -47,7 +47,7 @@ class KeyRequestHandler:
     principal: Principal
     types: ManagedTypes
     links: Links
-    hearing: Hearing
+    validity: KeyServerValidity
     challenges: KeyChallenges
     parting: Parting
     random: Callable[[int], bytes] = field(repr=False)
@@ -161,7 +161,7 @@ class KeyRequestHandler:
         manager = self.types.of(versions)
         pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
         claim = Claim(link.peer, versions, pool)
-        self.hearing.hear_held(link, requests_for(claim), pool, now)
+        self.validity.hear_held(link, requests_for(claim), pool, now)
         return manager, claim
 
     def _join(

@@ -47,7 +47,7 @@ class DomainLimits:
 
     @property
     def one_time(self) -> OneTimeLimits:
-        """Return how much is waited for at the desk for one-time questions."""
+        """Return how much is waited for at one time with one-time questions."""
         return OneTimeLimits(
             self.one_time_s,
             self.one_time_questions,
