@@ -30,7 +30,6 @@ from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.links import Link, Stage
-from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
@@ -212,7 +211,11 @@ class Broker:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
         effects = self._blamed(link, lambda: self._said(link, data, now), now)
-        return [*self._state.statements.intake.take_effects(), *effects]
+        intake = self._state.statements.intake
+        if not intake.shown_effects:
+            return effects
+        shown, intake.shown_effects = intake.shown_effects, []
+        return [*shown, *effects]
 
     def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         effects, message = self._sessions.receive(link, data, now)
@@ -224,7 +227,6 @@ class Broker:
             case Established():
                 return [*effects, *self._sessions.ready(link, now)]
             case _:
-                check_share(self._state, link, message, len(data))
                 return answer(self._state, link, message, now, len(data))
 
     def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:

@@ -40,7 +40,7 @@ class BadKeptStatements(BadInput):
 class StatementIntake:
     """What one verifier has taken in on validity."""
 
-    __slots__ = ("_shown", "standing")
+    __slots__ = ("shown_effects", "standing")
 
     def __init__(self, kept: Mapping[str, bytes]) -> None:
         """Go on with what was kept; a record that cannot be read is an error, and no start."""
@@ -52,7 +52,8 @@ class StatementIntake:
                 except msgspec.MsgspecError as problem:
                     raise BadKeptStatements(f"`{name}` cannot be read") from problem
         self.standing = ValidityState.reloaded(records)
-        self._shown: list[Effect] = []
+        self.shown_effects: list[Effect] = []
+        """What follows from what peers have shown; the node takes it with every message."""
 
     def take(self, statements: Iterable[SignedStatement], now: Instant, changed: Changed) -> list[Effect]:
         """Take statements in; `changed` is called for each that is new."""
@@ -73,14 +74,9 @@ class StatementIntake:
     ) -> None:
         """Take in what a peer has shown, of issuers that are wanted.
 
-        What follows is acted upon (`take_effects`) even if the peer's own request is refused.
+        What follows is acted upon (`shown_effects`) even if the peer's own request is refused.
         """
-        self._shown += self.take(session.take_statements(is_wanted), now, changed)
-
-    def take_effects(self) -> list[Effect]:
-        """Return what follows from what peers have shown since this was last asked."""
-        effects, self._shown = self._shown, []
-        return effects
+        self.shown_effects += self.take(session.take_statements(is_wanted), now, changed)
 
     def kept(self, by: Principal) -> Keep:
         """Return what keeps all that was taken in of an issuer."""

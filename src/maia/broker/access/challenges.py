@@ -49,8 +49,6 @@ def challenge_request(
     now: Instant,
 ) -> list[Effect]:
     """Ask a client to have its certificates vouched for, if a request needs that; else return nothing."""
-    if not state.authoriser.may_be_vouched_for(request, pool, now):
-        return []
     beyond = _permitted(state, link, request, pool, now)
     wanted = state.authoriser.demanded(request, pool, now, link.known, beyond=beyond)
     if not wanted:

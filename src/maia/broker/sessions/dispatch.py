@@ -28,6 +28,7 @@ from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plain
 from maia.broker.sessions.credentials import price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
+from maia.broker.sessions.shares import KEPT, check_share
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement
 from maia.broker.subscriptions.renewal import price_of_renewal, renew_all
@@ -111,6 +112,8 @@ def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: 
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
+    if type(message) in KEPT:
+        check_share(state, link, size)
     handler, before = _OF_BROKERS[type(message)], state.authoriser.meter.used
     if type(message) in _FRAMES:
         return handler(state, link, message, now)

@@ -24,7 +24,6 @@ from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.wire.messages import (
     Interest,
-    Message,
     Offer,
     Replica,
     SealedInterest,
@@ -33,9 +32,9 @@ from maia.wire.messages import (
     SealedRights,
 )
 
-__all__ = ["check_share"]
+__all__ = ["KEPT", "check_share"]
 
-_KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
+KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
 """What neighbours say that is kept."""
 
 _CHANGE: Final = 384
@@ -46,9 +45,9 @@ _RELIED_ON: Final = 256
 """What it takes to remember that something rests on a certificate."""
 
 
-def check_share(state: BrokerState, link: Link, message: Message, size: int) -> None:
-    """Part from a peer that would have more than its share with a message of this size."""
-    if type(message) in _KEPT and _kept_for(state, link) + size > state.settings.limits.bytes_per_peer:
+def check_share(state: BrokerState, link: Link, size: int) -> None:
+    """Part from a peer that would have more than its share with a message of this size that is kept."""
+    if _kept_for(state, link) + size > state.settings.limits.bytes_per_peer:
         raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
 
 

@@ -252,6 +252,8 @@ def _waits(
 ) -> list[Effect]:
     """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
     state.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
+    if not state.authoriser.may_be_vouched_for(request, pool, now):
+        return []
     return challenge_request(state, link, request, pool, held, now)
 
 

@@ -130,7 +130,9 @@ class KeyServer:
             case Received(link=number, data=data):
                 link = self._links.get(number)
                 answered = [] if link is None else self._received(link, data, now)
-                effects += [*self._validity.intake.take_effects(), *answered]
+                intake = self._validity.intake
+                effects += [*intake.shown_effects, *answered]
+                intake.shown_effects = []
             case LinkClosed(link=number):
                 effects += self._parting.closed(number)
             case DialFailed() | Tick() | Recorded() | LogRead():
