@@ -41,7 +41,7 @@ def says(net: OneTimeNet, member: Member, other: ManagerLink, message: Message) 
 
 
 def another_manager() -> ManagerLink:
-    return ManagerLink(OTHER.principal, session=SessionKey(random_from(b"another session")))
+    return ManagerLink(OTHER.principal, session_key=SessionKey(random_from(b"another session")))
 
 
 def test_a_question_for_keys_is_refused_by_nobody_but_who_was_asked(net: OneTimeNet) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.revocation.validity import KEPT_STATEMENTS, BadKeptStatements
 from maia.credentials import (
     UNBOUNDED,
     Action,
@@ -20,6 +19,7 @@ from maia.credentials import (
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
+from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.validity_stream import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show

@@ -21,7 +21,6 @@ from maia.broker.routing import replication as replicating
 from maia.broker.routing import routes
 from maia.broker.sealed import interests as sealed_interests
 from maia.broker.sealed import publisher_rights as writers
-from maia.broker.sessions import quotas
 from maia.credentials import (
     FIRST_VERSION,
     UNBOUNDED,
@@ -41,9 +40,9 @@ from maia.credentials import (
     sign_statement,
 )
 from maia.demo.numberplate import LOCATION
-from maia.domain.keys import links as domain_links
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.ids import node_id_of_key
+from maia.sessions import quotas
 from maia.types import type_id
 from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
@@ -195,7 +194,7 @@ def members_with_a_quota(**limits: int) -> Sizes:
     net = KeyNet()
     for number in range(STEPS):
         net.member(f"member {number}", grant(member_key_of(f"member {number}")))
-        yield len(net.server._links._quota)
+        yield len(net.server._links.quota._buckets)
 
 
 def durable_names(**limits: int) -> Sizes:
@@ -255,7 +254,7 @@ BOUNDS = [
     Bound(sealed_rights, "types"),
     Bound(signers, "_WRITERS_MAX", writers),
     Bound(principals_with_a_quota, "_PRINCIPALS_MAX", quotas),
-    Bound(members_with_a_quota, "_PRINCIPALS_MAX", domain_links),
+    Bound(members_with_a_quota, "_PRINCIPALS_MAX", quotas),
     Bound(durable_names, "durable_names"),
     Bound(doubted_interests, "DOUBTED_MAX", sealed_interests),
 ]

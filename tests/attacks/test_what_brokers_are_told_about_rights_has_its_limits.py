@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.publication.state_query import ask_for_own
-from maia.broker.revocation.validity import KEPT_STATEMENTS
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, ValidityState, statement_to_bytes
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
+from maia.sessions.statements import KEPT_STATEMENTS
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns

@@ -30,9 +30,8 @@ from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
-from maia.broker.sessions.handshake import open_link, step_of
+from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.links import Link, Stage
-from maia.broker.sessions.shares import check_share
 from maia.broker.settings import BrokerSettings
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
@@ -46,7 +45,8 @@ from maia.broker.upkeep import (
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.codec import decode
+from maia.sessions.challenges import Challenged
+from maia.sessions.session import Established
 from maia.wire.effects import (
     Close,
     Count,
@@ -63,7 +63,6 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Bye
-from maia.wire.one_time_questions import Challenged
 
 __all__ = ["Broker"]
 
@@ -73,7 +72,7 @@ _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 class Broker:
     """One broker of one network, as a value that is handed time, chance and messages."""
 
-    __slots__ = ("_kept", "_log", "_state")
+    __slots__ = ("_kept", "_log", "_sessions", "_state")
 
     def __init__(
         self,
@@ -94,6 +93,7 @@ class Broker:
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
+        self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -132,7 +132,7 @@ class Broker:
             case LinkOpened(link=link) if self._state.is_draining:
                 effects.append(Close(link, Shutdown.code))
             case LinkOpened():
-                effects += open_link(self._state, happened, now)
+                effects += self._sessions.connected(happened, now)
             case LinkClosed(link=link):
                 effects += self._closed(self._state.links.get(link), now)
                 self._state.links.pop(link, None)
@@ -219,17 +219,24 @@ class Broker:
     def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
         if link.stage is Stage.CLOSING:
             return []  # it was on its way when the link ended
-        link.heard_at, link.silent_rounds = now, 0
-        return self._blamed(link, lambda: self._said(link, data, now), now)
+        effects = self._blamed(link, lambda: self._said(link, data, now), now)
+        intake = self._state.statements.intake
+        if not intake.shown_effects:
+            return effects
+        shown, intake.shown_effects = intake.shown_effects, []
+        return [*shown, *effects]
 
     def _said(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
-        message, size = decode(data), len(data)
-        check_share(self._state, link, message, size)
-        if isinstance(message, Bye):
-            return self._heard_bye(link, message, now)
-        if link.is_ready:
-            return answer(self._state, link, message, now, size)
-        return step_of(link, message)(self._state, link, message, now)
+        effects, message = self._sessions.receive(link, data, now)
+        match message:
+            case None:
+                return effects
+            case Bye():
+                return self._heard_bye(link, message, now)
+            case Established():
+                return [*effects, *self._sessions.ready(link, now)]
+            case _:
+                return answer(self._state, link, message, now, len(data))
 
     def _blamed(self, link: Link, work: Callable[[], list[Effect]], now: Instant) -> list[Effect]:
         """Do some work on behalf of a link, which ends if it fails."""

@@ -8,8 +8,17 @@ none of them speaks of anybody else's rights, filters or references.
 from __future__ import annotations
 
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.sessions.challenges import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
+from maia.sessions.quotas import TooManyRequests
+from maia.sessions.session import (
+    HandshakeTooSlow,
+    OutOfTurn,
+    PeerSilent,
+    Shutdown,
+    WrongNetwork,
+    WrongProtocol,
+)
 from maia.wire.framing import BeyondShare
-from maia.wire.one_time_pending import NotVouchedFor, NotVouchedForInTime, TooManyQuestions
 
 __all__ = [
     "BeyondShare",
@@ -60,24 +69,6 @@ __all__ = [
     "StateOfDurable",
     "PublishedTooFast",
 ]
-
-
-class OutOfTurn(ProtocolViolation):
-    """A message came before both sides had proved their right to connect, or twice."""
-
-    code = "PROTOCOL-OUT-OF-TURN"
-
-
-class WrongProtocol(ProtocolViolation):
-    """The peer speaks another version of the protocol."""
-
-    code = "PROTOCOL-VERSION"
-
-
-class WrongNetwork(ProtocolViolation):
-    """The peer, or a request, is about another network than this broker's."""
-
-    code = "PROTOCOL-WRONG-NETWORK"
 
 
 class BrokersOnly(ProtocolViolation):
@@ -138,12 +129,6 @@ class FrameTooLarge(BadInput):
     """A frame has more rows than this broker takes on."""
 
     code = "INPUT-FRAME-ROWS"
-
-
-class TooManyRequests(Unavailable):
-    """The principal makes more requests in a minute than its quota."""
-
-    code = "UNAVAILABLE-REQUEST-QUOTA"
 
 
 class TooMuchAtOnce(ProtocolViolation):
@@ -218,18 +203,6 @@ class CutOff(Unavailable):
     code = "UNAVAILABLE-CUT-OFF"
 
 
-class HandshakeTooSlow(Unavailable):
-    """The peer did not prove its right to connect in time."""
-
-    code = "UNAVAILABLE-HANDSHAKE-TIME"
-
-
-class PeerSilent(Unavailable):
-    """Nothing was heard from the peer for a whole lease."""
-
-    code = "UNAVAILABLE-PEER-SILENT"
-
-
 class FrameUnasked(Refusal):
     """A broker sent a frame of a type that it neither offers nor leads to."""
 
@@ -258,12 +231,6 @@ class LinkNotNeeded(Unavailable):
     """There is another link between the same two brokers."""
 
     code = "UNAVAILABLE-LINK-NOT-NEEDED"
-
-
-class Shutdown(Unavailable):
-    """The broker is being stopped."""
-
-    code = "UNAVAILABLE-SHUTDOWN"
 
 
 class NotRecorded(BadInput):

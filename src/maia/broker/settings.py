@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
+from maia.sessions.challenges import OneTimeLimits
 
 __all__ = ["BadSettings", "BrokerLimits", "BrokerSettings", "RecordingSettings"]
 
@@ -91,6 +92,16 @@ class BrokerLimits:
     """Requests and standing entries of one principal that wait for one-time answers, over all its links."""
     recorded_frames_reread: int = 100_000
     """Frames of the event log that are read at the start, to recognise what is published again."""
+
+    @property
+    def one_time(self) -> OneTimeLimits:
+        """Return how much is waited for at one time with one-time questions."""
+        return OneTimeLimits(
+            self.one_time_s,
+            self.one_time_questions,
+            self.one_time_questions_per_request,
+            self.one_time_requests_per_principal,
+        )
 
 
 @dataclass(frozen=True, slots=True)

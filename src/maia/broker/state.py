@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.one_time_pending import BrokersDesk, one_time_desk
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.retained_cache import Question, StateCache
@@ -23,8 +22,7 @@ from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.entries import SealedInterests
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sessions.links import Link
-from maia.broker.sessions.quotas import RequestQuota
+from maia.broker.sessions.links import Held, Link
 from maia.broker.sessions.repeated_notes import RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
@@ -39,6 +37,8 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.sessions.challenges import ChallengeDesk
+from maia.sessions.quotas import RequestQuota
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
@@ -111,7 +111,7 @@ class BrokerState:
     writers: PublisherRights
     statements: ValidityTracker
     """What is known of certificates that count no more, and who rests on which."""
-    one_time: BrokersDesk
+    one_time: ChallengeDesk[Held]
     """What waits for somebody's word that was asked for just for it."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
@@ -134,7 +134,6 @@ class BrokerState:
     counters: Counter[str] = field(default_factory=Counter)
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
-    pings: int = 0
     forgives_until: Instant = _LONG_AGO
     """Up to when nobody is blamed for what this broker was too late to hear."""
     keep_at: Instant | None = None
@@ -195,7 +194,7 @@ def new_state(
         seals=seals,
         writers=PublisherRights(authoriser),
         statements=statements,
-        one_time=one_time_desk(settings.limits),
+        one_time=ChallengeDesk(settings.limits.one_time, lease_s=settings.lease_s, random=random),
         waiting=Places(settings.limits.links_before_welcome),
         sealed=SealedInterests(ring_of=keys.ring_of),
     )

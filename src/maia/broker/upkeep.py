@@ -13,7 +13,6 @@ a neighbour that stops accepting an old certificate is met again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
@@ -45,9 +44,8 @@ from maia.broker.timers import (
 from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import Ping
+from maia.sessions.session import ROUNDS_IN_A_LEASE
+from maia.wire.effects import Count, Effect, Note
 
 __all__ = [
     "adopt_constitutions",
@@ -57,11 +55,6 @@ __all__ = [
     "run_expired_timers",
     "schedule_upkeep",
 ]
-
-
-_ROUNDS_UNASKED: Final = 2
-_ROUNDS_SILENT: Final = 4
-"""A peer is pinged in the third round without a message, again in the fourth, and closed in the fifth."""
 
 
 def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
@@ -144,7 +137,7 @@ def _do_upkeep(state: BrokerState, now: Instant) -> list[Effect]:
 def begin_rounds(state: BrokerState, now: Instant) -> None:
     """Look for silent peers three times in a lease, for as long as there are links."""
     if KeepAlive() not in state.timers:
-        state.timers.add(KeepAlive(), seconds_after(now, state.settings.lease_s / 3))
+        state.timers.add(KeepAlive(), seconds_after(now, state.settings.lease_s / ROUNDS_IN_A_LEASE))
 
 
 def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
@@ -156,12 +149,10 @@ def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
     for link in list(state.links.values()):
         if not link.is_ready:
             continue
-        link.silent_rounds += 1
-        if link.silent_rounds > _ROUNDS_SILENT:
-            effects += close_link(state, link, PeerSilent("nothing was heard for a whole lease"), now)
-        elif link.silent_rounds > _ROUNDS_UNASKED:
-            state.pings += 1
-            effects.append(Send(link.id, encode(Ping(state.pings))))
+        try:
+            effects += link.ping()
+        except PeerSilent as problem:
+            effects += close_link(state, link, problem, now)
     if state.links:
         begin_rounds(state, now)
     return effects

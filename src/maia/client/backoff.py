@@ -1,16 +1,12 @@
-"""How long does a client wait: before it dials again, and before it takes silence for absence?"""
+"""How long does a client wait before it dials again?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from maia.client.settings import ClientSettings
 
-__all__ = ["LOOKS_IN_A_LEASE", "Redialling", "SignsOfLife"]
-
-LOOKS_IN_A_LEASE: Final = 3
-"""How often a client looks after its broker while a lease lasts."""
+__all__ = ["Redialling"]
 
 
 class Redialling:
@@ -43,34 +39,3 @@ class Redialling:
         settings = self._settings
         whole = min(settings.dial_again_most_s, settings.dial_again_s * 2.0 ** min(self._failures - 1, 30))
         return whole * (0.5 + int.from_bytes(self._random(2), "big") / (1 << 17))
-
-
-class SignsOfLife:
-    """Whether the broker was heard of late.
-
-    Looks are counted, not moments compared: a process that was stopped for
-    a while looks at the clock before it reads what has arrived meanwhile.
-    """
-
-    __slots__ = ("_silent_looks", "_was_heard")
-
-    def __init__(self) -> None:
-        """Begin as if nothing had been heard since the last look."""
-        self._was_heard = False
-        self._silent_looks = 0
-
-    def heard(self) -> None:
-        """Take note that the broker said something."""
-        self._was_heard, self._silent_looks = True, 0
-
-    @property
-    def is_silent(self) -> bool:
-        """Say whether nothing was heard for a whole lease."""
-        return self._silent_looks >= LOOKS_IN_A_LEASE
-
-    def look(self) -> bool:
-        """Count a look; say whether the broker is to be asked for a sign."""
-        was_heard, self._was_heard = self._was_heard, False
-        self._silent_looks = 0 if was_heard else self._silent_looks + 1
-        # Renewals and their answers are further apart than two looks.
-        return self._silent_looks > 1

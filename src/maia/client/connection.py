@@ -1,149 +1,169 @@
 """How far is this client from being able to ask for anything, and what does it do about that?
 
-It dials, greets, listens for as long as the broker gives signs of life, and
-begins again with the next address when a link ends. What stood is asked for
-again after each welcome; what that is, the book knows.
+It dials, shakes hands (`maia.sessions.session`), listens for as long as the
+broker gives signs of life, and begins again with the next address when a link
+ends. It shows its certificates only to a peer that has shown a right to
+connect to the network (A19), and only those for its own right to connect.
+What stood is asked for again after each welcome; what that is, the book knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import Enum
 from typing import Final
 
-from maia.client.backoff import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
-from maia.client.challenges import CONNECTING, NOT_VOUCHED_FOR
-from maia.client.errors import ClientClosed, NotConnected, WrongBroker, is_passing, told_by_broker
-from maia.client.handshake import Handshake
+from maia.client.backoff import Redialling
+from maia.client.errors import (
+    BrokerNotTrusted,
+    ClientClosed,
+    NotConnected,
+    WrongBroker,
+    is_passing,
+    told_by_broker,
+)
 from maia.client.notices import Connected, Disconnected
 from maia.client.registry import Book
 from maia.client.settings import ClientSettings
 from maia.client.timers import SESSION, Alarms, later
-from maia.credentials import Principal
+from maia.client.wallet import Wallet
+from maia.credentials import Action, Principal, certificate_from_bytes
+from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
-from maia.wire.codec import decode, encode
+from maia.policy import Request
+from maia.sessions.challenges import CONNECTION, NotVouchedFor
+from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, PeerSilent, Session, Stage
+from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.messages import Bye, Challenge, Greeting, Message, Ping, Pong, Show, Welcome
+from maia.wire.framing import HANDSHAKE_BYTES_MAX
+from maia.wire.messages import Bye, Challenge, Message
 
-__all__ = ["Connection", "SessionStage"]
+__all__ = ["Connection"]
 
 _REVOKED: Final = "POLICY-REVOKED"
 
 
-class SessionStage(Enum):
-    """How far the client is from being able to ask for anything."""
-
-    IDLE = "idle"
-    DIALLING = "dialling"
-    AWAITING_GREETING = "awaiting greeting"
-    AWAITING_WELCOME = "awaiting welcome"
-    READY = "ready"
-    CLOSED = "closed"
-
-
-class Connection:
+class Connection(Endpoint[Session]):
     """A client's link to one broker after the other; there is one link at a time, or none."""
 
     def __init__(
         self,
+        principal: Principal,
         settings: ClientSettings,
-        handshake: Handshake,
+        wallet: Wallet,
         book: Book,
         alarms: Alarms,
         random: Callable[[int], bytes],
     ) -> None:
         """Begin without a link."""
-        self._handshake_s = settings.handshake_s
-        self._handshake = handshake
-        self._book = book
-        self._alarms = alarms
+        super().__init__(settings.network, instance=random(16))
+        self._settings, self._wallet, self._book, self._alarms = settings, wallet, book, alarms
         self._redialling = Redialling(settings, random)
-        self._signs = SignsOfLife()
-        self._peer: Principal | None = None
+        self._connecting = Request(principal, Action.CONNECT, settings.network)
+        self._session: Session | None = None
         self._last_broker: Principal | None = None
-        self.stage = SessionStage.IDLE
-        self.link: LinkId | None = None
+        self.is_dialling = self.is_closed = False
+
+    @property
+    def link(self) -> LinkId | None:
+        """Return the present link, if there is one."""
+        return None if self._session is None else self._session.id
 
     @property
     def is_ready(self) -> bool:
         """Say whether a broker has welcomed this client."""
-        return self.stage is SessionStage.READY
+        return self._session is not None and self._session.is_ready
 
     # -------------------------------------------------------- a link begins
 
     def dial(self) -> list[Effect]:
         """Look for a broker at the next address."""
-        self.stage = SessionStage.DIALLING
+        self.is_dialling = True
         return [Dial(self._redialling.address)]
 
     def opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
         """Take a link over, and wait for the broker's greeting."""
-        if self.stage is not SessionStage.DIALLING:
+        if not self.is_dialling:
             return [Close(opened.link, WrongBroker.code)]
-        self.link, self._peer = opened.link, opened.peer
-        self._handshake.begin()
-        self.stage = SessionStage.AWAITING_GREETING
-        self._alarms.ask(SESSION, later(now, self._handshake_s))
+        self.is_dialling = False
+        self._session = Session(
+            opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
+        )
+        self._alarms.ask(SESSION, later(now, self._settings.handshake_s))
         return []
 
-    def _greeted(self, greeting: Greeting, now: Instant) -> list[Effect]:
-        assert self._peer is not None  # noqa: S101 - a link is open
-        answer = self._handshake.answer(greeting, self._peer, now)
-        self.stage = SessionStage.AWAITING_WELCOME
-        return self.sent(map(encode, answer))
+    def own_credentials(self, now: Instant) -> list[bytes]:
+        """Return the certificates that speak for the right to connect; raise if there are none."""
+        return self._wallet.needed_for(self._connecting, now)
 
-    def _welcomed(self, lease_s: int, now: Instant) -> list[Effect]:
-        assert self._peer is not None  # noqa: S101 - a link is open
-        self.stage = SessionStage.READY
+    def own_statements(self, now: Instant) -> list[bytes]:
+        """Return the statements that these demand."""
+        statements = self._wallet.statements_for(self.own_credentials(now))
+        # What is too long to be shown now was no use: the broker knows such statements by itself, or never.
+        return statements if sum(map(len, statements)) < HANDSHAKE_BYTES_MAX // 2 else []
+
+    def admit(self, session: Session, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
+        """Verify that a broker may connect to the network, and is one of those to talk to."""
+        del vouched
+        settings, peer = self._settings, session.peer
+        if settings.brokers is not None and peer not in settings.brokers:
+            raise BrokerNotTrusted(f"`{peer}` is not one of the brokers to talk to")
+        try:
+            shown = [certificate_from_bytes(data) for data in session.shown]
+            asked = Request(peer, Action.CONNECT, settings.network)
+            self._wallet.check_shown(asked, shown, session.take_statements(lambda _: True), now)
+        except MaiaError as problem:
+            raise BrokerNotTrusted(
+                f"`{peer}` has not shown a right to connect to `{settings.network.name}`: {problem.message}"
+            ) from problem
+        return []
+
+    def challenged(self, session: Session, message: Challenge) -> list[Effect]:
+        """Have the application get answers about the client's own right to connect."""
+        if message.ref != CONNECTION:
+            return super().challenged(session, message)
+        self._book.challenged_to_connect(message, self._connecting, is_ready=self.is_ready)
+        return []
+
+    def _ready(self, session: Session, now: Instant) -> list[Effect]:
         self._redialling.succeeded()
-        self._book.note(Connected(self._peer))
-        is_another, self._last_broker = self._peer != self._last_broker, self._peer
-        asking = self._book.ask_for_everything(lease_s, now, is_another_broker=is_another)
+        self._book.note(Connected(session.peer))
+        is_another, self._last_broker = session.peer != self._last_broker, session.peer
+        asking = self._book.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
         self._look_again(now)
-        return [Note("connected", {"broker": str(self._peer)}), *self.sent(asking)]
+        return [Note("connected", {"broker": str(session.peer)}), *self.sent(asking)]
 
     # -------------------------------------------------------- a broker speaks
 
     def received(self, data: bytes, now: Instant) -> list[Effect]:
-        """Take a message on; leave a broker that says what it must not."""
-        self._signs.heard()
+        """Take a message on; leave a broker that sends what it must not."""
+        assert self._session is not None  # noqa: S101 - it came on its link
         try:
-            return self._answered(decode(data), now)
-        except (ProtocolViolation, Refusal) as problem:
+            effects, message = self.receive(self._session, data, now)
+            return [*effects, *self._answered(self._session, message, now)]
+        except MaiaError as problem:
             return self._left(problem, now)
 
-    def _answered(self, message: Message, now: Instant) -> list[Effect]:
-        match self.stage, message:
-            case _, Bye(code=code, message=sentence):
+    def _answered(
+        self, session: Session, message: Message | Established | None, now: Instant
+    ) -> list[Effect]:
+        match message:
+            case None:
+                return []
+            case Established():
+                return self._ready(session, now)
+            case Bye(code=code, message=sentence):
                 return self._dismissed(told_by_broker(code, sentence), now)
-            case ((SessionStage.AWAITING_WELCOME | SessionStage.READY), Challenge(ref=ref)) if (
-                ref == CONNECTING
-            ):
-                asked = self._handshake.connecting
-                self._book.challenged_to_connect(message, asked, is_ready=self.is_ready)
-                return []
-            case SessionStage.READY, Ping(nonce=nonce):
-                return self._said(Pong(nonce))
-            case SessionStage.READY, Pong():
-                return []
-            case SessionStage.READY, _:
+            case Challenge(ref=ref) if ref == CONNECTION:
+                return self.challenged(session, message)
+            case _:
                 return self.sent(self._book.told(message, now))
-            case SessionStage.AWAITING_GREETING, Greeting():
-                return self._greeted(message, now)
-            case SessionStage.AWAITING_GREETING, Show(statements=statements):
-                self._handshake.was_shown(statements)
-                return []
-            case SessionStage.AWAITING_WELCOME, Welcome(lease_s=lease_s):
-                return self._welcomed(lease_s, now)
-        raise WrongBroker(f"the broker said `{type(message).__name__}` before its turn")
 
     # -------------------------------------------------------- a link ends
 
     def lost(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Begin again, with the next address; what stood will be asked for again."""
-        self.link = self._peer = None
-        self.stage = SessionStage.IDLE
+        self._session, self.is_dialling = None, False
         is_final = isinstance(problem, Refusal | ProtocolViolation | BrokenCredential)
         self._book.note(Disconnected(problem, is_final))
         self._book.link_lost()
@@ -154,63 +174,51 @@ class Connection:
 
     def close(self) -> list[Effect]:
         """Say goodbye; nothing happens after this."""
-        effects = self._goodbye("CLOSED", "the client is done")
-        if self.link is not None:
-            effects.append(Close(self.link, ClientClosed.code))
-        self.stage = SessionStage.CLOSED
-        self.link = None
+        effects = self._hung_up("CLOSED", "the client is done", ClientClosed.code)
+        self._session, self.is_closed = None, True
         return effects
 
     def _left(self, problem: MaiaError, now: Instant) -> list[Effect]:
         """Leave a broker, saying why if it did something wrong."""
-        is_its_fault = isinstance(problem, ProtocolViolation)
-        effects = self._goodbye(problem.code, "the client leaves") if is_its_fault else []
-        if self.link is not None:
-            effects.append(Close(self.link, problem.code))
-        return [*effects, *self.lost(problem, now)]
+        sentence = "the client leaves" if isinstance(problem, ProtocolViolation) else None
+        return [*self._hung_up(problem.code, sentence, problem.code), *self.lost(problem, now)]
+
+    def _hung_up(self, code: str, sentence: str | None, closing: str) -> list[Effect]:
+        """Close the link; only a broker that has shown that it is one is told why."""
+        session = self._session
+        if session is None:
+            return []
+        was_verified = session.stage is not Stage.AWAITING_GREETING
+        said = [encode(Bye(code, sentence))] if was_verified and sentence is not None else []
+        return [*self.sent(said), Close(session.id, closing)]
 
     def _dismissed(self, told: MaiaError, now: Instant) -> list[Effect]:
-        """Leave a broker that said goodbye; whoever is not vouched for any more has nothing to wait for."""
+        """Leave a broker that said goodbye; a client that is not vouched for has nothing to wait for."""
         problem = self._book.why_unconnected(told)
         effects = self._left(problem, now)
-        if told.code == NOT_VOUCHED_FOR and not is_passing(problem.code):
+        if told.code == NotVouchedFor.code and not is_passing(problem.code):
             self._book.give_everything_up(problem)
         return effects
 
     # -------------------------------------------------------- time passes
 
     def look(self, now: Instant) -> list[Effect]:
-        """Dial again, or give up a broker that takes too long or is silent."""
-        match self.stage:
-            case SessionStage.IDLE:
-                return self.dial()
-            case SessionStage.AWAITING_GREETING | SessionStage.AWAITING_WELCOME:
-                return self._left(NotConnected("the broker did not end the handshake in time"), now)
-            case SessionStage.READY:
-                return self._look_for_signs_of_life(now)
-        return []
-
-    def _look_for_signs_of_life(self, now: Instant) -> list[Effect]:
-        """Ask a quiet broker whether it is there, and leave one that is silent for a whole lease."""
-        if self._signs.is_silent:
+        """Dial again, ping a quiet broker, or give up one that takes too long or is silent."""
+        if self._session is None:
+            return [] if self.is_dialling or self.is_closed else self.dial()
+        if not self._session.is_ready:
+            return self._left(NotConnected("the broker did not end the handshake in time"), now)
+        try:
+            pinged = self._session.ping()
+        except PeerSilent:
             return self._left(NotConnected("nothing was heard from the broker for a whole lease"), now)
         self._look_again(now)
-        return self._said(Ping(0)) if self._signs.look() else []
+        return pinged
 
     def _look_again(self, now: Instant) -> None:
-        self._alarms.ask(SESSION, later(now, self._book.lease_s / LOOKS_IN_A_LEASE))
-
-    # -------------------------------------------------------- what is said
+        self._alarms.ask(SESSION, later(now, self._book.lease_s / ROUNDS_IN_A_LEASE))
 
     def sent(self, messages: Iterable[bytes]) -> list[Effect]:
         """Return what sends messages to the broker, if there is a link."""
         link = self.link
         return [] if link is None else [Send(link, data) for data in messages]
-
-    def _said(self, message: Message) -> list[Effect]:
-        return self.sent([encode(message)])
-
-    def _goodbye(self, code: str, sentence: str) -> list[Effect]:
-        """Return a last word to a broker; whoever has not shown that it is one hears nothing at all."""
-        was_verified = self.stage in {SessionStage.AWAITING_WELCOME, SessionStage.READY}
-        return self._said(Bye(code, sentence)) if was_verified else []

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from itertools import count
 
-from maia.client.challenges import Challenges
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.notices import Gone, Notice, Withdrawn
 from maia.client.timers import Alarms
 from maia.errors import MaiaError
+from maia.sessions.challenges import OwnChallenges
 from maia.wire.codec import encode
 from maia.wire.messages import ForgetDurable, Unadvertise, Unsubscribe
 
@@ -23,7 +23,7 @@ __all__ = ["Wanted"]
 class Wanted:
     """The entries of one client by their references, and what the application is to hear about them."""
 
-    def __init__(self, alarms: Alarms, challenges: Challenges) -> None:
+    def __init__(self, alarms: Alarms, challenges: OwnChallenges) -> None:
         """Begin with nothing."""
         self.alarms = alarms
         self.challenges = challenges

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
-from maia.wire.one_time_questions import QuestionNotOurs
+from maia.sessions.challenges import QuestionNotOurs
 
 __all__ = [
     "BadDurableName",

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
-from maia.wire.one_time_questions import Challenged
+from maia.sessions.challenges import Challenged
 
 __all__ = [
     "Challenged",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from maia.client.challenges import CONNECTING, Challenges
 from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.notices import CredentialsAdded, Notice
@@ -21,7 +20,8 @@ from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey, TypeName
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.policy import Request
+from maia.policy import Request, request_digest
+from maia.sessions.challenges import CONNECTION, OwnChallenges
 from maia.wire.codec import encode
 from maia.wire.messages import Challenge, Message, Publish, Seen, Show, TypeQuery
 from maia.wire.messages import Column as WireColumn
@@ -44,10 +44,10 @@ class Book:
         """Begin with nothing."""
         self._settings = settings
         self._wallet = wallet
-        self._challenges = Challenges(key.principal, wallet)
+        self._challenges = OwnChallenges()
         self._wanted = Wanted(alarms, self._challenges)
         self._renewing = Renewing(key, settings, wallet, self._wanted, random)
-        self._answering = Answering(self._wanted, self._renewing)
+        self._answering = Answering(self._wanted, self._renewing, key.principal, wallet)
 
     @property
     def lease_s(self) -> int:
@@ -186,14 +186,16 @@ class Book:
 
     def challenged_to_connect(self, message: Challenge, asked: Request, *, is_ready: bool) -> None:
         """Have the application get answers about the right to connect; raise if they are not ours to get."""
-        self.note(self._challenges.ask_for(self.next_number(), asked, message, is_standing=is_ready))
+        number, digest = self.next_number(), request_digest(asked)
+        self.note(self._challenges.open(number, message, digest, self._wallet.find, is_standing=is_ready))
 
     def why_unconnected(self, problem: MaiaError) -> MaiaError:
         """Return why a broker has left, which may be known better here."""
-        return self._challenges.reason(CONNECTING, problem)
+        return self._challenges.reason(CONNECTION, problem.code) or problem
 
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
     ) -> list[bytes]:
         """Return what brings the answers to a challenge; `problem` says why there are not more of them."""
-        return self._challenges.answer(number, answers, problem)
+        message = self._challenges.answer(number, answers, problem)
+        return [] if message is None else [encode(message)]

@@ -149,5 +149,5 @@ class Renewing:
 
     def _is_at_the_broker(self, entry: RequestEntry) -> bool:
         """Say whether the broker will take an entry for standing by the time it hears the next message."""
-        is_held = entry.stage is EntryStage.ASKED and self._wanted.challenges.waits(entry.ref)
+        is_held = entry.stage is EntryStage.ASKED and self._wanted.challenges.is_open(entry.ref)
         return entry.stage in _AT_THE_BROKER and not is_held

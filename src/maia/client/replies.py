@@ -25,8 +25,11 @@ from maia.client.notices import (
     Warned,
 )
 from maia.client.renewal import AWAITED, Renewing
+from maia.client.wallet import Wallet
+from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.policy import Request, request_digest
 from maia.wire.codec import encode
 from maia.wire.messages import (
     Accepted,
@@ -57,9 +60,9 @@ _AWAITED_TIMES: Final = 32
 class Answering:
     """What one client was told, and what it still waits to be told."""
 
-    def __init__(self, wanted: Wanted, renewing: Renewing) -> None:
+    def __init__(self, wanted: Wanted, renewing: Renewing, principal: Principal, wallet: Wallet) -> None:
         """Wait for nothing yet."""
-        self._wanted, self._renewing = wanted, renewing
+        self._wanted, self._renewing, self._principal, self._wallet = wanted, renewing, principal, wallet
         self._notices = wanted.notices
         self.questions: dict[int, bytes] = {}
         """Which types were asked about, by the number of the question."""
@@ -178,7 +181,7 @@ class Answering:
 
     def _refused(self, entry: RequestEntry, problem: MaiaError, now: Instant) -> list[bytes]:
         """Ask otherwise, ask later, or give an entry up."""
-        problem = self._wanted.challenges.reason(entry.ref, problem)
+        problem = self._wanted.challenges.reason(entry.ref, problem.code) or problem
         if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
             entry.hands_over = True
             renewing = self._renewing
@@ -194,7 +197,7 @@ class Answering:
         entry = self._wanted.find(ref)
         if entry is None:
             return []
-        problem = self._wanted.challenges.reason(ref, problem)
+        problem = self._wanted.challenges.reason(ref, problem.code) or problem
         if problem.code in CANNOT_SEAL:
             entry.is_renewing = False  # what was to be renewed has ended
             return self._put_off(entry, problem, now)
@@ -230,8 +233,14 @@ class Answering:
         entry = wanted.find(message.ref)
         if entry is None:
             return []  # the broker forgets it, as soon as it hears that
+        version = entry.known.event_type
+        asked = Request(self._principal, entry.action, version.name, version, entry.filter)
+        is_standing = entry.stage is EntryStage.STANDS or entry.was_accepted
+        number, digest, find = wanted.next_number(), request_digest(asked), self._wallet.find
         try:
-            self._notices.append(wanted.challenges.ask(wanted.next_number(), entry, message))
+            self._notices.append(
+                wanted.challenges.open(number, message, digest, find, is_standing=is_standing)
+            )
         except QuestionNotOurs as problem:
             wanted.give_up(entry, problem)
             return [wanted.withdrawal(entry)]

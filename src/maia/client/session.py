@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from maia.client.connection import Connection, SessionStage
+from maia.client.connection import Connection
 from maia.client.duplicates import SeenFrames
 from maia.client.entries import Advertised, Numbering, RequestEntry, Subscribed
 from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
-from maia.client.handshake import Handshake
 from maia.client.known_types import KnownVersion
 from maia.client.notices import Notice
 from maia.client.registry import Book
@@ -51,7 +50,7 @@ from maia.wire.effects import (
 )
 from maia.wire.messages import Column as WireColumn
 
-__all__ = ["ClientSession", "SessionStage"]
+__all__ = ["ClientSession"]
 
 
 class ClientSession:
@@ -65,15 +64,9 @@ class ClientSession:
         self._wallet.add_statements(settings.statements)
         self._alarms = Alarms()
         self._book = Book(key, settings, self._wallet, self._alarms, random)
-        handshake = Handshake(key.principal, settings, self._wallet, instance=random(16))
-        self._connection = Connection(settings, handshake, self._book, self._alarms, random)
+        self._connection = Connection(key.principal, settings, self._wallet, self._book, self._alarms, random)
 
     # -------------------------------------------------------- what the application asks for
-
-    @property
-    def stage(self) -> SessionStage:
-        """Return how far the client is from being able to ask for anything."""
-        return self._connection.stage
 
     @property
     def link(self) -> LinkId | None:
@@ -189,7 +182,7 @@ class ClientSession:
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on."""
         connection = self._connection
-        if connection.stage is SessionStage.CLOSED:
+        if connection.is_closed:
             return []
         match happened:
             case Received(link=link, data=data):
@@ -206,7 +199,7 @@ class ClientSession:
                 effects = connection.lost(gone, now) if link == connection.link else []
             case DialFailed(address=address):
                 nobody = NotConnected(f"no broker answers at `{address}`")
-                effects = connection.lost(nobody, now) if self.stage is SessionStage.DIALLING else []
+                effects = connection.lost(nobody, now) if connection.is_dialling else []
             case _:
                 assert_never(happened)
         return self._finished([*effects, *self._due(now)])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.credentials.validity.one_time import OneTimeQuestion
 from maia.errors import MaiaError, Unavailable
-from maia.wire.one_time_questions import Challenged
+from maia.sessions.challenges import Challenged
 
 if TYPE_CHECKING:
     from maia.validity.connection_pool import ConnectionPool

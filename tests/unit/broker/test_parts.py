@@ -9,9 +9,9 @@ from maia.broker.access.known_types import KEPT_TYPE
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
 from maia.broker.publication.transit import StreamOrder
 from maia.broker.refusals import TooManyRequests
-from maia.broker.sessions.quotas import RequestQuota
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import Instant
+from maia.sessions.quotas import RequestQuota
 from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted
 from maia.wire.stream_numbers import NUMBERS_BEHIND_MAX

@@ -12,6 +12,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
 from maia.wire.messages import AskState, Show, StateQuery, StateTold
 from support.broker import Net, shown, sighting
+from support.one_time import pool_with
 from support.revoking import Statements, grant_demanding, seeing
 from support.sealed_net import state_of
 
@@ -54,6 +55,29 @@ def test_a_certificate_and_the_word_that_it_demands_count_when_they_are_shown_to
     )
     camera.publish(offer, sighting())
     assert [set(event) for event in billing.events(ref)] == [WIDE]
+
+
+def test_a_revocation_counts_even_if_the_peer_that_shows_it_is_refused(net: Net) -> None:
+    """P7: whose right it ends is told so at once, and nobody has to wait for a lease."""
+    right = grant_demanding(
+        net.story,
+        "CCS",
+        net.story.principal(BILLING),
+        seeing(net.story),
+        Action.SUBSCRIBE,
+        kind=None,
+        now=net.now,
+    )
+    billing = net.client(BILLING, credentials=pool_with(net, right))
+    ref = billing.subscribe()
+    assert billing.was_accepted(ref)
+    says = Statements(net.story.keys["CCS"])
+    says.revoked.add(right.id)
+    stranger = net.client("stranger", key=TESTERS[0], says_hello=False)
+    stranger.say(Show(0, [], [statement_to_bytes(says.list_now())]))
+    stranger.hello()
+    assert stranger.bye == "POLICY-NO-CHAIN"
+    assert billing.ended_with(ref) == "POLICY-REVOKED"
 
 
 def test_the_stream_of_somebody_who_had_to_make_room_is_wanted_no_more() -> None:

@@ -1,10 +1,10 @@
-"""How long a client waits: before it dials again, and before it takes silence for absence."""
+"""How long a client waits before it dials again."""
 
 from __future__ import annotations
 
 import pytest
 
-from maia.client.backoff import LOOKS_IN_A_LEASE, Redialling, SignsOfLife
+from maia.client.backoff import Redialling
 from maia.client.settings import ClientSettings
 from support.client_session import STORY
 
@@ -44,19 +44,3 @@ def test_addresses_take_turns() -> None:
         dialled.append(again.address)
         again.failed_s()
     assert dialled == ["one", "two", "one"]
-
-
-def test_a_broker_that_says_nothing_is_asked_and_then_given_up() -> None:
-    signs = SignsOfLife()
-    signs.heard()
-    assert [signs.look() for _ in range(LOOKS_IN_A_LEASE + 1)] == [False, False, True, True]
-    assert signs.is_silent
-
-
-def test_a_word_in_time_is_a_sign_of_life() -> None:
-    signs = SignsOfLife()
-    for _ in range(LOOKS_IN_A_LEASE):
-        signs.look()
-    signs.heard()
-    assert not signs.is_silent
-    assert not signs.look()

@@ -18,10 +18,10 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.domain.keys.refusals import BadStatementRecord
 from maia.sealing.groups.membership import Claim
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.statements import BadKeptStatements
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close
 from maia.wire.messages import Bye, Show
@@ -229,7 +229,7 @@ def test_a_server_does_not_start_from_statements_that_it_cannot_read():
     net = VouchedNet()
     net.tell_server(listed(1))
     (name,) = [name for name in net.kept if name.startswith("statements/")]
-    with pytest.raises(BadStatementRecord):
+    with pytest.raises(BadKeptStatements):
         net.start_server(net.kept | {name: b"\xff"})
 
 

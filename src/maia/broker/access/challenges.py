@@ -12,34 +12,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from maia.broker.access.one_time_pending import CONNECTING, Held, HeldEntry, HeldHello, HeldRequest
 from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions.link_checks import ask_to_look_at_link
-from maia.broker.sessions.links import Entry, Link
+from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import ask_to_look_at_entries
 from maia.broker.timers import OneTimeAnswers
 from maia.credentials import Action, SignedCertificate
-from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, View, request_digest
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Send
+from maia.sessions.challenges import CONNECTION, Asked
+from maia.wire.effects import Count, Effect
 from maia.wire.messages import Hello
-from maia.wire.one_time_pending import Asked
 
 __all__ = [
+    "CONNECTING",
     "challenge_connection",
     "challenge_entry",
     "challenge_hello",
     "challenge_request",
     "is_to_be_asked_again",
-    "vouched_for",
 ]
 
-_SAID_OF_CONNECTION: Final = 0
-"""How the connection is called on the wire; our clients begin to count at 1."""
+CONNECTING: Final = None
+"""What a challenge about the right to connect is about, in place of a client's reference."""
 _NO_ROOM_S: Final = 1.0
 """After so many seconds a standing entry is asked about for which there was no room."""
 
@@ -53,15 +50,13 @@ def challenge_request(
     now: Instant,
 ) -> list[Effect]:
     """Ask a client to have its certificates vouched for, if a request needs that; else return nothing."""
-    if not state.authoriser.may_be_vouched_for(request, pool, now):
-        return []
     beyond = _permitted(state, link, request, pool, now)
     wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
         return []
     # Each answer costs a signature check: the quota pays for them before they are asked for.
     state.quota.spend(link.peer, now, requests=len(wanted))
-    asked = Asked(link.peer, link.id, held.message.id, request_digest(request), held)
+    asked = _about(link, held.message.id, request, held)
     return _challenged(state, link, asked, wanted, now)
 
 
@@ -72,7 +67,7 @@ def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) 
     wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote, beyond=beyond)
     if not wanted:
         return []
-    asked = Asked(link.peer, link.id, entry.ref, request_digest(right.request), HeldEntry(right.pool))
+    asked = _about(link, entry.ref, right.request, HeldEntry(right.pool))
     try:
         return _challenged(state, link, asked, wanted, now)
     except TooManyQuestions as problem:
@@ -89,7 +84,7 @@ def challenge_hello(
     if not wanted:
         return []
     state.quota.spend(link.peer, now, requests=len(wanted))
-    asked = Asked(link.peer, link.id, CONNECTING, request_digest(request), HeldHello(hello))
+    asked = _about(link, CONNECTING, request, hello)
     return _challenged(state, link, asked, wanted, now)
 
 
@@ -100,7 +95,7 @@ def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[E
     if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
         return []
     wanted = state.authoriser.demanded(right.request, right.pool, now, right.basis.remote)
-    asked = Asked(link.peer, link.id, CONNECTING, request_digest(right.request), HeldEntry(right.pool))
+    asked = _about(link, CONNECTING, right.request, HeldEntry(right.pool))
     if not wanted:
         return []
     try:
@@ -116,11 +111,6 @@ def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Inst
     return vouched is not None and vouched.ask_at <= now and not state.one_time.is_asked(link.id, entry.ref)
 
 
-def vouched_for(state: BrokerState, once: frozenset[Once], now: Instant) -> VouchedFor | None:
-    """Return what may rest on answers that came now: something for one lease, or nothing."""
-    return VouchedFor.for_a_lease(once, now, state.settings.lease_s)
-
-
 def _permitted(
     state: BrokerState, link: Link, request: Request, pool: tuple[SignedCertificate, ...], now: Instant
 ) -> View | None:
@@ -131,16 +121,15 @@ def _permitted(
         return None
 
 
+def _about(link: Link, ref: int | None, request: Request, held: Held) -> Asked[Held]:
+    shown = CONNECTION if ref is CONNECTING else ref
+    return Asked(link.peer, link.id, ref, shown, request_digest(request), held)
+
+
 def _challenged(
     state: BrokerState, link: Link, asked: Asked[Held], wanted: frozenset[Once], now: Instant
 ) -> list[Effect]:
-    limits = state.settings.limits
-    seconds = min(limits.one_time_s, max(1, state.settings.lease_s // 2))
-    if isinstance(asked.waits, HeldHello):
-        seconds = min(seconds, limits.handshake_s)
-    until = seconds_after(now, seconds)
-    challenged = state.one_time.ask(asked, wanted, until=until, now=now, random=state.random)
-    state.timers.add(OneTimeAnswers(), until)
-    ref = _SAID_OF_CONNECTION if asked.ref == CONNECTING else asked.ref
-    said = encode(challenged.message(ref, seconds))
-    return [Send(link.id, said), Count("maia_challenges_total")]
+    seconds_max = None if link.is_ready else state.settings.limits.handshake_s
+    challenge = state.one_time.ask(asked, wanted, now, seconds_max=seconds_max)
+    state.timers.add(OneTimeAnswers(), challenge.until)
+    return challenge.effects()

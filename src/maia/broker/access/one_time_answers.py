@@ -9,68 +9,50 @@ is; else the request is refused, and what stood ends. Nothing else is touched.
 from __future__ import annotations
 
 from maia.broker.access.authoriser import refusal_effects
-from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again, vouched_for
-from maia.broker.access.one_time_pending import CONNECTING, Held, HeldEntry, HeldHello, HeldRequest
-from maia.broker.refusals import NotVouchedFor, NotVouchedForInTime
+from maia.broker.access.challenges import CONNECTING, challenge_entry, is_to_be_asked_again
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
-from maia.broker.sessions.links import Link
+from maia.broker.sessions.links import Held, HeldEntry, HeldRequest, Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.recheck import authorise_again
 from maia.broker.subscriptions.requests import decide_held
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.one_time_answers import VouchedFor
-from maia.credentials.validity.validity_state import Once
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
+from maia.sessions.challenges import Checked
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
-from maia.wire.messages import Failed, Vouched
-from maia.wire.one_time_pending import Challenged
+from maia.wire.messages import Failed, Hello, Vouched
 
 __all__ = ["hear_vouched", "look_at_unanswered"]
-
-_NOBODY = frozenset[Once]()
 
 
 def hear_vouched(state: BrokerState, link: Link, message: Vouched, now: Instant) -> list[Effect]:
     """Go on with what waited for these answers; what waits no longer is passed over."""
-    redeemed = state.one_time.redeem(link.id, message.id, message.answers, now)
-    if redeemed is None:
+    checked = state.one_time.redeem(link.id, message, now)
+    if checked is None:
         return [Count("maia_late_answers_total")]
-    wrong: list[Effect] = [
-        Count("maia_statements_refused_total", labels={"code": problem.code}) for problem in redeemed.problems
-    ]
-    refused = NotVouchedFor("a certificate of yours must be vouched for, for this very request, and was not")
-    return [*wrong, *_gone_on(state, link, redeemed.challenged, redeemed.once, refused, now)]
+    return [*checked.effects(), *_gone_on(state, link, checked, now)]
 
 
 def look_at_unanswered(state: BrokerState, now: Instant) -> list[Effect]:
     """Go on without the answers that did not come in time."""
     effects: list[Effect] = []
-    for challenged in state.one_time.overdue(now):
-        link = state.links.get(challenged.asked.link)
+    for checked in state.one_time.overdue(now):
+        link = state.links.get(checked.asked.link)
         if link is not None and link.is_ready:
-            late = NotVouchedForInTime("nobody vouched in time for a certificate of yours that demands it")
-            effects += _gone_on(state, link, challenged, _NOBODY, late, now)
+            effects += _gone_on(state, link, checked, now)
     return effects
 
 
-def _gone_on(
-    state: BrokerState,
-    link: Link,
-    challenged: Challenged[Held],
-    once: frozenset[Once],
-    refused: MaiaError,
-    now: Instant,
-) -> list[Effect]:
-    vouched, ref = vouched_for(state, once, now), challenged.asked.ref
-    missing = None if challenged.wanted <= once else refused
-    match challenged.asked.waits:
-        case HeldHello():
+def _gone_on(state: BrokerState, link: Link, checked: Checked[Held], now: Instant) -> list[Effect]:
+    vouched, missing, ref = checked.vouched, checked.missing, checked.asked.ref
+    match checked.asked.waits:
+        case Hello():
             return []  # the handshake has a deadline of its own, and goes on in `sessions/handshake.py`
-        case HeldEntry(pool=pool) if ref == CONNECTING:
+        case HeldEntry(pool=pool) if checked.asked.about is CONNECTING:
             return _connected_again(state, link, pool, vouched, missing, now)
         case HeldEntry(pool=pool):
             entry = link.subscriptions.get(ref) or link.advertisements[ref]

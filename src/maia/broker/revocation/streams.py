@@ -38,11 +38,13 @@ from maia.broker.state import BrokerState, Rest, just_after, seconds_after
 from maia.broker.subscriptions.recheck import stand_on, why_lost
 from maia.broker.subscriptions.registry import end_advertisement, let_subscriptions_fall
 from maia.broker.timers import Statements
-from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
+from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
+from maia.sessions.session import Session
+from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
 from maia.types.validity_stream import STATEMENT
 from maia.wire.codec import decode
@@ -55,6 +57,7 @@ __all__ = [
     "give_up_vouchers",
     "hear_fetched",
     "hear_frame",
+    "hear_held",
     "hear_statement",
     "hear_told_state",
     "look_at_touched",
@@ -156,7 +159,7 @@ def hear_frame(state: BrokerState, transit: Transit, now: Instant) -> list[Effec
         try:
             signed = statement_from_bytes(data)
         except MaiaError as problem:
-            effects.append(_refused(problem))
+            effects.append(refused_statement(problem))
             continue
         # Another issuer's statement proves itself too, but does not belong into this stream.
         effects += hear_statement(state, signed, now) if signed.statement.by == by else []
@@ -164,17 +167,23 @@ def hear_frame(state: BrokerState, transit: Transit, now: Instant) -> list[Effec
 
 
 def hear_statement(state: BrokerState, signed: SignedStatement, now: Instant) -> list[Effect]:
-    """Take a statement in, keep it, and let fall what it takes the ground from."""
-    desk, by = state.statements, signed.statement.by
-    try:
-        touched, is_news, odd = desk.hear(signed, now)
-    except MaiaError as problem:
-        return [_refused(problem)]
-    if not is_news:
-        return []
-    state.to_keep.append(desk.kept(by))
-    effects: list[Effect] = [Count("maia_statements_heard_total")]
-    if odd is not None:
+    """Take a statement in, and recheck what depends on the certificates that it concerns."""
+    return state.statements.intake.take([signed], now, partial(_changed, state))
+
+
+def hear_held(state: BrokerState, session: Session, now: Instant) -> None:
+    """Take in the statements of a peer by issuers whose statements this broker has a reason to want."""
+    if session.statements:
+        desk = state.statements
+        desk.intake.take_shown(session, desk.wants, now, partial(_changed, state))
+
+
+def _changed(state: BrokerState, heard: Heard, now: Instant) -> list[Effect]:
+    desk, by, effects = state.statements, heard.by, list[Effect]()
+    touched = desk.touched_by(heard, now)
+    state.to_keep.append(desk.intake.kept(by))
+    if heard.problem is not None:
+        odd = heard.problem
         effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
     effects += state.keys.statement_heard(by, now)
     voucher = desk.vouchers.get(by)
@@ -209,10 +218,6 @@ def _ask_to_look(state: BrokerState, voucher: StatementIssuer) -> None:
     """Have somebody's word looked at when it ends, if nobody has asked for that yet."""
     if voucher.look_at is not None:
         state.timers.add(Statements(), just_after(voucher.look_at))
-
-
-def _refused(problem: MaiaError) -> Effect:
-    return Count("maia_statements_refused_total", labels={"code": problem.code})
 
 
 _CERTIFICATES_MAX: Final = 256

@@ -19,29 +19,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from maia.credentials import (
     AuthorisationCertificate,
     CertificateStale,
+    Heard,
     Principal,
     SignedCertificate,
-    SignedStatement,
     TestKind,
-    ValidityState,
 )
 from maia.credentials.validity.one_time_answers import one_time_tests
 from maia.credentials.validity.series import SeriesKind
 from maia.credentials.validity.statements import OneTimeAnswer
-from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS
+from maia.sessions.statements import StatementIntake
 from maia.types import validity_type_id
-from maia.wire.effects import Effect, Keep, LinkId
+from maia.wire.effects import LinkId
 
 __all__ = [
-    "KEPT_STATEMENTS",
-    "BadKeptStatements",
     "DependencyIndex",
     "StatementIssuer",
     "ValidityTracker",
@@ -118,20 +113,10 @@ class DependencyIndex:
         return self._by_link.get(link, ())
 
 
-KEPT_STATEMENTS: Final = "statements/"
-"""How the names under which statements are kept begin."""
-
 _STREAMS_MAX: Final = 8192
 _CERTIFICATES_MAX: Final = 65_536
 """Certificates that are remembered although nothing rests on them any more, or not yet."""
-_RECORDS: Final = msgspec.msgpack.Decoder(list[bytes])
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
-
-
-class BadKeptStatements(BadInput):
-    """What was kept of statements cannot be read: to go on without it would be to forget revocations."""
-
-    code = "INPUT-KEPT-STATEMENTS"
 
 
 @dataclass(slots=True)
@@ -169,6 +154,7 @@ class ValidityTracker:
         "certificates",
         "conditional",
         "evicted",
+        "intake",
         "new",
         "reliance",
         "standing",
@@ -178,7 +164,8 @@ class ValidityTracker:
 
     def __init__(self, kept: Mapping[str, bytes], *, vouchers_max: int) -> None:
         """Go on with what was kept; a record that cannot be read is an error, and no start."""
-        self.standing = _reloaded(kept)
+        self.intake = StatementIntake(kept)
+        self.standing = self.intake.standing
         self.reliance = DependencyIndex()
         self.vouchers: dict[Principal, StatementIssuer] = {}
         self.streams: dict[bytes, Principal] = {}
@@ -259,20 +246,21 @@ class ValidityTracker:
             self.streams[type_id] = by
         return type_id
 
+    def wants(self, by: Principal) -> bool:
+        """Say whether there is a reason to take in the statements of an issuer."""
+        return validity_type_id(by) in self.streams
+
     # ------------------------------------------------------------ what was said
 
-    def hear(self, signed: SignedStatement, now: Instant) -> tuple[frozenset[bytes], bool, MaiaError | None]:
-        """Take a statement in; return the certificates it concerns, whether it is news, and what is odd."""
-        heard = self.standing.hear(signed, now)
-        if not heard.is_news:
-            return frozenset(), False, None
+    def touched_by(self, heard: Heard, now: Instant) -> frozenset[bytes]:
+        """Return the certificates that a new statement concerns."""
         voucher = self.vouchers.get(heard.by)
         # The same moments as before, or later ones: nobody is asked about for that.
         back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
         touched = heard.revoked | heard.restored | back
         if heard.about:  # certificates whose conditions ask for facts that this issuer states
             touched |= {one for one, issuer in self.conditional.items() if issuer == heard.by}
-        return touched, True, heard.problem
+        return touched
 
     def look_at(self, voucher: StatementIssuer, now: Instant) -> frozenset[bytes]:
         """Return the certificates for which somebody's word has come, or has ended, since the last look."""
@@ -376,32 +364,13 @@ class ValidityTracker:
         for voucher in self.vouchers.values():
             voucher.certificates &= self.certificates.keys()
 
-    def kept(self, by: Principal) -> Effect:
-        """Return what keeps all that somebody has said."""
-        return Keep(KEPT_STATEMENTS + by.key.hex(), msgspec.msgpack.encode(list(self.standing.exported(by))))
-
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: whose word is needed, and up to when it is at hand."""
         return {
             "certificates": len(self.reliance),
             "streams": len(self.streams),
             "vouchers": {
-                str(one.by): {
-                    "certificates": len(one.certificates),
-                    "sequence": self.standing.sequence_of(one.by),
-                    "fresh_until": str(self.standing.fresh_until(one.by, now) or "") or None,
-                }
+                str(one.by): {"certificates": len(one.certificates), **self.intake.status(one.by, now)}
                 for one in self.vouchers.values()
             },
         }
-
-
-def _reloaded(kept: Mapping[str, bytes]) -> ValidityState:
-    records: list[bytes] = []
-    for name, data in kept.items():
-        if name.startswith(KEPT_STATEMENTS):
-            try:
-                records += _RECORDS.decode(data)
-            except msgspec.MsgspecError as problem:
-                raise BadKeptStatements(f"`{name}` cannot be read") from problem
-    return ValidityState.reloaded(records)

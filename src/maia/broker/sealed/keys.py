@@ -40,9 +40,9 @@ from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, Members
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged
 from maia.wire.effects import Effect, LinkId, WakeAt
 from maia.wire.messages import OpenContent, Publish, Sealed
-from maia.wire.one_time_questions import Challenged
 
 __all__ = [
     "Arrived",

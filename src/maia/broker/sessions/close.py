@@ -15,9 +15,8 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.codec import encode
-from maia.wire.effects import Close, Effect, Note, Send
-from maia.wire.messages import Bye
+from maia.sessions.session import goodbye
+from maia.wire.effects import Effect, Note
 
 __all__ = ["close_link", "forget_link", "part_from"]
 
@@ -42,11 +41,7 @@ def part_from(state: BrokerState, link: Link, problem: MaiaError) -> list[Effect
 
 def _said_goodbye(link: Link, problem: MaiaError) -> list[Effect]:
     fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": problem.code}
-    return [
-        Send(link.id, encode(Bye(problem.code, problem.message))),
-        Close(link.id, problem.code),
-        Note("closing", fields),
-    ]
+    return [*goodbye(link.id, problem), Note("closing", fields)]
 
 
 def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:

@@ -11,31 +11,24 @@ many: anybody can sign statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.refusals import TooManyEntries
-from maia.broker.revocation.streams import hear_statement
+from maia.broker.revocation.streams import hear_held
 from maia.broker.sessions.links import Link
+from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.recheck import decide_again
-from maia.credentials import (
-    SignedCertificate,
-    SignedStatement,
-    statement_from_bytes,
-    statement_to_bytes,
-)
+from maia.credentials import SignedCertificate
 from maia.events import Instant
 from maia.policy import PolicyRefusal
-from maia.types import validity_type_id
+from maia.sessions.session import SessionLimits
 from maia.wire.codec import encode
-from maia.wire.effects import Effect, LinkId, Send
-from maia.wire.framing import HANDSHAKE_BYTES_MAX
+from maia.wire.effects import Effect, Send
 from maia.wire.messages import Accepted, Show
 
-__all__ = ["hear_held", "hold_statements", "price_of_showing", "show", "show_own_statements"]
+__all__ = ["price_of_showing", "session_limits", "show"]
 
-_SHOWN_MAX: Final = 64
 _ENTRIES_FOR_A_REQUEST: Final = 2
 """Deciding so many entries again costs about as much as a request; the client's quota pays for them so."""
 
@@ -56,8 +49,9 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     most = state.settings.limits.certificate_bytes_shown
     if sum(map(len, together)) > most:
         raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
-    hold_statements(state, link, message.statements)
-    effects = hear_held(state, link, now)
+    link.hold(message.statements, session_limits(state.settings.limits))
+    hear_held(state, link, now)
+    effects: list[Effect] = []
     if len(together) > len(link.shown):
         link.shown = together
         for entry in link.entries:
@@ -65,7 +59,7 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
             state.authoriser.expect(
                 right.principal, right.basis.action, right.basis.resource, (*right.pool, *shown), now
             )
-        effects += hear_held(state, link, now)
+        hear_held(state, link, now)
         effects += _decided_again(state, link, shown, now)
     return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
 
@@ -98,39 +92,6 @@ def _decided_again(
 # ------------------------------------------------------------ statements
 
 
-def hold_statements(state: BrokerState, link: Link, statements: Iterable[bytes]) -> None:
-    """Read statements that a peer has shown, and hold them until it is known what they could be about."""
-    limits = state.settings.limits
-    for data in statements:
-        statement_from_bytes(data)  # refused if it is none; what was read takes many times the memory
-        link.statements.append(data)
-    del link.statements[: -limits.statements_shown]
-    while sum(map(len, link.statements)) > limits.statement_bytes_shown:
-        del link.statements[0]
-
-
-def hear_held(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """Hear the statements of a peer by those to whom this broker has a reason to listen."""
-    heard: list[SignedStatement] = []
-    held: list[bytes] = []
-    for data in link.statements:
-        signed = statement_from_bytes(data)
-        if validity_type_id(signed.statement.by) in state.statements.streams:
-            heard.append(signed)
-        else:
-            held.append(data)
-    link.statements = held
-    return [effect for signed in heard for effect in hear_statement(state, signed, now)]
-
-
-def show_own_statements(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
-    """Show a peer, before our own certificates, the statements by which they still count."""
-    standing, own = state.statements.standing, state.settings.credentials
-    found = [
-        statement_to_bytes(signed)
-        for by in sorted(standing.testers(own), key=lambda one: one.key)
-        for signed in standing.statements(by, now)
-    ]
-    if not found or len(found) > _SHOWN_MAX or sum(map(len, found)) > HANDSHAKE_BYTES_MAX // 2:
-        return []
-    return [Send(link, encode(Show(0, [], found)))]
+def session_limits(limits: BrokerLimits) -> SessionLimits:
+    """Return how much this broker takes from a peer."""
+    return SessionLimits(limits.bytes_before_welcome, limits.statements_shown, limits.statement_bytes_shown)

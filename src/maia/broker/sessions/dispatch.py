@@ -17,16 +17,17 @@ from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import hear_state_gone
 from maia.broker.publication.state_query import ask_state, hear_state_done, hear_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
-from maia.broker.revocation.streams import hear_told_state
+from maia.broker.revocation.streams import hear_held, hear_told_state
 from maia.broker.routing.interests import hear_interest, hear_offer, hear_renew, hear_resync
 from maia.broker.routing.peers import hear_announce, hear_nodes, tell_closest
 from maia.broker.routing.replication import hear_replica, hear_sealed_replica
 from maia.broker.sealed.interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sealed.rekeying import hear_rights
-from maia.broker.sessions.credentials import hear_held, price_of_showing, show
+from maia.broker.sessions.credentials import price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
+from maia.broker.sessions.shares import KEPT, check_share
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, subscribe, unadvertise, unsubscribe
@@ -49,8 +50,6 @@ from maia.wire.messages import (
     Message,
     Nodes,
     Offer,
-    Ping,
-    Pong,
     Publish,
     Renew,
     RenewAll,
@@ -111,6 +110,8 @@ def _told(state: BrokerState, link: Link, message: Message, now: Instant, size: 
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
+    if type(message) in KEPT:
+        check_share(state, link, size)
     handler, before = _OF_BROKERS[type(message)], state.authoriser.meter.used
     if type(message) in _FRAMES:
         return handler(state, link, message, now)
@@ -128,8 +129,9 @@ def _answered(state: BrokerState, link: Link, message: Message, now: Instant) ->
     try:
         if type(message) not in _FREE:
             state.quota.spend(link.peer, now, requests=_price(link, message))
-        heard = _heard_before(state, link, message, now) if link.statements else []
-        return [*heard, *_OF_CLIENTS[type(message)](state, link, message, now)]
+        if link.statements:
+            _hear_before(state, link, message, now)
+        return _OF_CLIENTS[type(message)](state, link, message, now)
     except ProtocolViolation:
         raise
     except MaiaError as problem:
@@ -152,14 +154,14 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _heard_before(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
-    """Hear the statements that were shown about the certificates of a request."""
+def _hear_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
+    """Take in the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
-        return []
+        return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
     state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
-    return hear_held(state, link, now)
+    hear_held(state, link, now)
 
 
 def _refused(
@@ -186,14 +188,6 @@ def _refused(
             raise problem
 
 
-def _say_pong(_state: BrokerState, link: Link, message: Ping, _now: Instant) -> list[Effect]:
-    return [Send(link.id, encode(Pong(message.nonce)))]
-
-
-def _hear_pong(_state: BrokerState, _link: Link, _message: Pong, _now: Instant) -> list[Effect]:
-    return []  # that it was heard is all it says
-
-
 def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
     """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
 
@@ -216,8 +210,6 @@ def _tell_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
 
 
 _OF_ANYBODY: Final[Mapping[type, _Handler]] = {
-    Ping: _say_pong,
-    Pong: _hear_pong,
     TypeQuery: _tell_type,
 }
 

@@ -10,39 +10,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef
 from maia.broker.settings import BrokerLimits
-from maia.credentials import (
-    Principal,
-)
+from maia.credentials import SignedCertificate
 from maia.events import Instant
+from maia.sessions.session import Session, Stage
 from maia.wire.effects import LinkId
 from maia.wire.kept_requests import RequestFrame
-from maia.wire.messages import SealedRights
+from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
+from maia.wire.requests import EdgeRequest
 
 __all__ = [
     "Advertisement",
     "Entry",
+    "Held",
+    "HeldEntry",
+    "HeldRequest",
     "Link",
     "Role",
     "Share",
     "Stage",
     "Subscription",
 ]
-
-
-class Stage(Enum):
-    """How far the handshake of a link has come."""
-
-    AWAITING_GREETING = "awaiting greeting"
-    AWAITING_HELLO = "awaiting hello"
-    AWAITING_WELCOME = "awaiting welcome"
-    READY = "ready"
-    CLOSING = "closing"
 
 
 class Role(Enum):
@@ -92,6 +86,25 @@ Entry = Advertisement | Subscription
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRequest:
+    """A request that waits for one-time answers; its signature and its moment were checked."""
+
+    message: Advertise | Subscribe | SubscribeDurable = field(repr=False)
+    asked: EdgeRequest = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """An entry, or the connection, that is authorised anew from these certificates."""
+
+    pool: tuple[SignedCertificate, ...] = field(repr=False)
+
+
+Held: TypeAlias = HeldRequest | HeldEntry | Hello
+"""What waits for one-time answers: a hello is welcomed when the right to connect is vouched for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """The uids that a neighbour may read, as sealed columns name them, and for how long that is so."""
 
@@ -107,29 +120,13 @@ class Share:
 
 
 @dataclass(slots=True)
-class Link:
-    """One connection, from the first byte on."""
+class Link(Session):
+    """One connection of a broker, from the first byte on."""
 
-    id: LinkId
-    peer: Principal
-    dialled: str | None
-    stage: Stage
-    opened_at: Instant
-    heard_at: Instant
     role: Role = Role.UNKNOWN
-    instance: bytes = b""
-    address: str | None = None
-    shown: tuple[bytes, ...] = field(default=(), repr=False)
-    """The credentials that the peer showed in the handshake."""
-    said: int = 0
-    """How many bytes the peer has said before its welcome."""
-    statements: list[bytes] = field(default_factory=list, repr=False)
-    """What the peer has shown of statements before it showed certificates that they are about."""
     connect: Authorisation | None = None
     remote: str | None = None
     """Where the peer has dialled from, without the port: conditions may ask for it."""
-    silent_rounds: int = 0
-    """How often all links were looked at since something was heard on this one."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     warned: dict[int, str] = field(default_factory=dict)
@@ -151,11 +148,6 @@ class Link:
     def entries(self) -> tuple[Entry, ...]:
         """Return all that stands on this link."""
         return (*self.subscriptions.values(), *self.advertisements.values())
-
-    @property
-    def is_ready(self) -> bool:
-        """Say whether both sides have proved their right to connect."""
-        return self.stage is Stage.READY
 
     def advertisement(self, ref: int) -> Advertisement:
         """Return what is advertised under `ref` on this link."""

@@ -2,8 +2,8 @@
 
 An account in bytes for each link, beside all limits on numbers (A89):
 
-- before its welcome a peer has proved nothing: what it says, all messages
-  together, is as much as a handshake takes and no more;
+- before its welcome a peer has proved nothing: what it sends, all messages
+  together, is as much as a handshake takes and no more (`maia.sessions`);
 - a neighbouring broker tells what others want and offer, and most of it
   cannot be verified here. What is kept on its behalf counts together:
   interests, offers, replicas, rights that no key opens yet, and what has to be
@@ -24,7 +24,6 @@ from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.wire.messages import (
     Interest,
-    Message,
     Offer,
     Replica,
     SealedInterest,
@@ -33,9 +32,9 @@ from maia.wire.messages import (
     SealedRights,
 )
 
-__all__ = ["check_share"]
+__all__ = ["KEPT", "check_share"]
 
-_KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
+KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
 """What neighbours say that is kept."""
 
 _CHANGE: Final = 384
@@ -46,14 +45,9 @@ _RELIED_ON: Final = 256
 """What it takes to remember that something rests on a certificate."""
 
 
-def check_share(state: BrokerState, link: Link, message: Message | None, size: int) -> None:
-    """Part from a peer that would have more than its share with a message of this size."""
-    limits = state.settings.limits
-    if not link.is_ready:
-        link.said += size
-        if link.said > limits.bytes_before_welcome:
-            raise BeyondShare("more was said than a handshake takes")
-    elif type(message) in _KEPT and _kept_for(state, link) + size > limits.bytes_per_peer:
+def check_share(state: BrokerState, link: Link, size: int) -> None:
+    """Part from a peer that would have more than its share with a message of this size that is kept."""
+    if _kept_for(state, link) + size > state.settings.limits.bytes_per_peer:
         raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
 
 

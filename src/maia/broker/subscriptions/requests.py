@@ -16,14 +16,13 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import dial_or_lack, warn
-from maia.broker.access.one_time_pending import HeldRequest
 from maia.broker.durable.cursors import Cursor
 from maia.broker.durable.delivery import advance, cursor_for
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import CursorTaken, RefTaken, StatementAwaited
 from maia.broker.routing.own_interests import want_to_record
 from maia.broker.sealed.rekeying import note_missing_keys, type_met
-from maia.broker.sessions.links import Advertisement, Link, Subscription
+from maia.broker.sessions.links import Advertisement, HeldRequest, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
@@ -253,6 +252,8 @@ def _waits(
 ) -> list[Effect]:
     """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
     state.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
+    if not state.authoriser.may_be_vouched_for(request, pool, now):
+        return []
     return challenge_request(state, link, request, pool, held, now)
 
 

@@ -12,9 +12,8 @@ from maia.domain.keys.challenges import KeyChallenges
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.errors import MaiaError
-from maia.wire.codec import encode
-from maia.wire.effects import Close, Effect, LinkId, Note, Send
-from maia.wire.messages import Bye
+from maia.sessions.session import goodbye
+from maia.wire.effects import Effect, LinkId, Note
 
 __all__ = ["Parting"]
 
@@ -32,8 +31,7 @@ class Parting:
         if self.links.pop(link.id) is None:
             return []
         return [
-            Send(link.id, encode(Bye(problem.code, problem.message))),
-            Close(link.id, problem.code),
+            *goodbye(link.id, problem),
             Note("closing", {**link.named(), "code": problem.code}),
             *self._left_all(link),
         ]
@@ -44,13 +42,13 @@ class Parting:
         return [] if gone is None else self._left_all(gone)
 
     def _left_all(self, link: MemberLink) -> list[Effect]:
-        self.challenges.forget(link)
+        self.challenges.desk.forget_link(link.id)
         return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
 
     def left(self, link: MemberLink, type_id: bytes) -> list[Effect]:
         """Let a member go, unless it is still here by another link."""
         manager = self.types.get(type_id)
-        self.challenges.drop(link, (type_id, False))
+        self.challenges.desk.drop(link.id, (type_id, False))
         link.brought.pop((type_id, False), None)
         if link.joined.pop(type_id, None) is None or manager is None:
             return []

@@ -1,14 +1,12 @@
 """Who is at the other end of each link of a key server, and may it be there at all?
 
-TLS has proved the peer's key before. The server greets with its credentials,
-the peer answers with its own, and nothing else is heard before its right to
-be part of this very network was decided. That right is asked about again when
-the period of the answer ends.
+The handshake is that of all nodes (`maia.sessions.session`). A member's right
+to connect is decided again when the period of the answer ends, and when a
+statement is new about one of its certificates.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -20,36 +18,36 @@ from maia.credentials import (
     Owner,
     Principal,
     SignedCertificate,
-    SignedStatement,
     VerificationCache,
+    certificate_to_bytes,
 )
 from maia.credentials.chains.rooted import read_from_owner
 from maia.credentials.validity.one_time_answers import VouchedFor
-from maia.domain.keys.refusals import (
-    HandshakeOverdue,
-    KeyServerFull,
-    MemberSilent,
-    OtherNetwork,
-    TooManyJoins,
-)
+from maia.domain.keys.refusals import KeyServerFull
 from maia.domain.keys.settings import DomainSettings
-from maia.domain.keys.validity import Vouching
+from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, Instant
-from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
-from maia.sealing.groups.validity import shown_statements
-from maia.wire.codec import encode
-from maia.wire.effects import Close, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.framing import BeyondShare
-from maia.wire.messages import PROTOCOL_VERSION, Bye, Greeting, Hello, Ping, Welcome
-from maia.wire.names import network_to_bytes
+from maia.policy import Request
+from maia.sessions.admission import right_to_connect
+from maia.sessions.quotas import RequestQuota
+from maia.sessions.session import (
+    ROUNDS_IN_A_LEASE,
+    Endpoint,
+    HandshakeTooSlow,
+    PeerSilent,
+    Session,
+    SessionLimits,
+    Stage,
+    goodbye,
+    statements_for,
+)
+from maia.wire.effects import Effect, LinkId, LinkOpened, Note
 from maia.wire.places import Places
 
 __all__ = ["Brought", "MemberLink", "Links", "Topic"]
 
 _SECOND: Final = 1_000_000
-_MINUTE: Final = 60 * _SECOND
-_PRINCIPALS_MAX: Final = 65_536
 
 
 Topic: TypeAlias = tuple[bytes, bool]
@@ -65,34 +63,17 @@ class Brought:
 
 
 @dataclass(slots=True)
-class MemberLink:
-    """One connection, from the first byte on."""
+class MemberLink(Session):
+    """One connection of a key server, from the first byte on."""
 
-    id: LinkId
-    peer: Principal
-    opened_at: Instant
-    is_ready: bool = False
-    said: int = 0
-    """How many bytes the peer has said before its welcome."""
-    heard_at: Instant | None = None
-    asked_at: Instant | None = None
-    """When a ping was sent, if nothing has been heard since."""
     right_ends: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     pool: tuple[SignedCertificate, ...] = field(default=(), repr=False)
-    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
-    """What the peer has shown, until it is known whether a right could rest on it."""
     joined: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     """The encryption key of this session, by the types that it has joined."""
     refs: dict[bytes, int] = field(default_factory=dict)
     """The number of the question with which it has joined each type."""
     brought: dict[Topic, Brought] = field(default_factory=dict, repr=False)
     """The one-time answers on which it was given what it asked for."""
-
-    def take_statements(self, of: Collection[Principal]) -> list[SignedStatement]:
-        """Return the statements of these that the peer has shown, and hold them no more."""
-        taken = [one for one in self.statements if one.statement.by in of]
-        self.statements = tuple(one for one in self.statements if one.statement.by not in of)
-        return taken
 
     def answers(self, topic: Topic, pool: Iterable[SignedCertificate], now: Instant) -> VouchedFor | None:
         """Return answers that serve still, if they were brought for the same, from the same certificates."""
@@ -117,30 +98,28 @@ class MemberLink:
         return {**self.named(), "types": len(self.joined), "open_s": open_s}
 
 
-class Links:
+class Links(Endpoint[MemberLink]):
     """Every connection of a key server."""
 
     def __init__(
         self,
         settings: DomainSettings,
         certificates: VerificationCache,
-        *,
-        vouching: Vouching,
+        validity: KeyServerValidity,
         instance: bytes,
-        credentials: list[bytes],
     ) -> None:
         """Begin with none; `instance` is new in every process, and members sign session keys for it."""
-        self._settings, self._certificates, self._vouching = settings, certificates, vouching
-        self.instance = instance
-        self._network = network_to_bytes(settings.network)
-        self._credentials = credentials
+        limits = SessionLimits(settings.limits.bytes_before_welcome)
+        super().__init__(settings.network, instance=instance, lease_s=settings.lease_s, limits=limits)
+        self._settings, self._certificates, self._validity = settings, certificates, validity
+        self._own = [certificate_to_bytes(signed) for signed in settings.credentials]
         self._links: dict[LinkId, MemberLink] = {}
         self._waiting: Places[LinkId] = Places(settings.limits.links_before_welcome)
         self._by_peer: dict[Principal, dict[LinkId, MemberLink]] = {}
         self._dues: list[tuple[int, LinkId]] = []  # a heap; a moment that was moved is looked at in vain
-        # Microseconds of the minute that are left to a principal, and when that was worked out.
-        self._quota: OrderedDict[Principal, tuple[int, int]] = OrderedDict()
-        self._pings = 0
+        self._round_at: Instant | None = None
+        """When all links are looked after next."""
+        self.quota = RequestQuota(settings.limits.joins_per_minute)
 
     def get(self, link: LinkId) -> MemberLink | None:
         """Return a link that is open."""
@@ -171,10 +150,10 @@ class Links:
 
     # -------------------------------------------------------- handshake
 
-    def open(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+    def connected(self, opened: LinkOpened, now: Instant) -> list[Effect]:
         """Take on a connection whose key is proved, and greet; part from one too many."""
         limits = self._settings.limits
-        link = MemberLink(opened.link, opened.peer, opened_at=now)
+        link = MemberLink(opened.link, opened.peer, None, Stage.AWAITING_HELLO, opened_at=now, heard_at=now)
         self._links[link.id] = self._by_peer.setdefault(link.peer, {})[link.id] = link
         self._waiting.take(link.id, opened.remote)
         parted: list[Effect] = []
@@ -182,30 +161,37 @@ class Links:
             waits = self._waiting.next_to_go()
             assert waits is not None  # noqa: S101 - the new one does
             self.pop(waits)
-            problem = KeyServerFull("this server has as many links as it may, and others wait")
-            parted = [Send(waits, encode(Bye(problem.code, problem.message))), Close(waits, problem.code)]
+            parted = goodbye(waits, KeyServerFull("this server has as many links as it may, and others wait"))
         if link.id not in self._links:
             return parted
-        self._ask_to_look(link, _later(now, limits.handshake_s))
-        greeting = Greeting(PROTOCOL_VERSION, self._network, self._credentials, self.instance)
-        own = shown_statements(self._vouching.standing, self._settings.credentials, now)
-        shown: list[Effect] = [] if own is None else [Send(opened.link, encode(own))]
-        return [*parted, *shown, Send(opened.link, encode(greeting))]
+        heappush(self._dues, (_later(now, limits.handshake_s), link.id))
+        return [*parted, *self.open(link, now)]
 
-    def said_hello(self, link: MemberLink, message: Hello, now: Instant, budget: Budget) -> list[Effect]:
-        """Welcome a peer that has the right to be part of this network."""
-        if message.version != PROTOCOL_VERSION or message.network != self._network:
-            raise OtherNetwork(f"this is a key server of network `{self._settings.network.name}`")
-        self._decide(link, now, budget)
-        link.is_ready, link.heard_at = True, now
+    def own_credentials(self, now: Instant) -> list[bytes]:
+        """Return the server's right to connect."""
+        del now
+        return self._own
+
+    def own_statements(self, now: Instant) -> list[bytes]:
+        """Return the statements that this demands."""
+        return statements_for(self._settings.credentials, self._validity.standing, now)
+
+    def admit(self, session: MemberLink, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
+        """Take in what a peer has shown beside its certificates, and decide whether it may connect."""
+        del vouched
+        budget = Budget.of(self._settings.limits.work_before_welcome)
+        # What the signatures of the network's owner do not lead to is not even read (A87).
+        session.pool = self._read(session.shown, self._settings.network.owner, budget)
+        self._validity.hear_held(session, [self._connecting(session.peer)], session.pool, now, budget)
+        self._decide(session, now, budget)
+        return []
+
+    def ready(self, link: MemberLink, now: Instant) -> list[Effect]:
+        """Look after a link that has become ready."""
         self._waiting.leave(link.id)
-        self._ask_to_look(link, self._next_due(link, now))
-        welcome = Send(link.id, encode(Welcome(self._settings.lease_s)))
-        return [welcome, Note("connected", link.named())]
-
-    def pool_of_stranger(self, message: Hello, budget: Budget) -> tuple[SignedCertificate, ...]:
-        """Read those certificates that the signatures of the network's owner lead to, and no others (A87)."""
-        return self._read(message.credentials, self._settings.network.owner, budget)
+        self._round_at = self._round_at or self._next_round(now)
+        self._look_when_right_ends(link)
+        return [Note("connected", link.named())]
 
     def pool_of_member(self, shown: Iterable[bytes], owner: Owner) -> tuple[SignedCertificate, ...]:
         """Read those certificates that the signatures of a type's owner lead to, and no others."""
@@ -221,26 +207,20 @@ class Links:
         )
         return tuple(read.values())
 
-    def connecting(self, peer: Principal) -> Request:
-        """Return the question whether somebody may be part of this network."""
+    def _connecting(self, peer: Principal) -> Request:
         return Request(peer, Action.CONNECT, self._settings.network)
 
     def _decide(self, link: MemberLink, now: Instant, budget: Budget | None = None) -> None:
-        request = self.connecting(link.peer)
-        evidence = gather_evidence(
-            request,
+        right = right_to_connect(
+            self._connecting(link.peer),
             link.pool,
-            at=now,
+            now,
+            tester=self._validity.standing,
             cache=self._certificates,
             constitutions=self._settings.constitutions,
-            standing=self._vouching.standing,
             budget=Budget.of(self._settings.limits.work_per_request) if budget is None else budget,
         )
-        decision = decide(request, evidence, NO_FACTS, now)
-        if not isinstance(decision, Permit):
-            raise decision.as_refusal()
-        used = [signed for chain in evidence.chains for signed in chain.certificates]
-        ends = (decision.stable.not_after, self._vouching.standing.stale_after(used, now))
+        ends = (right.until, self._validity.standing.stale_after(right.certificates, now))
         link.right_ends = min((one for one in ends if one is not None), default=Instant(INSTANT_MAX))
 
     def fallen(self, changed: Collection[bytes], now: Instant) -> list[tuple[MemberLink, MaiaError]]:
@@ -250,72 +230,50 @@ class Links:
             if link.is_ready and any(signed.id in changed for signed in link.pool):
                 try:
                     self._decide(link, now)
-                    self._ask_to_look(link, self._next_due(link, now))
+                    self._look_when_right_ends(link)
                 except MaiaError as problem:
                     ended.append((link, problem))
         return ended
 
     # -------------------------------------------------------- upkeep
 
-    def heard(self, link: MemberLink, size: int, now: Instant) -> None:
-        """Take note that the peer is there; part from one that says too much before it is welcomed (A89)."""
-        link.heard_at, link.asked_at = now, None
-        link.said += 0 if link.is_ready else size
-        if not link.is_ready and link.said > self._settings.limits.bytes_before_welcome:
-            raise BeyondShare("more was said than a handshake takes")
-
-    def spend(self, link: MemberLink, now: Instant, *, requests: int = 1) -> None:
-        """Take requests off the principal's quota, or refuse them: each costs a signature check."""
-        price = requests * max(1, _MINUTE // self._settings.limits.joins_per_minute)
-        left, since = self._quota.get(link.peer, (_MINUTE, now))
-        left = min(_MINUTE, left + max(0, now - since))
-        self._quota[link.peer] = (left - price if left >= price else left, now)
-        self._quota.move_to_end(link.peer)
-        if len(self._quota) > _PRINCIPALS_MAX:
-            self._quota.popitem(last=False)
-        if left < price:
-            raise TooManyJoins("too many requests in a minute: slow down")
-
     def look(self, now: Instant) -> tuple[list[tuple[MemberLink, MaiaError]], list[Effect]]:
-        """Return the links that have to end, and why; and questions to those that have been silent."""
+        """Return the links that have to end, and why; and pings to those that have been silent."""
         ended: list[tuple[MemberLink, MaiaError]] = []
-        asked: list[Effect] = []
+        pings: list[Effect] = []
         while self._dues and self._dues[0][0] <= now:
             link = self._links.get(heappop(self._dues)[1])
-            if link is None:
-                continue
             try:
-                asked += self._looked_at(link, now)
+                if link is not None and not link.is_ready:
+                    raise HandshakeTooSlow("the handshake took too long")
+                if link is not None and link.right_ends < now:
+                    self._decide(link, now)
+                    self._look_when_right_ends(link)
             except MaiaError as problem:
+                assert link is not None  # noqa: S101 - it was decided about
                 ended.append((link, problem))
-        return ended, asked
-
-    def _looked_at(self, link: MemberLink, now: Instant) -> list[Effect]:
-        if not link.is_ready:
-            raise HandshakeOverdue("the handshake took too long")
-        if link.right_ends < now:
-            self._decide(link, now)
-        if link.asked_at is not None and _later(link.asked_at, self._settings.lease_s) <= now:
-            raise MemberSilent("nothing was heard for a whole lease")
-        heard = now if link.heard_at is None else link.heard_at
-        is_silent = link.asked_at is None and _later(heard, self._settings.lease_s) <= now
-        if is_silent:
-            link.asked_at = now
-            self._pings += 1
-        self._ask_to_look(link, self._next_due(link, now))
-        return [Send(link.id, encode(Ping(self._pings)))] if is_silent else []
+        if self._round_at is not None and self._round_at <= now:
+            self._round_at = self._next_round(now) if self._links else None
+            for link in [one for one in self._links.values() if one.is_ready]:
+                self._look_when_right_ends(link)
+                try:
+                    pings += link.ping()
+                except PeerSilent as problem:
+                    ended.append((link, problem))
+        return ended, pings
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which a link has to be looked at."""
-        return Instant(self._dues[0][0]) if self._dues else None
+        moments = [self._round_at, *(Instant(at) for at, _ in self._dues[:1])]
+        return min((one for one in moments if one is not None), default=None)
 
-    def _ask_to_look(self, link: MemberLink, at: Instant) -> None:
-        heappush(self._dues, (at, link.id))
+    def _look_when_right_ends(self, link: MemberLink) -> None:
+        """Look at a link when its right ends, if that is in this round: links that are gone leave little."""
+        if self._round_at is not None and link.right_ends < self._round_at:
+            heappush(self._dues, (link.right_ends + 1, link.id))
 
-    def _next_due(self, link: MemberLink, now: Instant) -> Instant:
-        since = link.asked_at or link.heard_at or now
-        ends = Instant(min(INSTANT_MAX, link.right_ends + 1))
-        return min(max(_later(since, self._settings.lease_s), Instant(now + 1)), ends)
+    def _next_round(self, now: Instant) -> Instant:
+        return Instant(min(INSTANT_MAX, now + self._settings.lease_s * _SECOND // ROUNDS_IN_A_LEASE))
 
 
 def _later(now: Instant, seconds: int) -> Instant:

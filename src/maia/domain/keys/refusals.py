@@ -6,21 +6,14 @@ answers one request and leaves the link alone. Sentences are for the peer.
 
 from __future__ import annotations
 
-from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
+from maia.errors import BadInput, Refusal, Unavailable
 
 __all__ = [
     "BadDomainSettings",
     "BadJoin",
-    "BadStatementRecord",
-    "HandshakeOverdue",
     "KeyServerFull",
-    "KeyServerStopped",
-    "MemberSilent",
     "NotAMember",
-    "NotExpected",
     "NotManagedHere",
-    "OtherNetwork",
-    "TooManyJoins",
 ]
 
 
@@ -28,24 +21,6 @@ class BadDomainSettings(BadInput):
     """A key server cannot run with these settings."""
 
     code = "INPUT-DOMAIN-SETTINGS"
-
-
-class BadStatementRecord(BadInput):
-    """What a key server kept of statements cannot be read: without it, it would forget revocations."""
-
-    code = "INPUT-KEY-SERVER-STATEMENTS"
-
-
-class NotExpected(ProtocolViolation):
-    """A message came that means nothing to a key server at this point."""
-
-    code = "PROTOCOL-NOT-EXPECTED"
-
-
-class OtherNetwork(ProtocolViolation):
-    """The peer is one of another network, or speaks another version of the protocol."""
-
-    code = "PROTOCOL-OTHER-NETWORK"
 
 
 class BadJoin(BadInput):
@@ -66,31 +41,7 @@ class NotAMember(Refusal):
     code = "REFUSED-NOT-A-MEMBER"
 
 
-class TooManyJoins(Unavailable):
-    """A principal asks more often than its quota."""
-
-    code = "UNAVAILABLE-JOIN-QUOTA"
-
-
 class KeyServerFull(Unavailable):
     """The key server has as many links, types or versions as it may."""
 
     code = "UNAVAILABLE-KEY-SERVER-FULL"
-
-
-class HandshakeOverdue(Unavailable):
-    """The peer did not prove its right to connect in time."""
-
-    code = "UNAVAILABLE-HANDSHAKE-OVERDUE"
-
-
-class MemberSilent(Unavailable):
-    """Nothing was heard from the peer for a whole lease."""
-
-    code = "UNAVAILABLE-MEMBER-SILENT"
-
-
-class KeyServerStopped(Unavailable):
-    """The key server is being stopped; members go on with the keys they have."""
-
-    code = "UNAVAILABLE-KEY-SERVER-STOPPED"

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from maia.credentials import Principal, certificate_to_bytes
-from maia.credentials.validity.validity_state import Once
-from maia.domain.keys.challenges import KeyChallenges
+from maia.credentials.validity.one_time_answers import VouchedFor
+from maia.domain.keys.challenges import Held, HeldMember, HeldQuestion, KeyChallenges
+from maia.domain.keys.departures import Parting
 from maia.domain.keys.history import history_reply
 from maia.domain.keys.links import Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.refusals import NotAMember
-from maia.domain.keys.statements import Hearing
-from maia.errors import MaiaError
+from maia.domain.keys.validity import KeyServerValidity
+from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.group_id import GroupId
@@ -31,9 +32,10 @@ from maia.sealing.groups.membership import Claim, requests_for
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
+from maia.sessions.challenges import Checked
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, WhoWrites, Writer
+from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, Vouched, WhoWrites, Writer
 
 __all__ = ["KeyRequestHandler", "refusal_told"]
 
@@ -45,8 +47,9 @@ class KeyRequestHandler:
     principal: Principal
     types: ManagedTypes
     links: Links
-    hearing: Hearing
+    validity: KeyServerValidity
     challenges: KeyChallenges
+    parting: Parting
     random: Callable[[int], bytes] = field(repr=False)
 
     def answer(
@@ -78,31 +81,54 @@ class KeyRequestHandler:
         asked = self.challenges.ask(link, message, topic, manager, claim, now)
         return asked or self._granted(link, message, manager, claim, now)
 
-    def go_on(
-        self,
-        link: MemberLink,
-        message: JoinGroups | HistoryKeys,
-        once: frozenset[Once],
-        missing: MaiaError | None,
-        now: Instant,
-    ) -> list[Effect]:
-        """Answer a question that has waited for one-time answers; `missing` says that some did not come."""
-        manager, claim = self._claimed(link, message, now)
-        claim = replace(claim, vouched=self.challenges.serving(once, now))
-        granted = self._granted(link, message, manager, claim, now, missing)
-        link.bring(_topic(manager, message), claim.pool, claim.vouched)
-        return granted
+    def hear_vouched(self, link: MemberLink, message: Vouched, now: Instant) -> list[Effect]:
+        """Go on with what waited for one-time answers; what waits no longer is passed over."""
+        checked = self.challenges.desk.redeem(link.id, message, now)
+        if checked is None:
+            return [Count("maia_late_answers_total")]
+        return [*checked.effects(), *self._gone_on(link, checked, now)]
 
-    def stay(self, link: MemberLink, type_id: bytes, once: frozenset[Once], now: Instant) -> list[Effect]:
-        """Let a member stay as far as it was vouched for anew; whoever nobody vouches for is put out."""
+    def look(self, now: Instant) -> list[Effect]:
+        """Go on without the answers that did not come in time, and ask again where it is time for that."""
+        effects: list[Effect] = []
+        for checked in self.challenges.desk.overdue(now):
+            link = self.links.get(checked.asked.link)
+            if link is not None:
+                try:
+                    effects += self._gone_on(link, checked, now)
+                except MaiaError as problem:  # what breaks the rules in a question ends its own link alone
+                    effects += self.parting.close(link, problem)
+        for principal, type_id in self.challenges.due(now):
+            manager = self.types.get(type_id)
+            effects += [] if manager is None else self.challenges.ask_again(principal, manager, now)
+        return effects
+
+    def _gone_on(self, link: MemberLink, checked: Checked[Held], now: Instant) -> list[Effect]:
+        match checked.asked.waits:
+            case HeldMember(type_id=type_id):
+                return self._stay(link, type_id, checked.vouched, now)
+            case HeldQuestion(message=message):
+                try:
+                    manager, claim = self._claimed(link, message, now)
+                    claim = replace(claim, vouched=checked.vouched)
+                    granted = self._granted(link, message, manager, claim, now, checked.missing)
+                    link.bring(_topic(manager, message), claim.pool, claim.vouched)
+                    return granted
+                except ProtocolViolation:
+                    raise
+                except MaiaError as problem:
+                    return refusal_told(link, message.id, problem)
+
+    def _stay(
+        self, link: MemberLink, type_id: bytes, vouched: VouchedFor | None, now: Instant
+    ) -> list[Effect]:
+        """Let a member stay as far as it was vouched for anew; one that no tester vouches for is put out."""
         manager = self.types.get(type_id)
         claim = None if manager is None else manager.claim_of(link.peer)
         if manager is None or claim is None:
             return []
-        vouched, known = self.challenges.serving(once, now), link.brought.get((type_id, False))
-        if vouched is None or known is None:
-            link.brought.pop((type_id, False), None)
-        else:
+        known = link.brought.pop((type_id, False), None)
+        if vouched is not None and known is not None:
             link.brought[type_id, False] = replace(known, vouched=vouched)
         if vouched is not None:
             self.challenges.again(link.peer, type_id, vouched)
@@ -135,7 +161,7 @@ class KeyRequestHandler:
         manager = self.types.of(versions)
         pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
         claim = Claim(link.peer, versions, pool)
-        self.hearing.hear_held(link, requests_for(claim), pool, now)
+        self.validity.hear_held(link, requests_for(claim), pool, now)
         return manager, claim
 
     def _join(

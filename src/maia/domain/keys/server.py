@@ -15,30 +15,27 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from maia.credentials import (
-    Budget,
+    Heard,
     Principal,
     SignedStatement,
     SigningKey,
     VerificationCache,
-    certificate_to_bytes,
 )
 from maia.domain.keys.challenges import KeyChallenges
 from maia.domain.keys.departures import Parting
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.notifications import Teller
-from maia.domain.keys.one_time_answers import KeyAnswers
-from maia.domain.keys.refusals import KeyServerStopped, NotExpected
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
 from maia.domain.keys.settings import DomainSettings
-from maia.domain.keys.statements import Hearing
-from maia.domain.keys.validity import Vouching
+from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
 from maia.sealing.keys.at_rest import AtRest
 from maia.sealing.keys.secrets import Secret
-from maia.wire.codec import decode, encode
+from maia.sessions.session import Established, OutOfTurn, Shutdown
+from maia.wire.codec import encode
 from maia.wire.effects import (
     Close,
     Count,
@@ -59,14 +56,11 @@ from maia.wire.effects import (
 from maia.wire.messages import (
     Accepted,
     Bye,
-    Hello,
     HistoryKeys,
     JoinGroups,
     KeysHeld,
     LeaveGroups,
     Message,
-    Ping,
-    Pong,
     Show,
     Vouched,
     WhoWrites,
@@ -96,32 +90,26 @@ class KeyServer:
         self._counters: Counter[str] = Counter()
         self._is_draining = False
         sealed, certificates = AtRest(at_rest, random), VerificationCache()
-        self._vouching = Vouching(settings, certificates, kept)
-        self._links = Links(
-            settings,
-            certificates,
-            vouching=self._vouching,
-            instance=random(16),
-            credentials=[certificate_to_bytes(signed) for signed in settings.credentials],
+        self._validity = KeyServerValidity(
+            settings, certificates, kept, changes=self._changes, changed=self._statement_changed
         )
+        self._links = Links(settings, certificates, self._validity, instance=random(16))
         self._types = ManagedTypes(
             key,
             settings,
             at_rest=sealed,
             random=random,
             certificates=certificates,
-            witness=self._vouching.standing,
+            witness=self._validity.standing,
             teller=Teller(key.principal, self._links, random),
             changes=self._changes,
         )
         challenges = KeyChallenges(key.principal, settings, self._links, random)
         self._challenges = challenges
         self._parting = Parting(self._links, self._types, challenges)
-        self._hearing = Hearing(self._vouching, self._types, self._links, self._parting, self._changes)
         self._desk = KeyRequestHandler(
-            key.principal, self._types, self._links, self._hearing, challenges, random
+            key.principal, self._types, self._links, self._validity, challenges, self._parting, random
         )
-        self._answers = KeyAnswers(challenges, self._desk, self._types, self._links, self._parting)
 
     # -------------------------------------------------------- life
 
@@ -138,11 +126,13 @@ class KeyServer:
         effects = self._look(now)
         match happened:
             case LinkOpened():
-                effects += self._links.open(happened, now)
+                effects += self._links.connected(happened, now)
             case Received(link=number, data=data):
                 link = self._links.get(number)
                 answered = [] if link is None else self._received(link, data, now)
-                effects += [*self._hearing.take_told(), *answered]
+                intake = self._validity.intake
+                effects += [*intake.shown_effects, *answered]
+                intake.shown_effects = []
             case LinkClosed(link=number):
                 effects += self._parting.closed(number)
             case DialFailed() | Tick() | Recorded() | LogRead():
@@ -154,7 +144,7 @@ class KeyServer:
     def drain(self, now: Instant) -> list[Effect]:
         """Say goodbye on every link; members go on with the keys they have."""
         self._is_draining = True
-        problem = KeyServerStopped("this key server is being stopped")
+        problem = Shutdown("this key server is being stopped")
         effects = [one for link in self._links.all() for one in self._parting.close(link, problem)]
         return self._finished(effects, now)
 
@@ -171,8 +161,8 @@ class KeyServer:
             "links_waiting": sum(not link.is_ready for link in links),
             "members": sum(link.is_ready for link in links),
             **self._types.status(),
-            "vouchers": self._vouching.status(now),
-            "one_time": {"waiting": len(self._challenges)},
+            "vouchers": self._validity.status(now),
+            "one_time": {"waiting": len(self._challenges.desk)},
             "counters": dict(self._counters),
         }
 
@@ -197,48 +187,38 @@ class KeyServer:
 
     def hear(self, signed: SignedStatement, now: Instant) -> list[Effect]:
         """Hear a statement that the domain made, or heard; whoever it takes the ground from is put out."""
-        return self._finished(self._hearing.hear([signed], now), now)
+        return self._finished(self._validity.hear([signed], now), now)
+
+    def _statement_changed(self, heard: Heard, now: Instant) -> list[Effect]:
+        """Recheck exactly those members and links that a new statement concerns."""
+        changed = heard.revoked | heard.restored
+        effects = self._types.everywhere(lambda manager: manager.hear(heard.by, changed, now))
+        for link, problem in self._links.fallen(changed, now) if changed else ():
+            effects += self._parting.close(link, problem)
+        return effects
 
     # -------------------------------------------------------- what members say
 
     def _received(self, link: MemberLink, data: bytes, now: Instant) -> list[Effect]:
         try:
-            self._links.heard(link, len(data), now)
-            return self._said(link, decode(data), now)
+            effects, message = self._links.receive(link, data, now)
+            return [*effects, *self._said(link, message, now)]
         except MaiaError as problem:
             refused = Count("maia_links_refused_total", labels={"code": problem.code})
             return [refused, *self._parting.close(link, problem)]
 
-    def _said(self, link: MemberLink, message: Message, now: Instant) -> list[Effect]:
+    def _said(self, link: MemberLink, message: Message | Established | None, now: Instant) -> list[Effect]:
         match message:
+            case None:
+                return []
+            case Established():
+                return self._links.ready(link, now)
             case Bye(code=code):
                 goodbye: list[Effect] = [Note("bye", {**link.named(), "code": code}), Close(link.id, code)]
                 return [*goodbye, *self._parting.closed(link.id)]
-            case Show() if not link.is_ready and not message.certificates:
-                self._hearing.hold(link, message)
-                return []
-            case Hello() if not link.is_ready:
-                return self._said_hello(link, message, now)
-            case _ if link.is_ready:
-                return self._answered(link, message, now)
-        raise NotExpected(f"`{type(message).__name__}` was not expected before hello")
-
-    def _said_hello(self, link: MemberLink, message: Hello, now: Instant) -> list[Effect]:
-        """Hear what a peer has shown beside its certificates, and then whether it may be here."""
-        budget = Budget.of(self._settings.limits.work_before_welcome)
-        link.pool = self._links.pool_of_stranger(message, budget)
-        self._hearing.hear_held(link, [self._links.connecting(link.peer)], link.pool, now, budget)
-        return self._links.said_hello(link, message, now, budget)
-
-    def _answered(self, link: MemberLink, message: Message, now: Instant) -> list[Effect]:
-        match message:
-            case Ping(nonce=nonce):
-                return [Send(link.id, encode(Pong(nonce)))]
-            case Pong():
-                return []
             case Show(id=number, certificates=[]):
-                self._hearing.hold(link, message)
-                self._hearing.hear_known(link, now)
+                link.hold(message.statements, self._links.session_limits)
+                self._validity.hear_known(link, now)
                 return [Send(link.id, encode(Accepted(number, None)))]
             case KeysHeld(type_id=type_id):
                 return [Send(link.id, encode(self._desk.held(link, type_id)))]
@@ -247,14 +227,14 @@ class KeyServer:
             case JoinGroups() | WhoWrites() | HistoryKeys():
                 return self._asked(link, message, now)
             case Vouched():
-                return self._answers.hear(link, message, now)
-        raise NotExpected(f"`{type(message).__name__}` is nothing that a key server is told")
+                return self._desk.hear_vouched(link, message, now)
+        raise OutOfTurn(f"`{type(message).__name__}` is nothing that a key server is sent")
 
     def _asked(
         self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
     ) -> list[Effect]:
         try:
-            self._links.spend(link, now)
+            self._links.quota.spend(link.peer, now)
             return self._desk.answer(link, message, now)
         except ProtocolViolation:
             raise
@@ -264,7 +244,7 @@ class KeyServer:
     # -------------------------------------------------------- time
 
     def _look(self, now: Instant) -> list[Effect]:
-        effects = [*self._answers.look(now), *self._types.look(now)]
+        effects = [*self._desk.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
             effects += self._parting.close(link, problem)

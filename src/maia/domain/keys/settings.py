@@ -8,7 +8,7 @@ from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitutio
 from maia.domain.keys.refusals import BadDomainSettings
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
-from maia.wire.one_time_pending import OneTimeLimits
+from maia.sessions.challenges import OneTimeLimits
 
 __all__ = ["DomainLimits", "DomainSettings"]
 
@@ -47,7 +47,7 @@ class DomainLimits:
 
     @property
     def one_time(self) -> OneTimeLimits:
-        """Return how much is waited for at the desk for one-time questions."""
+        """Return how much is waited for at one time with one-time questions."""
         return OneTimeLimits(
             self.one_time_s,
             self.one_time_questions,

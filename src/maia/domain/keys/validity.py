@@ -1,19 +1,15 @@
-"""On whose word do the rights of members rest, and what has a key server heard of them?
+"""On whose statements do the rights of members depend, and who is rechecked when one is new?
 
-    statements/KEY   all that was heard of somebody
-
-The domain tells its key server what it states and what it hears. Peers bring
-statements too, for the certificates that they show; of these the server hears
-only somebody on whose word a chain from an owner to the peer could rest, so
-that strangers do not fill its memory. What was heard survives a restart.
+The domain hands its key server what it states and what it receives. Peers
+bring statements too, for the certificates that they show; of these the server
+takes in only those by issuers on whose statements a chain from an owner to the
+peer could depend, so that strangers do not fill its memory. What peers bring
+is acted upon even if their own request is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
-
-import msgspec
 
 from maia.credentials import (
     ASSUMED_GOOD,
@@ -25,56 +21,75 @@ from maia.credentials import (
     ValidityState,
     VerificationCache,
 )
-from maia.domain.keys.refusals import BadStatementRecord
 from maia.domain.keys.settings import DomainSettings
-from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import Request, TooMuchToSearch, gather_evidence
+from maia.sessions.session import Session
+from maia.sessions.statements import Changed, StatementIntake
+from maia.wire.effects import Effect
 
-__all__ = ["KEPT_STATEMENTS", "Vouching"]
-
-KEPT_STATEMENTS: Final = "statements/"
-"""How the names under which statements are kept begin."""
+__all__ = ["KeyServerValidity"]
 
 
-class Vouching:
-    """What one key server has heard about certificates."""
+class KeyServerValidity:
+    """What one key server has taken in on validity."""
 
     def __init__(
-        self, settings: DomainSettings, certificates: VerificationCache, kept: Mapping[str, bytes]
-    ) -> None:
-        """Go on from what was kept."""
-        records = [
-            record
-            for name, data in kept.items()
-            if name.startswith(KEPT_STATEMENTS)
-            for record in _records(data)
-        ]
-        self._settings, self._certificates = settings, certificates
-        self.standing = ValidityState.reloaded(records)
-
-    def hear(self, signed: SignedStatement, now: Instant) -> Heard | MaiaError:
-        """Take a statement in; return what is wrong with it if it cannot be believed."""
-        try:
-            return self.standing.hear(signed, now)
-        except MaiaError as problem:
-            return problem
-
-    def kept(self, by: Principal) -> dict[str, bytes | None]:
-        """Return the record of all that was heard of somebody."""
-        records = list(self.standing.exported(by))
-        return {KEPT_STATEMENTS + by.key.hex(): msgspec.msgpack.encode(records)}
-
-    # ------------------------------------------------------------ what peers show
-
-    def concerned(
         self,
+        settings: DomainSettings,
+        certificates: VerificationCache,
+        kept: Mapping[str, bytes],
+        *,
+        changes: dict[str, bytes | None],
+        changed: Changed,
+    ) -> None:
+        """Go on from what was kept; `changes` is what has to be kept, `changed` rechecks members."""
+        self._settings, self._certificates = settings, certificates
+        self.intake = StatementIntake(kept)
+        self._changes, self._changed = changes, changed
+
+    @property
+    def standing(self) -> ValidityState:
+        """Return what speaks for and against certificates."""
+        return self.intake.standing
+
+    def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        """Take statements in, and recheck whom they concern."""
+        return self.intake.take(statements, now, self._news)
+
+    def _news(self, heard: Heard, now: Instant) -> list[Effect]:
+        kept = self.intake.kept(heard.by)
+        self._changes[kept.name] = kept.data
+        return self._changed(heard, now)
+
+    # -------------------------------------------------------- what peers show
+
+    def hear_known(self, link: Session, now: Instant) -> None:
+        """Take in what a peer has shown, of issuers whose statements were taken in before."""
+        known = frozenset(self.standing)
+        self.intake.take_shown(link, known.__contains__, now, self._news)
+
+    def hear_held(
+        self,
+        link: Session,
         asked: Iterable[Request],
         pool: tuple[SignedCertificate, ...],
         now: Instant,
         budget: Budget | None = None,
+    ) -> None:
+        """Take in what a peer has shown, of issuers on whom one of these requests could depend."""
+        if link.statements:
+            concerned = self._concerned(asked, pool, now, budget)
+            self.intake.take_shown(link, concerned.__contains__, now, self._news)
+
+    def _concerned(
+        self,
+        asked: Iterable[Request],
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        budget: Budget | None,
     ) -> frozenset[Principal]:
-        """Return on whose word a right to one of these could rest, if all certificates were good."""
+        """Return on whose statements a right to one of these could depend, if all certificates were good."""
         budget = Budget.of(self._settings.limits.work_per_request) if budget is None else budget
         used: dict[bytes, SignedCertificate] = {}
         for request in asked:
@@ -95,24 +110,7 @@ class Vouching:
         issuers = {signed.certificate.issuer for signed in used.values()}
         return ValidityState.testers(used.values()) | issuers
 
-    def known(self) -> frozenset[Principal]:
-        """Return of whom something was heard before."""
-        return frozenset(self.standing)
-
     def status(self, now: Instant) -> dict[str, object]:
-        """Return what an operator asks for: whose word was heard, and up to when it holds."""
-        return {
-            str(by): {
-                "sequence": self.standing.sequence_of(by),
-                "fresh_until": str(self.standing.fresh_until(by, now) or "") or None,
-            }
-            for by in sorted(self.standing, key=lambda one: one.key)
-        }
-
-
-def _records(data: bytes) -> list[bytes]:
-    try:
-        return msgspec.msgpack.decode(data, type=list[bytes])
-    except msgspec.MsgspecError:
-        # To leave it out would be to go back, and to believe again what was revoked.
-        raise BadStatementRecord("what was kept of somebody's statements cannot be read") from None
+        """Return what an operator asks for: whose statements were taken in, and until when they hold."""
+        issuers = sorted(self.standing, key=lambda one: one.key)
+        return {str(by): self.intake.status(by, now) for by in issuers}

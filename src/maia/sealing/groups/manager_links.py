@@ -1,43 +1,44 @@
-"""Is this the manager that the owner of a type has named, and how far has the talk with it come?
+"""Is this the manager that the owner of a type has named, and how far has the session with it come?
 
-    idle -> dialling -> awaiting greeting -> awaiting welcome -> ready
-
-A member dials the addresses that it was told, one after the other. Addresses
-are hints: the peer must prove the manager's own key, and show that it may be
-part of the network, before it is shown any certificate. Every stage has a
-deadline, and each failure doubles the wait before the next attempt.
+A member dials the addresses that it knows, one after the other. Addresses are
+hints: the peer must prove the manager's own key, and show that it may connect
+to the network (`maia.sessions`), before it is shown any certificate. Every
+stage has a deadline, and each failure doubles the wait before the next
+attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from maia.credentials import (
     Action,
     CertificateRevoked,
     Principal,
     SignedCertificate,
-    SignedStatement,
+    SigningKey,
     VerificationCache,
     VerifiedConstitution,
     Witness,
     certificate_from_bytes,
     certificate_to_bytes,
 )
+from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import INSTANT_MAX, Instant
-from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
-from maia.sealing.groups.validity import WithShown, held_statements, shown_statements
-from maia.sealing.keys.delivery import SessionKey
+from maia.policy import PolicyRefusal, Request
+from maia.sealing.groups.one_time_questions import keys_digest
+from maia.sealing.keys.delivery import EncryptionKey, SessionKey
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.admission import WithShown, right_to_connect
+from maia.sessions.challenges import Challenged, OwnChallenges
+from maia.sessions.session import Endpoint, Session, Stage, statements_for
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show
-from maia.wire.names import network_to_bytes
+from maia.wire.messages import Challenge, Message, Show
 
-__all__ = ["LinkStage", "ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
+__all__ = ["ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
 
 _SECOND = 1_000_000
 
@@ -54,83 +55,111 @@ class ManagerSilent(Unavailable):
     code = "UNAVAILABLE-MANAGER-SILENT"
 
 
-class LinkStage(Enum):
-    """How far the talk with a manager has come."""
-
-    IDLE = "idle"
-    DIALLING = "dialling"
-    AWAITING_GREETING = "awaiting greeting"
-    AWAITING_WELCOME = "awaiting welcome"
-    READY = "ready"
-
-
 @dataclass(slots=True)
 class ManagerLink:
     """One manager and the link to it."""
 
     principal: Principal
     addresses: tuple[str, ...] = ()
-    stage: LinkStage = LinkStage.IDLE
-    link: LinkId | None = None
+    session: Session | None = field(default=None, repr=False)
+    """The present link, if there is one."""
+    is_dialling: bool = False
     turn: int = 0
     failures: int = 0
     lost_at: Instant | None = None
     """When the last attempt to reach it failed."""
     problem: str = ""
     """The code of what was wrong with whoever answered last; empty if nobody did."""
-    session: SessionKey | None = field(default=None, repr=False)
-    instance: bytes = b""
+    session_key: SessionKey | None = field(default=None, repr=False)
     due: Instant | None = None
     """When the present stage has lasted too long, or when to dial again."""
     check_at: Instant | None = None
     awaits_check: bool = False
-    statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
-    """What the manager has shown, for the certificates of its greeting."""
     rests_on: tuple[SignedCertificate, ...] = field(default=(), repr=False)
     """The certificates by which it may be part of the network."""
+    challenges: OwnChallenges = field(default_factory=OwnChallenges, repr=False)
 
     @property
     def is_ready(self) -> bool:
         """Say whether the manager has welcomed this member."""
-        return self.stage is LinkStage.READY
+        return self.session is not None and self.session.is_ready
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether there is no link to it, and none is awaited."""
+        return self.session is None and not self.is_dialling
+
+    @property
+    def stage(self) -> str:
+        """Return how far the session with it has come, for operators."""
+        if self.session is not None:
+            return self.session.stage.value
+        return "dialling" if self.is_dialling else "idle"
 
     @property
     def is_away(self) -> bool:
         """Say whether it was looked for at every address in vain, and is to be looked for again later."""
-        return self.stage is LinkStage.IDLE and self.failures >= max(1, len(self.addresses))
+        return self.is_idle and self.failures >= max(1, len(self.addresses))
 
     @property
     def secured(self) -> SessionKey:
         """Return the encryption key of the session with a manager that is ready."""
-        assert self.session is not None  # noqa: S101 - a session begins with the welcome
-        return self.session
+        assert self.session_key is not None  # noqa: S101 - it is made with the welcome
+        return self.session_key
+
+    def signed_key(self, key: SigningKey) -> EncryptionKey:
+        """Return the key to which a manager that is ready seals what it hands us."""
+        assert self.session is not None  # noqa: S101 - it is ready
+        return self.secured.signed(key, manager=self.principal, session=self.session.instance)
 
     @property
     def address(self) -> str:
         """Return the address whose turn it is."""
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""
 
+    def challenged(
+        self,
+        number: int,
+        message: Challenge,
+        *,
+        member: Principal,
+        type_id: bytes,
+        own: Iterable[SignedCertificate],
+        is_past: bool,
+        is_standing: bool,
+    ) -> Challenged:
+        """Return what has to be answered for keys of a type; raise if it is not about what we asked for."""
+        digest = keys_digest(
+            member=member,
+            manager=self.principal,
+            type_id=type_id,
+            session=self.secured.public,
+            is_past=is_past,
+        )
+        held = {signed.id: signed for signed in own}
+        return self.challenges.open(number, message, digest, held.get, is_standing=is_standing)
+
     def waits_at(self, address: str | None) -> bool:
         """Say whether a connection to this address is awaited."""
-        return self.stage is LinkStage.DIALLING and self.address == address
+        return self.is_dialling and self.address == address
 
 
-class ManagerLinks:
+class ManagerLinks(Endpoint[Session]):
     """The managers that a member knows, and the links to them."""
 
     def __init__(
         self,
         settings: MemberSettings,
         *,
+        own: Callable[[], tuple[SignedCertificate, ...]],
         random: Callable[[int], bytes],
         cache: VerificationCache,
         standing: Witness | None = None,
     ) -> None:
         """Begin with nobody; `standing` is what was heard about certificates, our own and others'."""
+        super().__init__(settings.network, instance=random(16))
         self._settings, self._random, self._cache = settings, random, cache
-        self._standing = standing
-        self._instance = random(16)
-        self._network = network_to_bytes(settings.network)
+        self._own, self._standing = own, standing
         self._managers: dict[Principal, ManagerLink] = {}
         self._links: dict[LinkId, ManagerLink] = {}
 
@@ -167,7 +196,7 @@ class ManagerLinks:
         """Look for a manager at the address whose turn it is."""
         if not manager.addresses:
             return []
-        manager.stage, manager.due = LinkStage.DIALLING, later(now, self._settings.again_max_s)
+        manager.is_dialling, manager.due = True, later(now, self._settings.again_max_s)
         return [Dial(manager.address)]
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
@@ -180,50 +209,46 @@ class ManagerLinks:
                 one.problem = NotTheManager.code
             fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
             return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
-        found.stage, found.link = LinkStage.AWAITING_GREETING, opened.link
+        found.is_dialling, found.session = (
+            False,
+            Session(
+                opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
+            ),
+        )
         found.due = later(now, self._settings.handshake_s)
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
 
-    def shown(self, manager: ManagerLink, message: Show) -> None:
-        """Hold the statements that a manager shows before its greeting."""
-        if message.certificates:
-            raise NotTheManager("a manager shows its certificates in the greeting")
-        manager.statements = held_statements(manager.statements, message)
-
     def show(self, manager: ManagerLink, own: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Show a manager the statements by which our own certificates still count."""
-        message = shown_statements(self._standing, own, now)
-        return [] if message is None else self.say(manager, message)
+        statements = statements_for(own, self._standing, now)
+        return self.say(manager, Show(0, [], statements)) if statements else []
 
-    def greeted(
-        self,
-        manager: ManagerLink,
-        message: Greeting,
-        shown: tuple[SignedCertificate, ...],
-        now: Instant,
-    ) -> list[Effect]:
-        """Check a manager's greeting, and only then show it who we are."""
-        if message.version != PROTOCOL_VERSION or message.network != self._network:
-            raise NotTheManager("the manager speaks another protocol, or is one of another network")
-        pool = tuple(certificate_from_bytes(one) for one in message.credentials)
-        request = Request(manager.principal, Action.CONNECT, self._settings.network)
-        evidence = gather_evidence(
-            request,
-            pool,
-            at=now,
-            cache=self._cache,
-            constitutions=self._settings.constitutions,
-            standing=WithShown(self._standing, manager.statements, now),
-        )
-        manager.statements = ()
-        manager.rests_on = tuple(signed for chain in evidence.chains for signed in chain.certificates)
-        if not isinstance(decide(request, evidence, NO_FACTS, now), Permit):
-            raise NotTheManager("the manager may not be part of this network")
-        manager.stage, manager.instance = LinkStage.AWAITING_WELCOME, message.instance
-        credentials = [certificate_to_bytes(signed) for signed in shown]
-        hello = Hello(PROTOCOL_VERSION, self._network, credentials, self._instance, None)
-        return [*self.show(manager, shown, now), *self.say(manager, hello)]
+    def own_credentials(self, now: Instant) -> list[bytes]:
+        """Return the certificates that a manager is shown, once it was admitted."""
+        del now
+        return [certificate_to_bytes(signed) for signed in self._own()]
+
+    def own_statements(self, now: Instant) -> list[bytes]:
+        """Return the statements that these demand."""
+        return statements_for(self._own(), self._standing, now)
+
+    def admit(self, session: Session, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
+        """Verify that a manager may connect to the network."""
+        del vouched
+        try:
+            right = right_to_connect(
+                Request(session.peer, Action.CONNECT, self._settings.network),
+                tuple(certificate_from_bytes(one) for one in session.shown),
+                now,
+                tester=WithShown(self._standing, session.take_statements(lambda _: True), now),
+                cache=self._cache,
+                constitutions=self._settings.constitutions,
+            )
+        except PolicyRefusal as problem:
+            raise NotTheManager("the manager may not be part of this network") from problem
+        self._links[session.id].rests_on = right.certificates
+        return []
 
     def check_not_revoked(self, manager: ManagerLink, now: Instant) -> None:
         """Refuse to go on with a manager whose right was revoked meanwhile, by what we have heard."""
@@ -235,16 +260,17 @@ class ManagerLinks:
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
-        manager.stage, manager.due, manager.problem = LinkStage.READY, None, ""
+        manager.due, manager.problem = None, ""
         manager.check_at, manager.awaits_check = later(now, self._settings.check_s), False
-        manager.session = SessionKey(self._random)
+        manager.session_key = SessionKey(self._random)
 
     def lost(self, manager: ManagerLink, now: Instant) -> None:
         """Go on without a link, and dial the next address later. The session's key is gone."""
-        if manager.link is not None:
-            self._links.pop(manager.link, None)
-        manager.link, manager.session, manager.check_at, manager.statements = None, None, None, ()
-        manager.stage = LinkStage.IDLE
+        if manager.session is not None:
+            self._links.pop(manager.session.id, None)
+        manager.session, manager.session_key, manager.check_at = None, None, None
+        manager.is_dialling = False
+        manager.challenges.clear()
         manager.turn += 1
         manager.failures += 1
         manager.lost_at = now
@@ -252,11 +278,11 @@ class ManagerLinks:
 
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
         """Send a message, if there is a link."""
-        return [] if manager.link is None else [Send(manager.link, encode(message))]
+        return [] if manager.session is None else [Send(manager.session.id, encode(message))]
 
     def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
-        is_waiting = manager.stage is LinkStage.IDLE and manager.due is not None
+        is_waiting = manager.is_idle and manager.due is not None
         if not is_waiting or manager.lost_at is None or now < later(manager.lost_at, self._settings.again_s):
             return []
         return self.dial(manager, now)

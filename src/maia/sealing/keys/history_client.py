@@ -21,14 +21,14 @@ from maia.credentials import (
 )
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.keys.history import PastAnswer, PastEpoch, past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyTerms
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import history_question
 from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged
+from maia.sessions.session import Established
 from maia.types import VerifiedType
-from maia.wire.codec import decode
 from maia.wire.effects import (
     Close,
     DialFailed,
@@ -45,16 +45,9 @@ from maia.wire.messages import (
     Bye,
     Challenge,
     Failed,
-    Greeting,
     HistoryKeysReply,
     Message,
-    Ping,
-    Pong,
-    Show,
-    Welcome,
 )
-from maia.wire.one_time_pending import NotVouchedFor
-from maia.wire.one_time_questions import Challenged
 
 __all__ = ["PAGES_MAX", "HistoryAsker", "HistoryRefused", "ManagerUnreachable", "NotSealed"]
 
@@ -106,13 +99,18 @@ class HistoryAsker:
         self._credentials = tuple(credentials)
         self._since = Instant(INSTANT_MIN) if since is None else since
         self._until = Instant(INSTANT_MAX) if until is None else until
-        self._links = ManagerLinks(settings, random=random, cache=VerificationCache(), standing=standing)
+        self._links = ManagerLinks(
+            settings,
+            own=lambda: settings.credentials,
+            random=random,
+            cache=VerificationCache(),
+            standing=standing,
+        )
         self._manager = self._links.of(sealing.manager)
         self._manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         self._pages = 0
-        self._vouching = MemberVouching(key.principal, count(1))
+        self._numbers = count(1)
         self._challenges: list[Challenged] = []
-        self._why_not: MaiaError | None = None
         self._found: list[PastEpoch] = []
         self.writers: dict[Principal, tuple[SignedCertificate, ...]] = {}
         """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
@@ -134,17 +132,19 @@ class HistoryAsker:
         match happened:
             case LinkOpened():
                 effects, _ = self._links.opened(happened, now)
-                if self._manager.link is None:
+                if self._manager.session is None:
                     return [*effects, *self._gave_up(ManagerUnreachable("somebody else answers there"))]
                 return effects
             case Received(link=link, data=data) if self._links.on(link) is self._manager:
+                assert self._manager.session is not None  # noqa: S101 - this is its link
                 try:
-                    return self._heard(decode(data), now)
+                    effects, message = self._links.receive(self._manager.session, data, now)
+                    return [*effects, *self._heard(message, now)]
                 except MaiaError as problem:
                     return self._gave_up(problem)
             case LinkClosed() | DialFailed() if not self.is_done:
                 return self._another_address(now)
-            case Tick() if not self.is_done and self._manager.stage is LinkStage.IDLE:
+            case Tick() if not self.is_done and self._manager.is_idle:
                 return self._links.dial(self._manager, now)
         return []
 
@@ -154,35 +154,27 @@ class HistoryAsker:
             return self._gave_up(ManagerUnreachable("the manager of the type's keys does not answer"))
         return [] if self._manager.due is None else [WakeAt(self._manager.due)]
 
-    def _heard(self, message: Message, now: Instant) -> list[Effect]:
+    def _heard(self, message: Message | Established | None, now: Instant) -> list[Effect]:
         manager = self._manager
-        match manager.stage, message:
-            case _, Bye(message=said):
-                return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
-            case LinkStage.AWAITING_GREETING, Show():
-                self._links.shown(manager, message)
+        match message:
+            case None | Accepted():
                 return []
-            case LinkStage.AWAITING_GREETING, Greeting():
-                return self._links.greeted(manager, message, self._settings.credentials, now)
-            case LinkStage.AWAITING_WELCOME, Welcome():
+            case Bye(message=said):
+                return self._gave_up(HistoryRefused(said or "the manager has closed the link"))
+            case Established():
                 self._links.welcomed(manager, now)
                 return [*self._links.show(manager, self._credentials, now), *self._asked(manager, after=0)]
-            case LinkStage.READY, Accepted():
-                return []
-            case LinkStage.READY, Ping(nonce=nonce):
-                return self._links.say(manager, Pong(nonce))
-            case LinkStage.READY, Failed(code=NotVouchedFor.code) if self._why_not is not None:
-                return self._gave_up(self._why_not)  # which we know better than the manager does
-            case LinkStage.READY, Failed(code=code, message=said):
-                return self._gave_up(HistoryRefused(f"{said} [{code}]"))
-            case LinkStage.READY, HistoryKeysReply():
+            case Failed(code=code, message=said):
+                why = manager.challenges.reason(self._pages, code)
+                return self._gave_up(why or HistoryRefused(f"{said} [{code}]"))
+            case HistoryKeysReply():
                 return self._told(manager, message)
-            case LinkStage.READY, Challenge(ref=ref):
+            case Challenge(ref=ref):
                 return [] if ref != self._pages else self._challenged(manager, message)
         raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
     def _asked(self, manager: ManagerLink, *, after: int) -> list[Effect]:
-        shown = manager.secured.signed(self._key, manager=manager.principal, session=manager.instance)
+        shown = manager.signed_key(self._key)
         self._pages += 1
         question = history_question(
             self._pages,
@@ -198,8 +190,14 @@ class HistoryAsker:
     def _challenged(self, manager: ManagerLink, message: Challenge) -> list[Effect]:
         """Have the manager's one-time questions answered, if they are about our certificates."""
         type_id, own = self._versions[-1].type_id, self._credentials
-        challenged = self._vouching.challenged(
-            manager, message, type_id=type_id, is_past=True, is_standing=False, own=own
+        challenged = manager.challenged(
+            next(self._numbers),
+            message,
+            member=self._key.principal,
+            type_id=type_id,
+            own=own,
+            is_past=True,
+            is_standing=False,
         )
         self._challenges.append(challenged)
         return []
@@ -213,10 +211,7 @@ class HistoryAsker:
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None
     ) -> list[Effect]:
         """Bring the manager the answers that it waits for; `problem` says why there are not more of them."""
-        if self._vouching.manager_of(number) is None or self.is_done:
-            return []
-        self._why_not = problem
-        message = self._vouching.answer(number, answers, self._manager)
+        message = None if self.is_done else self._manager.challenges.answer(number, answers, problem)
         return [] if message is None else self._links.say(self._manager, message)
 
     def _told(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from maia.credentials import SigningKey, certificate_to_bytes
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks, later
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, later
 from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.delivery import EncryptionKey
@@ -54,13 +54,13 @@ class Joining:
         """Ask for all keys of a type, unless an answer is awaited already."""
         manager = self._managers.of(known.sealing.manager)
         if not manager.is_ready:
-            is_idle = manager.stage is LinkStage.IDLE and manager.due is None
+            is_idle = manager.is_idle and manager.due is None
             return self._managers.dial(manager, now) if is_idle else []
         if known.asked is not None and not at_once:
             return []
         known.asked = next(self._numbers)
         known.due = later(now, self._settings.answer_s)
-        return self._managers.say(manager, self._question(known.asked, known, self.shown_to(manager)))
+        return self._managers.say(manager, self._question(known.asked, known, manager.signed_key(self._key)))
 
     def _question(self, number: int, known: NeededType, shown: EncryptionKey) -> JoinGroups:
         head = known.keys.head
@@ -72,10 +72,6 @@ class Joining:
             shown.signature,
             None if head is None else epoch_to_bytes(head),
         )
-
-    def shown_to(self, manager: ManagerLink) -> EncryptionKey:
-        """Return the key to which a manager that is ready seals what it hands us."""
-        return manager.secured.signed(self._key, manager=manager.principal, session=manager.instance)
 
     # -------------------------------------------------------- what a manager says of a type
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Final
 
 from maia.credentials import (
     Principal,
@@ -35,17 +34,15 @@ from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.join import Joining
 from maia.sealing.member.notices import Notice
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import MemberPast
 from maia.sealing.member.protocol import ManagerTalk
 from maia.sealing.member.publishers import MemberWriters
 from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.settings import MemberSettings
 from maia.sealing.member.types import NeededType, NeededTypes
+from maia.sessions.session import Shutdown, goodbye
 from maia.types import VerifiedType, strongest
-from maia.wire.codec import encode
 from maia.wire.effects import (
-    Close,
     DialFailed,
     Effect,
     Input,
@@ -54,15 +51,12 @@ from maia.wire.effects import (
     LinkOpened,
     Note,
     Received,
-    Send,
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, LeaveGroups, WhoWrites
+from maia.wire.messages import LeaveGroups, WhoWrites
 
 __all__ = ["KeyMember"]
-
-_LEAVING: Final = "UNAVAILABLE-SHUTDOWN"
 
 
 class KeyMember:
@@ -82,11 +76,13 @@ class KeyMember:
 
         `standing` says which of its certificates still count, and shows managers why.
         """
-        self._settings = settings
+        self._key, self._settings = key, settings
         cache = VerificationCache() if cache is None else cache
-        self._managers = ManagerLinks(settings, random=random, cache=cache, standing=standing)
+        self._rights = rights = OwnRights(key.principal, settings, cache=cache, tester=standing)
+        self._managers = ManagerLinks(
+            settings, own=lambda: rights.pool, random=random, cache=cache, standing=standing
+        )
         self._types = NeededTypes(kept or {})
-        self._rights = OwnRights(key.principal, settings, cache=cache, tester=standing)
         self._writers = MemberWriters(settings.writers_max)
         self._past = MemberPast()
         self._notices: list[Notice] = []
@@ -102,7 +98,7 @@ class KeyMember:
             self._rights,
             self._writers,
             self._past,
-            MemberVouching(key.principal, self._numbers),
+            self._numbers,
             self._notices,
             check_s=settings.check_s,
         )
@@ -154,7 +150,7 @@ class KeyMember:
     def status(self) -> dict[str, object]:
         """Return what an operator asks for: epochs and groups, no keys."""
         return {
-            "managers": {str(one.principal): one.stage.value for one in self._managers.all()},
+            "managers": {str(one.principal): one.stage for one in self._managers.all()},
             "types": {one.type_id.hex(): one.status() for one in self._types.all()},
         }
 
@@ -189,12 +185,8 @@ class KeyMember:
 
     def leave(self) -> list[Effect]:
         """Say goodbye to every manager, as before the process ends; all keys are destroyed."""
-        effects: list[Effect] = []
-        for link in self._managers.open_links():
-            effects += [
-                Send(link, encode(Bye(_LEAVING, "this member is being stopped"))),
-                Close(link, _LEAVING),
-            ]
+        problem = Shutdown("this member is being stopped")
+        effects = [one for link in self._managers.open_links() for one in goodbye(link, problem)]
         self._types.wipe()
         self._past.wipe()
         self._managers.clear()
@@ -220,7 +212,7 @@ class KeyMember:
         manager = self._managers.of(known.sealing.manager)
         if not manager.is_ready:
             return []
-        shown = self._joining.shown_to(manager)
+        shown = manager.signed_key(self._key)
         question = self._past.ask(next(self._numbers), epoch, known.versions, self._rights.pool, shown)
         return self._finished(self._managers.say(manager, question), now)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from maia.credentials import Principal
-from maia.wire.one_time_questions import Challenged
+from maia.sessions.challenges import Challenged
 
 __all__ = ["Challenged", "KeysChanged", "KeysRefused", "Notice", "WriterTold"]
 

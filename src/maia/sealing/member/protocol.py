@@ -8,45 +8,39 @@ on the next link.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from maia.credentials import Principal, SignedStatement, SigningKey
 from maia.credentials import ValidityState as Statements
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
-from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks, ManagerSilent, later
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent, later
 from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.member.join import Joining
 from maia.sealing.member.notices import Notice, WriterTold
-from maia.sealing.member.one_time import MemberVouching
 from maia.sealing.member.past_keys import MemberPast
 from maia.sealing.member.publishers import MemberWriters
 from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.types import NeededTypes
-from maia.wire.codec import decode, encode
-from maia.wire.effects import Close, Count, Effect, LinkId, LinkOpened, Note, Send
+from maia.sessions.challenges import QuestionNotOurs
+from maia.sessions.session import Established, Session, goodbye
+from maia.wire.effects import Close, Count, Effect, LinkId, LinkOpened, Note
 from maia.wire.messages import (
     Accepted,
     Bye,
     Challenge,
     Failed,
-    Greeting,
     GroupKeys,
     GroupsEnded,
     HistoryKeysReply,
     KeysHeld,
     Message,
-    Ping,
-    Pong,
     Rekey,
-    Show,
     Vouched,
-    Welcome,
     Writer,
 )
-from maia.wire.one_time_questions import QuestionNotOurs
 
 __all__ = ["ManagerTalk"]
 
@@ -62,7 +56,8 @@ class ManagerTalk:
     rights: OwnRights
     writers: MemberWriters
     past: MemberPast
-    vouching: MemberVouching
+    numbers: Iterator[int]
+    """The numbers of the member's questions."""
     notices: list[Notice]
     check_s: int
     """How often epochs are compared with a manager's."""
@@ -93,7 +88,6 @@ class ManagerTalk:
         self.managers.lost(manager, now)
         for known in self.types.of(manager.principal):
             known.asked, known.due, known.joined_as = None, None, None
-        self.vouching.forget(manager.principal)
         self.writers.link_lost()
         self.past.link_lost()
 
@@ -101,13 +95,12 @@ class ManagerTalk:
         """End a link whose other side is not to be believed."""
         fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
         event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
-        assert manager.link is not None  # noqa: S101 - something was heard, or awaited, on it
+        assert manager.session is not None  # noqa: S101 - something was received, or awaited, on it
         manager.problem = "" if isinstance(problem, ManagerSilent) else problem.code
         effects: list[Effect] = [
             Note(event, fields),
             Count("maia_keys_distrusted_total", labels={"code": problem.code}),
-            Send(manager.link, encode(Bye(problem.code, problem.message))),
-            Close(manager.link, problem.code),
+            *goodbye(manager.session.id, problem),
         ]
         self._lost(manager, now)
         return effects
@@ -121,30 +114,28 @@ class ManagerTalk:
     def received(self, link: LinkId, data: bytes, now: Instant) -> list[Effect]:
         """Take one message on; a manager that breaks the rules is left."""
         manager = self.managers.on(link)
-        if manager is None:
+        if manager is None or manager.session is None:
             return []
         try:
-            return self._answered(manager, decode(data), now)
+            effects, message = self.managers.receive(manager.session, data, now)
+            return [*effects, *self._answered(manager, manager.session, message, now)]
         except MaiaError as problem:
             return self.leave(manager, problem, now)
 
-    def _answered(self, manager: ManagerLink, message: Message, now: Instant) -> list[Effect]:
-        match manager.stage, message:
-            case _, Bye(code=code):
-                closed = [] if manager.link is None else [Close(manager.link, code)]
+    def _answered(
+        self, manager: ManagerLink, session: Session, message: Message | Established | None, now: Instant
+    ) -> list[Effect]:
+        match message:
+            case None:
+                return []
+            case Established():
+                return self._welcomed(manager, now)
+            case Bye(code=code):
                 manager.problem = code
                 self._lost(manager, now)
-                return [Note("bye", {"peer": str(manager.principal), "code": code}), *closed]
-            case LinkStage.AWAITING_GREETING, Show():
-                self.managers.shown(manager, message)
-                return []
-            case LinkStage.AWAITING_GREETING, Greeting():
-                return self.managers.greeted(manager, message, self.rights.pool, now)
-            case LinkStage.AWAITING_WELCOME, Welcome():
-                return self._welcomed(manager, now)
-            case LinkStage.READY, _:
+                return [Note("bye", {"peer": str(manager.principal), "code": code}), Close(session.id, code)]
+            case _:
                 return self._told(manager, message, now)
-        raise ProtocolViolation(f"`{type(message).__name__}` was not expected from a manager at this point")
 
     def _welcomed(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         self.managers.welcomed(manager, now)
@@ -158,9 +149,7 @@ class ManagerTalk:
         if self._is_anothers(manager, message):
             return []  # a manager answers what it was asked itself, and nothing for others
         match message:
-            case Ping(nonce=nonce):
-                return self.managers.say(manager, Pong(nonce))
-            case Pong() | Accepted():
+            case Accepted():
                 return []
             case GroupKeys() | Rekey() | KeysHeld() | GroupsEnded():
                 known = self.types.get(message.type_id)
@@ -218,13 +207,14 @@ class ManagerTalk:
         is_standing = known is not None and known.joined_as == message.ref
         type_id = known.type_id if known is not None else past or b""
         try:
-            challenged = self.vouching.challenged(
-                manager,
+            challenged = manager.challenged(
+                next(self.numbers),
                 message,
+                member=self.key.principal,
                 type_id=type_id,
+                own=self.rights.pool,
                 is_past=known is None,
                 is_standing=is_standing,
-                own=self.rights.pool,
             )
         except QuestionNotOurs as problem:
             fields = {"peer": str(manager.principal), "code": problem.code}
@@ -236,12 +226,9 @@ class ManagerTalk:
 
     def vouch(self, number: int, answers: Iterable[SignedStatement]) -> list[Effect]:
         """Bring a manager the answers that it waits for, as many as there are."""
-        principal = self.vouching.manager_of(number)
-        if principal is None:
-            return []
-        manager = self.managers.of(principal)
-        message = self.vouching.answer(number, answers, manager)
-        return [] if message is None else self.managers.say(manager, message)
+        manager = next((one for one in self.managers.all() if number in one.challenges), None)
+        message = None if manager is None else manager.challenges.answer(number, answers)
+        return [] if manager is None or message is None else self.managers.say(manager, message)
 
     # -------------------------------------------------------- statements, and time
 
@@ -265,7 +252,8 @@ class ManagerTalk:
         """Do what is due about one manager: dial it, compare epochs with it, or leave it."""
         if manager.due is not None and manager.due <= now:
             manager.due = None
-            if manager.stage in (LinkStage.IDLE, LinkStage.DIALLING):
+            if manager.session is None:
+                manager.is_dialling = False
                 return self.managers.dial(manager, now) if self.types.of(manager.principal) else []
             return self.leave(manager, ManagerSilent("the manager took too long to welcome us"), now)
         if manager.check_at is not None and manager.check_at <= now:

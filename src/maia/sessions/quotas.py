@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from maia.broker.refusals import TooManyRequests
 from maia.credentials import Principal
+from maia.errors import Unavailable
 from maia.events import Instant
 
-__all__ = ["RequestQuota"]
+__all__ = ["RequestQuota", "TooManyRequests"]
 
 _MINUTE: Final = 60_000_000
 _PRINCIPALS_MAX: Final = 65_536
+
+
+class TooManyRequests(Unavailable):
+    """The principal makes more requests in a minute than its quota."""
+
+    code = "UNAVAILABLE-REQUEST-QUOTA"
 
 
 class RequestQuota:
