@@ -48,7 +48,7 @@ class SealedNet(Net):
     keys_by_hand = True
 
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(**{"share_plaintext": True, **settings})
         plain, pito = self.story.definition.definition, self.story.keys["PITO"]
         self.plain = self.story.definition
         sealing = Sealing(level, pito.principal)
