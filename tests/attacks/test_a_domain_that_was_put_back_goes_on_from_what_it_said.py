@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 from maia.credentials import BadSignature, ValidityState, statement_from_bytes, statement_to_bytes
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.policy import Permit
 from support.access_control import JONES, MET, SMITH, Station, court, later, listed, met, order, told, verdict
 

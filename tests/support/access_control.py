@@ -10,7 +10,7 @@ from maia.domain.access.audit import check_linked, record_from_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
-from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import memory_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
@@ -170,7 +170,7 @@ def broker(now: Instant, *stations: Station) -> ValidityState:
 def check_consistent(station: Station) -> None:
     """Everything that the tables of a domain say about one thing, they say together."""
     with station.store.reading() as tables:
-        everything = {table.name: tables.find(table, {}, limit=100_000) for table in ALL_TABLES}
+        everything = {table.name: tables.find(table, limit=100_000) for table in ALL_TABLES}
     meta = {row.name: row for row in everything["meta"]}
     _check_audit(everything, meta)
     _check_statements(everything, meta)

@@ -20,7 +20,7 @@ from maia.domain.access.policy_store import read_policy
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import memory_store
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import RoleMembership, certificate_support, fact_support, membership_support

@@ -32,7 +32,7 @@ from maia.domain.server.access_config import AccessConfig
 from maia.domain.server.background import pushing
 from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
 from maia.domain.server.statement_stream import StatementStream
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.keystore.wallet_folder import WalletFolder
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence

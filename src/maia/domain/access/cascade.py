@@ -8,13 +8,13 @@ index: what does not depend on the loss is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
-from maia.domain.storage.store import OneOf, Table, Tables, Where
+from maia.domain.storage.store import Tables, chunks
 from maia.domain.storage.tables import (
     APPOINTMENTS,
     MEMBERSHIPS,
@@ -40,7 +40,6 @@ __all__ = [
 MEMBERSHIP: Final = "membership"
 RIGHT: Final = "right"
 
-_AT_ONCE: Final = 500
 _REASON_MAX: Final = 200
 
 _Row = TypeVar("_Row")
@@ -52,7 +51,7 @@ def rest_on(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Groun
     for ground in grounds:
         key = support_key(ground.support)
         watched[key] = watched.get(key, False) or ground.is_watched
-    tables.delete(SUPPORTS, {"dependent": dependent})
+    tables.delete(SUPPORTS, SUPPORTS.c.dependent == dependent)
     tables.put(SUPPORTS, [SupportRow(key, dependent, sort, int(on)) for key, on in watched.items()])
 
 
@@ -87,24 +86,21 @@ def revoke_appointments(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason
 
 def revoke_rights(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     """Take back rights, so that the next list names them."""
-    rows = [row for row in _by_id(turn.tables, RIGHTS, ids) if row.revoked_at is None]
+    rows = [row for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
     gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
     turn.tables.put(RIGHTS, gone)
     turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
-    for chunk in _chunks([row.id for row in gone]):
-        turn.tables.delete(SUPPORTS, {"dependent": OneOf(chunk)})
+    turn.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
     turn.ids += [row.id for row in gone]
 
 
 def _watching(tables: Tables, supports: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
     """Return the memberships and the rights that watch one of `supports`, each once."""
     found: dict[bytes, str] = {}
-    for chunk in _chunks(supports):
-        after: bytes | None = None
-        where: Where = {"support": OneOf(chunk), "is_watched": 1}
-        while rows := tables.find(SUPPORTS, where, limit=_AT_ONCE, order="dependent", after=after):
-            # Whoever watches several of them may be cut in two by the end of a page: one row of it is enough.
-            after = rows[-1].dependent
+    for chunk in chunks(supports):
+        where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
+        # What watches several of them may be cut in two by the end of a page: one row of it is enough.
+        for rows in tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
             found |= {row.dependent: row.sort for row in rows}
     memberships = [dependent for dependent, sort in found.items() if sort == MEMBERSHIP]
     return memberships, [dependent for dependent, sort in found.items() if sort == RIGHT]
@@ -113,30 +109,20 @@ def _watching(tables: Tables, supports: Sequence[bytes]) -> tuple[list[bytes], l
 def _end(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
     """End memberships and take back the certificates on them; return those that had not ended yet."""
     rows = sorted(
-        (row for row in _by_id(turn.tables, MEMBERSHIPS, ids) if row.ended_at is None),
+        (row for row in turn.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
         key=lambda row: row.number,
     )
     turn.tables.put(
         MEMBERSHIPS, [replace(row, ended_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
     )
-    for chunk in _chunks([row.id for row in rows]):
-        turn.tables.delete(SUPPORTS, {"dependent": OneOf(chunk)})
-    for chunk in _chunks([row.id for row in rows]):
-        _revoke_appointment_rows(turn, _certificates_on(turn.tables, chunk), reason)
+    turn.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
+    # A membership that was renewed has several certificates.
+    on_these = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
+    certificates = sorted((row for row in on_these if row.revoked_at is None), key=lambda row: row.number)
+    _revoke_appointment_rows(turn, certificates, reason)
     ended = [membership_from_bytes(row.membership) for row in rows]
     turn.memberships += ended
     return ended
-
-
-def _certificates_on(tables: Tables, memberships: tuple[bytes, ...]) -> list[AppointmentRow]:
-    """Return the certificates on some memberships that stand; a renewed one has several."""
-    found: list[AppointmentRow] = []
-    after: int | None = None
-    where: Where = {"membership": OneOf(memberships), "revoked_at": None}
-    while rows := tables.find(APPOINTMENTS, where, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
-        found += rows
-    return found
 
 
 def _revoke_appointment_rows(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
@@ -144,13 +130,3 @@ def _revoke_appointment_rows(turn: UnitOfWork, rows: Sequence[AppointmentRow], r
     turn.tables.put(APPOINTMENTS, gone)
     turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
     turn.ids += [row.id for row in gone]
-
-
-def _by_id(tables: Tables, table: Table[_Row], ids: Iterable[bytes]) -> Iterator[_Row]:
-    for chunk in _chunks(list(dict.fromkeys(ids))):
-        yield from tables.find(table, {"id": OneOf(chunk)}, limit=_AT_ONCE)
-
-
-def _chunks(values: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield tuple(values[start : start + _AT_ONCE])

@@ -115,14 +115,14 @@ class AccessCore:
     def _standing(self, tables: Tables) -> ValidityState:
         """Return what was heard of other issuers."""
         if self._heard is None:
-            rows = tables.find(HEARD, {}, limit=_HEARD_MAX)
+            rows = tables.find(HEARD, limit=_HEARD_MAX)
             self._heard = ValidityState.reloaded(row.record for row in rows)
         return self._heard
 
     def _keep_heard(self, tables: Tables, by: Principal) -> None:
         """Keep what is known of an issuer as it is now, with the periods that are seen to be over."""
         records = self._standing(tables).exported(by)
-        tables.delete(HEARD, {"issuer": by.key})
+        tables.delete(HEARD, HEARD.c.issuer == by.key)
         tables.put(HEARD, [HeardRow(by.key, number, record) for number, record in enumerate(records)])
 
     def _tester(self, tables: Tables) -> DomainTester:

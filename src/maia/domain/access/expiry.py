@@ -10,7 +10,7 @@ from typing import Final
 
 from maia.domain.access.idempotency import forget_old
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.store import OneOf, Tables, Until
+from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, RIGHTS, SUPPORTS, TESTERS
 from maia.events import Instant
 
@@ -23,19 +23,23 @@ _SECOND: Final = 1_000_000
 def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> None:
     """Forget some of what expired long ago."""
     forget_old(tables, now)
-    long_ago = Until(now - settings.kept_s * _SECOND)
-    rights = tables.find(RIGHTS, {"not_after": long_ago}, limit=_AT_ONCE, order="not_after")
-    memberships = tables.find(MEMBERSHIPS, {"until": long_ago}, limit=_AT_ONCE, order="until")
+    long_ago = now - settings.kept_s * _SECOND
+    rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_AT_ONCE, order=RIGHTS.c.not_after)
+    memberships = tables.find(
+        MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_AT_ONCE, order=MEMBERSHIPS.c.until
+    )
     gone = (*(row.id for row in rights), *(row.id for row in memberships))
-    tables.delete(SUPPORTS, {"dependent": OneOf(gone)})
-    tables.delete(RIGHTS, {"id": OneOf(tuple(row.id for row in rights))})
-    tables.delete(MEMBERSHIPS, {"id": OneOf(tuple(row.id for row in memberships))})
+    tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, gone)
+    tables.delete_in(RIGHTS, RIGHTS.c.id, (row.id for row in rights))
+    tables.delete_in(MEMBERSHIPS, MEMBERSHIPS.c.id, (row.id for row in memberships))
     # A certificate on a membership ends with it, so the membership has gone before, or goes now.
-    appointments = tables.find(APPOINTMENTS, {"not_after": long_ago}, limit=_AT_ONCE, order="not_after")
-    ids = OneOf(tuple(row.id for row in appointments if _is_free(tables, row.membership)))
-    tables.delete(APPOINTMENTS, {"id": ids})
-    tables.delete(TESTERS, {"certificate": ids})
-
-
-def _is_free(tables: Tables, membership: bytes) -> bool:
-    return not membership or tables.get(MEMBERSHIPS, membership) is None
+    appointments = tables.find(
+        APPOINTMENTS, APPOINTMENTS.c.not_after <= long_ago, limit=_AT_ONCE, order=APPOINTMENTS.c.not_after
+    )
+    ids = [
+        row.id
+        for row in appointments
+        if not row.membership or tables.get(MEMBERSHIPS, row.membership) is None
+    ]
+    tables.delete_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+    tables.delete_in(TESTERS, TESTERS.c.certificate, ids)

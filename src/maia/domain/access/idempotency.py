@@ -14,7 +14,7 @@ from maia.credentials import Principal
 from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import add_to
-from maia.domain.storage.store import Tables, Until
+from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import ANSWERS, NONCES, AnswerRow, NonceRow
 from maia.events import Instant
 
@@ -43,7 +43,7 @@ def answered_once(
         if known.request != request:
             raise AnswerBelongsToAnotherRequest("the idempotency key was used for another request")
         return known.answer
-    if known is None and tables.count(ANSWERS, {"actor": actor.key}) >= settings.limits.answers_each:
+    if known is None and tables.count(ANSWERS, ANSWERS.c.actor == actor.key) >= settings.limits.answers_each:
         raise ServiceFull(f"at most {settings.limits.answers_each} answers are remembered for one principal")
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
@@ -64,5 +64,5 @@ def use_nonce(tables: Tables, principal: Principal, nonce: bytes, *, until: Inst
 
 def forget_old(tables: Tables, now: Instant) -> None:
     """Remove what is remembered no longer."""
-    add_to(tables, _COUNT, -tables.delete(ANSWERS, {"until": Until(now - 1)}))
-    tables.delete(NONCES, {"until": Until(now - 1)})
+    add_to(tables, _COUNT, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
+    tables.delete(NONCES, NONCES.c.until <= now - 1)

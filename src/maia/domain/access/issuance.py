@@ -50,8 +50,8 @@ from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
-from maia.domain.storage.store import From, Tables
-from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.roles import GrantedRight, RoleMembership
@@ -163,9 +163,9 @@ class Issuer:
 
     def _standing(self, turn: UnitOfWork, membership: RoleMembership) -> dict[bytes, RightRow]:
         """Return the rights of a member that stand, by what was granted; the longest lived of each."""
-        where = {"membership": membership.id, "revoked_at": None, "not_after": From(turn.now)}
+        where = (RIGHTS.c.membership == membership.id, *valid_rights(turn.now))
         most = self._settings.limits.rights_each
-        rows = turn.tables.find(RIGHTS, where, limit=most, order="not_after")
+        rows = turn.tables.find(RIGHTS, *where, limit=most, order=RIGHTS.c.not_after)
         return {row.granted: row for row in rows}
 
     def _lasts(self, row: RightRow, right: GrantedRight, now: Instant) -> bool:
@@ -229,8 +229,8 @@ class Issuer:
 
 def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, ...]:
     """Return the certificates that lead to this domain and have not expired."""
-    where = {"kind": EntryKind.HELD.value, "revoked_at": None, "not_after": From(now)}
-    rows = tables.find(RIGHTS, where, limit=1 << 14, order="number")
+    where = (RIGHTS.c.kind == EntryKind.HELD.value, *valid_rights(now))
+    rows = tables.find(RIGHTS, *where, limit=1 << 14, order=RIGHTS.c.number)
     return tuple(certificate_from_bytes(row.certificate) for row in rows)
 
 

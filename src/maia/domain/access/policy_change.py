@@ -14,16 +14,23 @@ from maia.credentials import Principal
 from maia.credentials.appointments import Appointment, AppointmentKind, appointment_from_bytes
 from maia.credentials.arguments import ParameterKind, argument_kind
 from maia.domain.access.cascade import end_memberships, revoke_rights
+from maia.domain.access.results import EntryKind
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.membership_encoding import membership_from_bytes
-from maia.domain.storage.store import From, OneOf, Where
-from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, RIGHTS, SUPPORTS
+from maia.domain.storage.store import AT_ONCE
+from maia.domain.storage.tables import (
+    APPOINTMENTS,
+    MEMBERSHIPS,
+    RIGHTS,
+    SUPPORTS,
+    active_memberships,
+    valid_rights,
+)
 from maia.roles import Grant, Policy, SupportKind, fallen
 from maia.roles.policy import CertificatePremise
 
 __all__ = ["let_go_of_what_is_not_granted"]
 
-_AT_ONCE: Final = 500
 _CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
 
 _Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Principal]
@@ -40,29 +47,20 @@ def let_go_of_what_is_not_granted(turn: UnitOfWork, policy: Policy, *, before: P
 
 
 def _end_memberships(turn: UnitOfWork, policy: Policy) -> None:
-    where: Where = {"ended_at": None, "until": From(turn.now)}
-    after: int | None = None
-    while rows := turn.tables.find(MEMBERSHIPS, where, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
+    active = active_memberships(turn.now)
+    for rows in turn.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
         found = fallen((membership_from_bytes(row.membership) for row in rows), policy=policy)
         end_memberships(turn, [one.membership.id for one in found], "the policy changed")
 
 
 def _take_back_grants(turn: UnitOfWork, policy: Policy) -> None:
-    standing: Where = {"kind": "issued", "revoked_at": None, "not_after": From(turn.now)}
+    issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(turn.now))
     after: str = ""
-    while rules := turn.tables.distinct(RIGHTS, "rule", standing, limit=_AT_ONCE, after=after):
-        after = str(rules[-1])
-        for rule in rules:
-            if isinstance(rule, str) and policy.grant(rule) is None:
-                _revoke_where(turn, {**standing, "rule": rule})
-
-
-def _revoke_where(turn: UnitOfWork, where: Where) -> None:
-    after: int | None = None
-    while rows := turn.tables.find(RIGHTS, where, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
-        revoke_rights(turn, [row.id for row in rows], "the policy changed")
+    while rules := turn.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
+        after = rules[-1]
+        for rule in (one for one in rules if policy.grant(one) is None):
+            for rows in turn.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
+                revoke_rights(turn, [row.id for row in rows], "the policy changed")
 
 
 def _take_back_issuers(turn: UnitOfWork, policy: Policy, before: Policy | None, grant: Grant) -> None:
@@ -74,10 +72,8 @@ def _take_back_issuers(turn: UnitOfWork, policy: Policy, before: Policy | None, 
     # for the one that the issuer has lost: the right falls, and whoever still has it logs in again.
     lost = {one for name in names for one in _accepted(before, name) - _accepted(policy, name)}
     good = {one for name in names for one in _accepted(policy, name)} - lost
-    where: Where = {"rule": grant.id, "revoked_at": None, "not_after": From(turn.now)}
-    after: int | None = None
-    while rows := turn.tables.find(RIGHTS, where, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
+    by_grant = (RIGHTS.c.rule == grant.id, *valid_rights(turn.now))
+    for rows in turn.tables.every(RIGHTS, *by_grant, order=RIGHTS.c.number):
         gone = [row.id for row in rows if not _rests_on(turn, row.id) <= good]
         revoke_rights(turn, gone, "the policy changed")
 
@@ -94,10 +90,12 @@ def _accepted(policy: Policy | None, name: str) -> frozenset[_Signed]:
 
 def _rests_on(turn: UnitOfWork, right: bytes) -> set[_Signed]:
     """Return what the certificates behind a right are, each with who signed it."""
-    supports = turn.tables.find(SUPPORTS, {"dependent": right, "is_watched": 1}, limit=_AT_ONCE)
+    supports = turn.tables.find(
+        SUPPORTS, SUPPORTS.c.dependent == right, SUPPORTS.c.is_watched == 1, limit=AT_ONCE
+    )
     keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
     ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
-    found = turn.tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
+    found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
     return {_signed(appointment_from_bytes(row.certificate).certificate) for row in found}
 
 

@@ -114,7 +114,7 @@ def read_policy(
 
 def newest(tables: Tables) -> PolicyRow | None:
     """Return the policy that was loaded last."""
-    rows = tables.find(POLICIES, {}, limit=1, order="version", descending=True)
+    rows = tables.find(POLICIES, limit=1, order=POLICIES.c.version, descending=True)
     return rows[0] if rows else None
 
 
@@ -123,7 +123,9 @@ def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
     last = newest(tables)
     if last is None or _is_of(last, text, parents):
         return False
-    before = tables.find(POLICIES, {"text": text}, limit=_LOOKED_AT, order="version", descending=True)
+    before = tables.find(
+        POLICIES, POLICIES.c.text == text, limit=_LOOKED_AT, order=POLICIES.c.version, descending=True
+    )
     return any(_is_of(row, text, parents) for row in before)
 
 

@@ -19,8 +19,8 @@ from maia.domain.access.role_activation import activated_of
 from maia.domain.access.unit_of_work import audit_head
 from maia.domain.access.validity import RegisterTester
 from maia.domain.storage.pages import cursor_number, page_limit
-from maia.domain.storage.store import From, Where
-from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS
+from maia.domain.storage.store import Where
+from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
 from maia.events import Instant
 
 __all__ = ["AccessQuestions"]
@@ -61,15 +61,13 @@ class AccessQuestions(AccessCore):
         self, principal: Principal, *, after: str | None = None, limit: int = 100
     ) -> Page[RegisterEntry]:
         """Return every certificate of the register that speaks to `principal`, revoked ones too."""
-        return self._entries({"subject": principal.key}, after, limit)
+        return self._entries((RIGHTS.c.subject == principal.key,), after, limit)
 
     def register(
         self, *, standing_at: Instant | None = None, after: str | None = None, limit: int = 100
     ) -> Page[RegisterEntry]:
         """Return the register in the order of its entries; only what stands at a moment, if one is given."""
-        where: Where = {}
-        if standing_at is not None:
-            where = {"revoked_at": None, "not_after": From(standing_at)}
+        where = () if standing_at is None else valid_rights(standing_at)
         return self._entries(where, after, limit)
 
     def memberships_of(
@@ -77,9 +75,11 @@ class AccessQuestions(AccessCore):
     ) -> Page[Activated]:
         """Return the roles that are active."""
         page_limit(limit, self._settings.limits)
-        where: Where = {"principal": principal.key, "ended_at": None, "until": From(now)}
+        where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
         with self._looking() as tables:
-            rows = tables.find(MEMBERSHIPS, where, limit=limit, order="number", after=cursor_number(after))
+            rows = tables.find(
+                MEMBERSHIPS, *where, limit=limit, order=MEMBERSHIPS.c.number, after=cursor_number(after)
+            )
             found = tuple(activated_of(tables, row) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
@@ -109,7 +109,7 @@ class AccessQuestions(AccessCore):
         """Return the audit records that follow number `after`."""
         page_limit(limit, self._settings.limits)
         with self._looking() as tables:
-            rows = tables.find(AUDIT, {}, limit=limit, order="number", after=max(0, after))
+            rows = tables.find(AUDIT, limit=limit, order=AUDIT.c.number, after=max(0, after))
             found = tuple(record_from_bytes(row.body, row.previous) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
@@ -118,9 +118,9 @@ class AccessQuestions(AccessCore):
         with self._looking() as tables:
             return audit_head(tables)
 
-    def _entries(self, where: Where, after: str | None, limit: int) -> Page[RegisterEntry]:
+    def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
         page_limit(limit, self._settings.limits)
         with self._looking() as tables:
-            rows = tables.find(RIGHTS, where, limit=limit, order="number", after=cursor_number(after))
+            rows = tables.find(RIGHTS, *where, limit=limit, order=RIGHTS.c.number, after=cursor_number(after))
             found = (replace(entry_of(row), rule=self._rule_called(tables, row.rule)) for row in rows)
             return Page(tuple(found), str(rows[-1].number) if len(rows) == limit else None)

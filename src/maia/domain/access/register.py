@@ -32,8 +32,8 @@ from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.pages import cursor_bytes, page_limit
-from maia.domain.storage.store import From, OneOf, Tables, Where
-from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import (
@@ -139,12 +139,8 @@ class Register:
         known, frontier = {self._domain.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
-            where: Where = {
-                "subject": OneOf(tuple(sorted(frontier))),
-                "revoked_at": None,
-                "not_after": From(at),
-            }
-            rows = tables.find(RIGHTS, where, limit=_POOL_MAX, order="number")
+            to_these = RIGHTS.c.subject.in_(sorted(frontier))
+            rows = tables.find(RIGHTS, to_these, *valid_rights(at), limit=_POOL_MAX, order=RIGHTS.c.number)
             found = [certificate_from_bytes(row.certificate) for row in rows]
             pool |= {signed.id: signed for signed in found}
             frontier = {signed.certificate.issuer.key for signed in found} - known
@@ -152,23 +148,22 @@ class Register:
 
     def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that may be part of anybody's chain: to the domain, and to names."""
-        named: Where = {"subject": b"", "revoked_at": None, "not_after": From(at)}
-        rows = tables.find(RIGHTS, named, limit=_AT_ONCE, order="number")
+        to_names = RIGHTS.c.subject == b""
+        rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
-        standing: Where = {"revoked_at": None, "not_after": From(question.at)}
         groups = tuple({about(question.event_type.name), ""})
         found: set[bytes] = set()
         speaks_to_names = False
         for one in groups:
-            where = {**standing, "about": one}
-            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
-            speaks_to_names |= tables.count(RIGHTS, {**where, "subject": b""}) > 0
+            where = (*valid_rights(question.at), RIGHTS.c.about == one)
+            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
+            speaks_to_names |= tables.count(RIGHTS, *where, RIGHTS.c.subject == b"") > 0
         if speaks_to_names:
-            where = {**standing, "about": NAME}
-            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
+            where = (*valid_rights(question.at), RIGHTS.c.about == NAME)
+            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
         owner = question.event_type.name.owner
         if isinstance(owner, Principal) and (after is None or owner.key > after):
             found.add(owner.key)
@@ -184,8 +179,9 @@ class Register:
         if known is not None:
             return entry_of(known)
         self._check_delegation(turn, signed, tester)
-        where: Where = {"issuer": signed.certificate.issuer.key, "kind": EntryKind.DELEGATED.value}
-        if turn.tables.count(RIGHTS, where) >= self._limits.rights_each:
+        by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
+        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
+        if turn.tables.count(RIGHTS, by_issuer, is_delegated) >= self._limits.rights_each:
             raise ServiceFull(f"one principal passes on at most {self._limits.rights_each} rights")
         row = row_of(signed, EntryKind.DELEGATED, turn)
         turn.tables.put(RIGHTS, [row])

@@ -9,14 +9,15 @@ from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.domain.access.cascade import end_memberships, revoke_appointments, revoke_rights
 from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.store import FOR_EVER, OneOf, Table
 from maia.domain.storage.tables import (
     APPOINTMENTS,
+    FOR_EVER,
     REVOKED,
     RIGHTS,
     AppointmentRow,
     RevokedRow,
     RightRow,
+    Table,
 )
 
 __all__ = ["revoke_again", "revoke_ids"]
@@ -36,8 +37,8 @@ def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
     rights: list[bytes] = []
     appointments: list[AppointmentRow] = []
     memberships: list[bytes] = []
-    known_rights = {row.id: row for row in turn.tables.find(RIGHTS, {"id": OneOf(wanted)}, limit=_IDS_MAX)}
-    others = {row.id: row for row in turn.tables.find(APPOINTMENTS, {"id": OneOf(wanted)}, limit=_IDS_MAX)}
+    known_rights = {row.id: row for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, wanted)}
+    others = {row.id: row for row in turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, wanted)}
     for one in wanted:
         right, appointment = known_rights.get(one), others.get(one)
         if right is not None:

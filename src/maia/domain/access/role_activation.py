@@ -31,7 +31,7 @@ from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.membership_encoding import membership_from_bytes, membership_to_bytes, support_key
-from maia.domain.storage.store import From, Tables, Where
+from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     APPOINTMENTS,
     MEMBERSHIPS,
@@ -39,6 +39,7 @@ from maia.domain.storage.tables import (
     AppointmentRow,
     MembershipRow,
     TesterRow,
+    active_memberships,
 )
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, SupportKind
@@ -100,8 +101,8 @@ class RoleDesk:
 
     def _lasting(self, turn: UnitOfWork, way: bytes, membership: RoleMembership) -> MembershipRow | None:
         """Return the membership by the same way that lasts as long, or long enough."""
-        where: Where = {"way": way, "ended_at": None, "until": From(turn.now)}
-        rows = turn.tables.find(MEMBERSHIPS, where, limit=1, order="until", descending=True)
+        where = (MEMBERSHIPS.c.way == way, *active_memberships(turn.now))
+        rows = turn.tables.find(MEMBERSHIPS, *where, limit=1, order=MEMBERSHIPS.c.until, descending=True)
         if not rows:
             return None
         (row,) = rows
@@ -182,8 +183,8 @@ class RoleDesk:
             turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
 
     def _check_room(self, turn: UnitOfWork, principal: Principal) -> None:
-        where = {"principal": principal.key, "ended_at": None, "until": From(turn.now)}
-        if turn.tables.count(MEMBERSHIPS, where) >= self._settings.limits.memberships_each:
+        where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(turn.now))
+        if turn.tables.count(MEMBERSHIPS, *where) >= self._settings.limits.memberships_each:
             raise ServiceFull(
                 f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
             )

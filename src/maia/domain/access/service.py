@@ -58,7 +58,6 @@ from maia.domain.facts.published import want_said
 from maia.domain.storage.membership_encoding import membership_from_bytes
 from maia.domain.storage.pages import cursor_bytes, cursor_number, page_limit
 from maia.domain.storage.role_world import StoreWorld
-from maia.domain.storage.store import Where
 from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS
 from maia.errors import BadInput
 from maia.events import Instant
@@ -107,7 +106,7 @@ class AccessControl(AccessStatements, AccessQuestions):
             unknown = [one for one in own if turn.tables.get(RIGHTS, one.id) is None]
             check_tiers(turn.tables, self._shelf.in_force(turn.tables), now, unknown)
             new = [one for one in shown if self._put_on_record(turn, one)]
-            if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
+            if turn.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
             return len(new)
@@ -185,15 +184,17 @@ class AccessControl(AccessStatements, AccessQuestions):
     ) -> Page[SignedAppointment]:
         """Return appointments that this domain gave and has not taken back."""
         page_limit(limit, self._settings.limits)
-        where: Where = {
-            "kind": AppointmentKind.APPOINTMENT.value,
-            "issuer": self.principal.key,
-            "revoked_at": None,
-        }
+        where = [
+            APPOINTMENTS.c.kind == AppointmentKind.APPOINTMENT.value,
+            APPOINTMENTS.c.issuer == self.principal.key,
+            APPOINTMENTS.c.revoked_at.is_(None),
+        ]
         if holder is not None:
-            where = {**where, "holder": holder.key}
+            where.append(APPOINTMENTS.c.holder == holder.key)
         with self._looking() as tables:
-            rows = tables.find(APPOINTMENTS, where, limit=limit, order="number", after=cursor_number(after))
+            rows = tables.find(
+                APPOINTMENTS, *where, limit=limit, order=APPOINTMENTS.c.number, after=cursor_number(after)
+            )
             found = tuple(appointment_from_bytes(row.certificate) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
@@ -257,7 +258,9 @@ class AccessControl(AccessStatements, AccessQuestions):
         """Return the rows of a fact."""
         page_limit(limit, self._settings.limits)
         with self._looking() as tables:
-            rows = tables.find(FACTS, {"name": name}, limit=limit, order="digest", after=cursor_bytes(after))
+            rows = tables.find(
+                FACTS, FACTS.c.name == name, limit=limit, order=FACTS.c.digest, after=cursor_bytes(after)
+            )
             found = tuple(map(facts_on_record.arguments_of, rows))
             return Page(found, rows[-1].digest.hex() if len(rows) == limit else None)
 

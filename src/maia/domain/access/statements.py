@@ -23,14 +23,13 @@ from maia.domain.access.validity_publisher import read_statement
 from maia.domain.access.witness import bear_witness, witnessed_heads
 from maia.domain.facts.published import is_overdue, stated_facts
 from maia.domain.storage.pages import cursor_number, page_limit
-from maia.domain.storage.store import OneOf, Tables, Where
+from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
 from maia.events import Instant
 from maia.roles import Support, SupportKind
 
 __all__ = ["AccessStatements"]
 
-_AT_ONCE: Final = 500
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
 
@@ -92,7 +91,7 @@ class AccessStatements(AccessCore):
         """Return the statements that this domain signed, the oldest that is kept first."""
         page_limit(limit, self._settings.limits)
         with self._looking() as tables:
-            rows = tables.find(STATEMENTS, {}, limit=limit, order="number", after=cursor_number(after))
+            rows = tables.find(STATEMENTS, limit=limit, order=STATEMENTS.c.number, after=cursor_number(after))
             more = str(rows[-1].number) if len(rows) == limit else None
             return Page(tuple(map(read_statement, rows)), more)
 
@@ -169,10 +168,9 @@ class AccessStatements(AccessCore):
 
     def _supports_lost(self, turn: UnitOfWork, listed: Iterable[bytes]) -> list[Support]:
         """Return what of a list counts here: an issuer may name what it likes, and ends its own alone."""
-        wanted, check = sorted(listed), self._tester(turn.tables)
-        chunks = (tuple(wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
-        rows = (row for chunk in chunks for row in self._certificates(turn.tables, chunk))
-        bad = (row.id for row in rows if self._is_bad(check, row, turn.now))
+        check = self._tester(turn.tables)
+        rows = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(listed))
+        bad = (row.id for row in rows if _is_bad(check, row, turn.now))
         return [Support(SupportKind.CERTIFICATE, one) for one in bad]
 
     def issuers_wanted(self, now: Instant) -> frozenset[Principal]:
@@ -192,7 +190,7 @@ class AccessStatements(AccessCore):
             return witnessed_heads(tables, by, cursor_number(after), limit)
 
     def _issuers_wanted(self, tables: Tables, now: Instant) -> frozenset[Principal]:
-        wanted = set(principals(tables.distinct(TESTERS, "tester", {}, limit=_TESTERS_MAX)))
+        wanted = set(principals(tables.distinct(TESTERS.c.tester, limit=_TESTERS_MAX)))
         policy = self._shelf.in_force(tables)
         if policy is not None:
             wanted |= {one for name in policy.appointments for one in policy.issuers(name)}
@@ -203,7 +201,7 @@ class AccessStatements(AccessCore):
     def _timed_testers(self, tables: Tables) -> Iterator[tuple[Principal, TestKind]]:
         """Yield who must vouch, again and again, for certificates of others that something is watched for."""
         for kind in _TIMED:
-            keys = tables.distinct(TESTERS, "tester", {"kind": kind.value}, limit=_TESTERS_MAX)
+            keys = tables.distinct(TESTERS.c.tester, TESTERS.c.kind == kind.value, limit=_TESTERS_MAX)
             yield from ((tester, kind) for tester in principals(keys))
 
     def _let_go_of_the_stale(self, turn: UnitOfWork) -> None:
@@ -216,23 +214,20 @@ class AccessStatements(AccessCore):
                 self._keep_heard(turn.tables, tester)
 
     def _let_go_of(self, turn: UnitOfWork, tester: Principal, kind: TestKind) -> None:
-        where: Where = {"kind": kind.value, "tester": tester.key}
+        where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
         check = self._tester(turn.tables)
-        while rows := turn.tables.find(TESTERS, where, limit=_AT_ONCE, order="certificate"):
-            ids = tuple(row.certificate for row in rows)
+        while rows := turn.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
+            ids = [row.certificate for row in rows]
             # To ask is to see that the period is over, which it then is for good.
-            bad = [
-                row.id for row in self._certificates(turn.tables, ids) if self._is_bad(check, row, turn.now)
-            ]
+            found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+            bad = [row.id for row in found if _is_bad(check, row, turn.now)]
             lose(turn, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"nobody vouches: {tester}")
             # Nothing here watches them now; whoever activates a role with one of them again puts it back.
-            turn.tables.delete(TESTERS, {"certificate": OneOf(ids)})
+            turn.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
 
-    def _certificates(self, tables: Tables, ids: tuple[bytes, ...]) -> list[AppointmentRow]:
-        return tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
 
-    def _is_bad(self, check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
-        return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
+def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
+    return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
 
 
 def _fallen(turn: UnitOfWork) -> Sequence[tuple[str, str]]:

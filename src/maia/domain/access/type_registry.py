@@ -7,7 +7,7 @@ read: what is in the store is bytes, and no proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from maia.credentials import TypeName, VerificationCache, VerifiedConstitution
@@ -30,7 +30,6 @@ from maia.types import (
 __all__ = ["TypeRegistry"]
 
 _NUMBERS: Final = "types"
-_AT_ONCE: Final = 200
 
 
 class TypeRegistry:
@@ -50,7 +49,7 @@ class TypeRegistry:
         """Verify and keep a version."""
         verified = self._verified(turn.tables, signed, turn.now)
         if turn.tables.get(TYPES, signed.id) is None:
-            if turn.tables.count(TYPES, {}) >= self._limits.types:
+            if turn.tables.count(TYPES) >= self._limits.types:
                 raise ServiceFull(f"this domain keeps at most {self._limits.types} versions of types")
             name, number = verified.name, next_number(turn.tables, _NUMBERS)
             row = TypeRow(
@@ -68,7 +67,7 @@ class TypeRegistry:
     def holding(self, tables: Tables, now: Instant) -> dict[TypeName, VerifiedType]:
         """Return the versions that hold now, in the order of their registration."""
         found: dict[TypeName, VerifiedType] = {}
-        for row in _all_rows(tables):
+        for row in (row for rows in tables.every(TYPES, order=TYPES.c.number) for row in rows):
             try:
                 verified = self._verified(tables, definition_from_bytes(row.definition), now)
             except MaiaError:
@@ -100,7 +99,11 @@ class TypeRegistry:
     def named(self, tables: Tables, name: TypeName, at: Instant) -> VerifiedType:
         """Return one version; refuse one that is not registered or does not hold."""
         rows = tables.find(
-            TYPES, {"owner": str(name.owner), "name": name.name, "version": name.version}, limit=1
+            TYPES,
+            TYPES.c.owner == str(name.owner),
+            TYPES.c.name == name.name,
+            TYPES.c.version == name.version,
+            limit=1,
         )
         if not rows:
             raise UnknownType(f"type `{name.name}` of `{name.owner}`, version `{name.version}`, is unknown")
@@ -124,12 +127,7 @@ def _previous(tables: Tables, signed: SignedDefinition) -> SignedDefinition | No
     name, before = signed.definition.name, signed.definition.previous
     if before is None:
         return None
-    rows = tables.find(TYPES, {"owner": str(name.owner), "name": name.name, "version": before}, limit=1)
+    rows = tables.find(
+        TYPES, TYPES.c.owner == str(name.owner), TYPES.c.name == name.name, TYPES.c.version == before, limit=1
+    )
     return definition_from_bytes(rows[0].definition) if rows else None
-
-
-def _all_rows(tables: Tables) -> Iterator[TypeRow]:
-    after: int | None = None
-    while rows := tables.find(TYPES, {}, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
-        yield from rows

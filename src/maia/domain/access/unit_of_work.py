@@ -13,8 +13,8 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
-from maia.domain.storage.store import FOR_EVER, Tables
-from maia.domain.storage.tables import AUDIT, META, AuditRow, MetaRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import AUDIT, FOR_EVER, META, AuditRow, MetaRow
 from maia.events import Instant
 from maia.roles import RoleMembership
 

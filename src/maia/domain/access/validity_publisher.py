@@ -34,8 +34,17 @@ from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
 from maia.domain.facts.published import note_said
-from maia.domain.storage.store import From, Tables, Until
-from maia.domain.storage.tables import AUDIT, META, REVOKED, RIGHTS, STATEMENTS, MetaRow, StatementRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import (
+    AUDIT,
+    META,
+    REVOKED,
+    RIGHTS,
+    STATEMENTS,
+    MetaRow,
+    StatementRow,
+    valid_rights,
+)
 from maia.errors import MaiaError
 from maia.events import Instant
 
@@ -76,7 +85,7 @@ class ValidityPublisher:
         if last is None:
             return None
         # What was said before must be told to nobody any more: who heard this one refuses it as old.
-        tables.delete(STATEMENTS, {"sort": _FACTS, "not_after": From(now)})
+        tables.delete(STATEMENTS, STATEMENTS.c.sort == _FACTS, STATEMENTS.c.not_after >= now)
         return self._facts(tables, facts, Validity(now, Instant(last)), now)
 
     def state_due(
@@ -107,7 +116,7 @@ class ValidityPublisher:
 
     def is_silent(self, tables: Tables, now: Instant) -> bool:
         """Say whether more is revoked than a list can name."""
-        return tables.count(REVOKED, {"not_after": From(now)}) > self._settings.limits.revoked_in_a_list
+        return tables.count(REVOKED, REVOKED.c.not_after >= now) > self._settings.limits.revoked_in_a_list
 
     def is_behind(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
         """Say whether a statement of this domain has a number that was not given out here yet."""
@@ -136,8 +145,12 @@ class ValidityPublisher:
 
     def current(self, tables: Tables, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements whose periods are not over and the newest list, in the order of signing."""
-        timed = tables.find(STATEMENTS, {"not_after": From(now)}, limit=_PERIODS_MAX, order="number")
-        newest = tables.find(STATEMENTS, {"sort": _LISTS}, limit=1, order="number", descending=True)
+        timed = tables.find(
+            STATEMENTS, STATEMENTS.c.not_after >= now, limit=_PERIODS_MAX, order=STATEMENTS.c.number
+        )
+        newest = tables.find(
+            STATEMENTS, STATEMENTS.c.sort == _LISTS, limit=1, order=STATEMENTS.c.number, descending=True
+        )
         rows = {row.number: row for row in (*timed, *newest)}
         return tuple(read_statement(rows[number]) for number in sorted(rows))
 
@@ -163,7 +176,7 @@ class ValidityPublisher:
 
     def _revoked(self, tables: Tables, now: Instant) -> frozenset[bytes] | None:
         most = self._settings.limits.revoked_in_a_list
-        rows = tables.find(REVOKED, {"not_after": From(now)}, limit=most + 1, order="not_after")
+        rows = tables.find(REVOKED, REVOKED.c.not_after >= now, limit=most + 1, order=REVOKED.c.not_after)
         return None if len(rows) > most else frozenset(row.id for row in rows)
 
     def _list(
@@ -201,8 +214,8 @@ def read_statement(row: StatementRow) -> SignedStatement:
 
 
 def _revalidated(tables: Tables, now: Instant, most: int) -> frozenset[bytes]:
-    where = {"is_revalidated": 1, "revoked_at": None, "not_after": From(now)}
-    return frozenset(row.id for row in tables.find(RIGHTS, where, limit=most))
+    where = (RIGHTS.c.is_revalidated == 1, *valid_rights(now))
+    return frozenset(row.id for row in tables.find(RIGHTS, *where, limit=most))
 
 
 def _covered(tables: Tables) -> list[_Stretch]:
@@ -245,6 +258,6 @@ def _forget(tables: Tables, now: Instant, settings: AccessSettings) -> None:
     newest = tables.get(META, _STATEMENTS)
     if newest is not None:
         oldest = newest.number - settings.limits.statements_kept
-        tables.delete(STATEMENTS, {"number": Until(oldest), "not_after": Until(now)})
-        tables.delete(STATEMENTS, {"number": Until(oldest), "not_after": None})
-    tables.delete(REVOKED, {"not_after": Until(now - settings.kept_s * _SECOND)})
+        tables.delete(STATEMENTS, STATEMENTS.c.number <= oldest, STATEMENTS.c.not_after <= now)
+        tables.delete(STATEMENTS, STATEMENTS.c.number <= oldest, STATEMENTS.c.not_after.is_(None))
+    tables.delete(REVOKED, REVOKED.c.not_after <= now - settings.kept_s * _SECOND)

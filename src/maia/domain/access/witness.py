@@ -31,10 +31,12 @@ def bear_witness(turn: UnitOfWork, said: Statement) -> BrokenCredential | None:
         return None
     head, by = said.audit, said.by.key
     row = WitnessRow(by, head.length, head.digest, said.sequence, turn.now)
-    known = turn.tables.find(WITNESSED, {"issuer": by, "length": head.length}, limit=2)
+    known = turn.tables.find(WITNESSED, WITNESSED.c.issuer == by, WITNESSED.c.length == head.length, limit=2)
     if any(one.digest == head.digest for one in known):
         return None
-    longest = turn.tables.find(WITNESSED, {"issuer": by}, limit=1, order="length", descending=True)
+    longest = turn.tables.find(
+        WITNESSED, WITNESSED.c.issuer == by, limit=1, order=WITNESSED.c.length, descending=True
+    )
     turn.tables.put(WITNESSED, [row])
     _thin_out(turn.tables, by)
     if known:
@@ -48,15 +50,21 @@ def bear_witness(turn: UnitOfWork, said: Statement) -> BrokenCredential | None:
 
 def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:
     """Return the heads of a domain, the shortest first."""
-    where = {"issuer": by.key}
-    rows = tables.find(WITNESSED, where, limit=limit, order="length", after=after)
+    rows = tables.find(
+        WITNESSED, WITNESSED.c.issuer == by.key, limit=limit, order=WITNESSED.c.length, after=after
+    )
     found = tuple(AuditHead(row.length, row.digest) for row in rows)
     return Page(found, str(rows[-1].length) if len(rows) == limit else None)
 
 
 def _thin_out(tables: Tables, by: bytes) -> None:
-    if tables.count(WITNESSED, {"issuer": by}) <= _HEADS_MAX:
+    if tables.count(WITNESSED, WITNESSED.c.issuer == by) <= _HEADS_MAX:
         return
-    older = tables.find(WITNESSED, {"issuer": by}, limit=_HEADS_MAX // 2, order="length")
+    older = tables.find(WITNESSED, WITNESSED.c.issuer == by, limit=_HEADS_MAX // 2, order=WITNESSED.c.length)
     for row in older[1::2]:
-        tables.delete(WITNESSED, {"issuer": by, "length": row.length, "digest": row.digest})
+        tables.delete(
+            WITNESSED,
+            WITNESSED.c.issuer == by,
+            WITNESSED.c.length == row.length,
+            WITNESSED.c.digest == row.digest,
+        )

@@ -40,7 +40,7 @@ def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
         return None
     facts: dict[tuple[Principal, str], bool] = {}
     for name in names:
-        for row in tables.find(FACTS, {"name": name}, limit=FACTS_MAX + 1):
+        for row in tables.find(FACTS, FACTS.c.name == name, limit=FACTS_MAX + 1):
             (whom,) = arguments_of(row)
             if isinstance(whom, Principal):
                 facts[whom, _uid(name)] = True

@@ -33,7 +33,7 @@ from maia.types import SignedDefinition
 from maia.wire.api_requests import INSTANCE_BYTES
 
 if TYPE_CHECKING:
-    from maia.domain.storage.sql_store import SqlDomainStore
+    from maia.domain.storage.store import DomainStore
 
 __all__ = ["DomainIdentity", "RunningAccess", "access_running"]
 
@@ -94,8 +94,8 @@ async def access_running(
             service.close()
 
 
-def _store(config: AccessConfig, data: Path) -> SqlDomainStore:
-    from maia.domain.storage.sql_store import postgres_store, sqlite_store
+def _store(config: AccessConfig, data: Path) -> DomainStore:
+    from maia.domain.storage.store import postgres_store, sqlite_store
 
     url = config.database_url
     if url is not None and url.startswith("postgresql://"):

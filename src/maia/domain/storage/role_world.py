@@ -9,7 +9,6 @@ against which something speaks are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from maia.credentials import Principal
 from maia.credentials.appointments import (
@@ -22,14 +21,12 @@ from maia.credentials.arguments import Argument
 from maia.domain.access.validity import DomainTester
 from maia.domain.facts.store import matching_facts
 from maia.domain.storage.membership_encoding import membership_from_bytes
-from maia.domain.storage.store import From, Tables
-from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, AppointmentRow, MembershipRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, active_memberships
 from maia.events import Instant
 from maia.roles import RoleMembership
 
 __all__ = ["StoreWorld"]
-
-_AT_ONCE: Final = 500
 
 
 class StoreWorld:
@@ -64,17 +61,11 @@ class StoreWorld:
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
         """Yield active memberships of a role, of one holder or (None) of anybody."""
-        where: dict[str, str | bytes | From | None] = {
-            "role": role,
-            "ended_at": None,
-            "until": From(self._now),
-        }
+        where = [MEMBERSHIPS.c.role == role, *active_memberships(self._now)]
         if holder is not None:
-            where["principal"] = holder.key
-        after: int | None = None
-        while rows := self._tables.find(MEMBERSHIPS, where, limit=_AT_ONCE, order="number", after=after):
-            after = rows[-1].number
-            yield from map(_membership, rows)
+            where.append(MEMBERSHIPS.c.principal == holder.key)
+        for rows in self._tables.every(MEMBERSHIPS, *where, order=MEMBERSHIPS.c.number):
+            yield from (membership_from_bytes(row.membership) for row in rows)
 
     def _candidates(
         self, called: str, kind: AppointmentKind, holder: Principal | None
@@ -83,29 +74,16 @@ class StoreWorld:
             said = shown.certificate
             if said.name == called and said.kind is kind and holder in (None, said.holder):
                 yield shown
-        yield from map(_verified, self._on_record(called, kind, holder))
-
-    def _on_record(
-        self, called: str, kind: AppointmentKind, holder: Principal | None
-    ) -> Iterator[AppointmentRow]:
-        where: dict[str, str | bytes | From | None] = {
-            "name": called,
-            "kind": kind.value,
-            "revoked_at": None,
-            "not_after": From(self._now),
-        }
+        columns = APPOINTMENTS.c
+        where = [
+            columns.name == called,
+            columns.kind == kind.value,
+            columns.revoked_at.is_(None),
+            columns.not_after >= self._now,
+        ]
         if holder is not None:
-            where["holder"] = holder.key
-        after: int | None = None
-        while rows := self._tables.find(APPOINTMENTS, where, limit=_AT_ONCE, order="number", after=after):
-            after = rows[-1].number
-            yield from rows
-
-
-def _membership(row: MembershipRow) -> RoleMembership:
-    return membership_from_bytes(row.membership)
-
-
-def _verified(row: AppointmentRow) -> VerifiedAppointment:
-    # Bytes in a database are a claim like any other: the signature is checked again.
-    return verify_appointment(appointment_from_bytes(row.certificate))
+            where.append(columns.holder == holder.key)
+        for rows in self._tables.every(APPOINTMENTS, *where, order=columns.number):
+            for row in rows:
+                # Bytes in a database are a claim like any other: the signature is checked again.
+                yield verify_appointment(appointment_from_bytes(row.certificate))

@@ -1,16 +1,37 @@
 """Which tables does a domain keep?
 
-Moments are microseconds; `FOR_EVER` stands where there is no end. Principals
-are their 32 bytes. Whatever is signed is kept as the bytes that were signed,
-beside the few fields by which it is looked up.
+Moments are microseconds; `FOR_EVER` is kept where there is no end. Principals
+are their 32 bytes. Signed documents are kept as the bytes that were signed,
+beside the few fields by which they are found. Columns are made of the fields
+of the row classes, so that a row and its table cannot disagree; texts compare
+by code point in every database, as everywhere else in Maia.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
 
-from maia.domain.storage.store import Table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Executable,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Text,
+    bindparam,
+    select,
+)
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+from maia.events import Instant
 
 __all__ = [
     "ALL_TABLES",
@@ -19,6 +40,8 @@ __all__ = [
     "AUDIT",
     "FACTS",
     "FACT_ARGUMENTS",
+    "FENCE",
+    "FOR_EVER",
     "HEARD",
     "MEMBERSHIPS",
     "META",
@@ -26,6 +49,8 @@ __all__ = [
     "POLICIES",
     "REVOKED",
     "RIGHTS",
+    "SCHEMA",
+    "SCHEMA_VERSION",
     "STATEMENTS",
     "SUPPORTS",
     "TESTERS",
@@ -45,10 +70,84 @@ __all__ = [
     "RightRow",
     "StatementRow",
     "SupportRow",
+    "Table",
     "TesterRow",
     "TypeRow",
     "WitnessRow",
+    "active_memberships",
+    "valid_rights",
 ]
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = MetaData()
+
+FOR_EVER: Final = (1 << 63) - 1
+"""The end of something that has none."""
+
+# `Any`: SQLAlchemy's own type for a column of any Python class.
+_COLUMN_TYPES: Final[dict[type, TypeEngine[Any]]] = {
+    int: BigInteger(),
+    str: Text().with_variant(Text(collation="C"), "postgresql"),
+    bytes: LargeBinary(),
+}
+
+Row = TypeVar("Row")
+
+
+class Table(Generic[Row]):
+    """A table of SQL whose rows are values of one class; each index names fields that are asked together.
+
+    `c` are its columns, as SQLAlchemy has them.
+    """
+
+    def __init__(
+        self, name: str, row: type[Row], key: tuple[str, ...], indexes: tuple[tuple[str, ...], ...] = ()
+    ) -> None:
+        """Make a column of each field of `row`."""
+        self.name, self.row = name, row
+        hints, called = get_type_hints(row), f"domain_{name}"
+        self.sql = SqlTable(
+            called,
+            SCHEMA,
+            *(_column(field.name, hints[field.name]) for field in fields(row)),  # type: ignore[arg-type]
+            PrimaryKeyConstraint(*key),
+            *(Index(f"{called}_by_{'_'.join(index)}", *index) for index in indexes),
+            sqlite_with_rowid=False,
+        )
+        self.c = self.sql.c
+        self.key = tuple(self.c[part] for part in key)
+        # The one statement that is asked all the time is built once.
+        matches = (column == bindparam(f"key_{place}") for place, column in enumerate(self.key))
+        self.by_key = select(self.sql).where(*matches)
+        self._upserts: dict[str, Executable] = {}
+
+    def upsert(self, dialect: str) -> Executable:
+        """Return the statement that puts rows in the places of those with the same keys."""
+        if dialect not in self._upserts:
+            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+            statement = insert(self.sql)
+            changed = {one.name: statement.excluded[one.name] for one in self.c if not one.primary_key}
+            self._upserts[dialect] = (
+                statement.on_conflict_do_update(index_elements=self.key, set_=changed)
+                if changed
+                else statement.on_conflict_do_nothing(index_elements=self.key)
+            )
+        return self._upserts[dialect]
+
+
+def _column(name: str, annotation: object) -> Column[Any]:  # `Any`: a cell of any class
+    kinds = get_args(annotation) or (annotation,)
+    (kind,) = (one for one in kinds if one is not NoneType)
+    return Column(name, _COLUMN_TYPES[kind], nullable=NoneType in kinds, autoincrement=False)
+
+
+FENCE: Final = SqlTable(
+    "domain_fence",
+    SCHEMA,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +441,13 @@ ALL_TABLES: Final = (
     ANSWERS,
     NONCES,
 )
+
+
+def valid_rights(now: Instant) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a right is neither revoked nor expired."""
+    return RIGHTS.c.revoked_at.is_(None), RIGHTS.c.not_after >= now
+
+
+def active_memberships(now: Instant) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a membership has neither ended nor expired."""
+    return MEMBERSHIPS.c.ended_at.is_(None), MEMBERSHIPS.c.until >= now
