@@ -79,7 +79,7 @@ class _CutTables:
 
     def __getattr__(self, name: str):
         found = getattr(self._tables, name)
-        if name not in ("put", "delete"):
+        if name not in ("put", "delete", "delete_in"):
             return found
 
         def write(*words, **named):

@@ -10,7 +10,7 @@ import msgspec
 
 from maia.api.headers import CREDENTIALS_HEADER, ONCE_HEADER, SCHEME
 from maia.api.problems import PROBLEM_JSON, ApiProblem
-from maia.domain.http.endpoints import Endpoint
+from maia.domain.http.pages import Endpoint
 
 __all__ = ["API_VERSION", "openapi_document"]
 

@@ -163,10 +163,8 @@ async def _interface(
 ) -> AsyncIterator[str]:
     from maia.domain.http.application import application
     from maia.domain.http.authentication import Gate
-    from maia.domain.http.handlers import Reload
     from maia.domain.http.listener import listening
-    from maia.domain.http.pages import Pages
-    from maia.domain.http.routes import endpoints_of
+    from maia.domain.http.pages import Pages, Reload
 
     config, policy = prepared.config, policy_file(prepared)
     gate = Gate(
@@ -179,7 +177,6 @@ async def _interface(
     reload: Reload | None = None
     if policy is not None:
         reload = lambda actor: policy.put_in_force(service, actor=actor)  # noqa: E731 - a closure says no more
-    pages = Pages(service, gate, reload=reload)
-    app = application(endpoints_of(pages), gate, may=pages.check_act, clock=service.clock, records=records)
+    app = application(Pages(service, gate, reload=reload), records)
     async with listening(app, key, config.api_listen) as address:
         yield address
