@@ -7,9 +7,9 @@ from maia.credentials.appointments import SignedAppointment
 from maia.credentials.encoding.statements import statement_from_bytes
 from maia.credentials.validity.statements import RevocationList, SignedStatement
 from maia.domain.access.audit import check_linked, record_from_bytes
+from maia.domain.access.memberships import membership_from_bytes, support_key
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
 from maia.domain.storage.store import memory_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant

@@ -19,7 +19,10 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.validity.statements import AuditHead, RevocationList, Statement
+from maia.domain.access.results import Page
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import WITNESSED, WitnessRow
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
 
@@ -30,10 +33,12 @@ __all__ = [
     "AuditRecord",
     "AuditTruncated",
     "BadAuditRecord",
+    "bear_witness",
     "check_against",
     "check_linked",
     "record_from_bytes",
     "record_of",
+    "witnessed_heads",
 ]
 
 AUDIT_START: Final = AuditHead(0, bytes(32))
@@ -176,3 +181,52 @@ def _detail(expression: SExpression) -> tuple[str, str]:
         case (bytes(name), bytes(text)):
             return name.decode(), text.decode()
     raise BadAuditRecord("a detail of an audit record is a name and a text")
+
+
+_HEADS_MAX: Final = 10_000
+"""How many heads of one domain are kept; beyond, every second of the older ones is forgotten."""
+
+
+def bear_witness(tables: Tables, said: Statement, now: Instant) -> BrokenCredential | None:
+    """Keep the head inside a list; return what contradicts earlier ones."""
+    if not isinstance(said, RevocationList) or said.audit is None:
+        return None
+    head, by = said.audit, said.by.key
+    row = WitnessRow(by, head.length, head.digest, said.sequence, now)
+    known = tables.find(WITNESSED, WITNESSED.c.issuer == by, WITNESSED.c.length == head.length, limit=2)
+    if any(one.digest == head.digest for one in known):
+        return None
+    longest = tables.find(
+        WITNESSED, WITNESSED.c.issuer == by, limit=1, order=WITNESSED.c.length, descending=True
+    )
+    tables.put(WITNESSED, [row])
+    _thin_out(tables, by)
+    if known:
+        return AuditForked(f"`{said.by}` states two audits of {head.length} records")
+    if longest and longest[0].length > head.length and longest[0].sequence < said.sequence:
+        return AuditTruncated(
+            f"the audit of `{said.by}` had {longest[0].length} records, and now has {head.length}"
+        )
+    return None
+
+
+def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:
+    """Return the heads of a domain, the shortest first."""
+    rows = tables.find(
+        WITNESSED, WITNESSED.c.issuer == by.key, limit=limit, order=WITNESSED.c.length, after=after
+    )
+    found = tuple(AuditHead(row.length, row.digest) for row in rows)
+    return Page(found, str(rows[-1].length) if len(rows) == limit else None)
+
+
+def _thin_out(tables: Tables, by: bytes) -> None:
+    if tables.count(WITNESSED, WITNESSED.c.issuer == by) <= _HEADS_MAX:
+        return
+    older = tables.find(WITNESSED, WITNESSED.c.issuer == by, limit=_HEADS_MAX // 2, order=WITNESSED.c.length)
+    for row in older[1::2]:
+        tables.delete(
+            WITNESSED,
+            WITNESSED.c.issuer == by,
+            WITNESSED.c.length == row.length,
+            WITNESSED.c.digest == row.digest,
+        )

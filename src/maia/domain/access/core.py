@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, principal_from_bytes
+from maia.credentials import (
+    Budget,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TopicName,
+    VerificationCache,
+    principal_from_bytes,
+)
 from maia.credentials.validity.statements import SignedStatement
-from maia.credentials.validity.validity_state import ValidityState
-from maia.domain.access.administration import authorised
+from maia.credentials.validity.validity_state import Tester, ValidityState
 from maia.domain.access.issuance import Issuer
 from maia.domain.access.policy_store import PolicyShelf
-from maia.domain.access.refusals import NoPolicy
+from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.register import Register
 from maia.domain.access.results import AdminAct, Revoked
 from maia.domain.access.role_activation import RoleDesk
@@ -30,10 +38,10 @@ from maia.domain.facts.published import unsaid_facts
 from maia.domain.storage.store import DomainStore, Tables
 from maia.domain.storage.tables import HEARD, HeardRow
 from maia.events import Instant
-from maia.policy import Permit
+from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
-__all__ = ["AccessCore"]
+__all__ = ["WORK_MAX", "AccessCore", "authorised"]
 
 _HEARD_MAX = 1 << 16
 
@@ -146,3 +154,31 @@ def principals(keys: Sequence[object]) -> Iterator[Principal]:
     for key in keys:
         if isinstance(key, bytes) and key:
             yield principal_from_bytes(key)
+
+
+_POOL_MAX: Final = 256
+WORK_MAX: Final = 4096
+"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
+
+
+def authorised(
+    key: SigningKey,
+    actor: Principal,
+    pool: Sequence[SignedCertificate],
+    act: AdminAct,
+    *,
+    now: Instant,
+    tester: Tester,
+    cache: VerificationCache,
+) -> Permit:
+    """Return the kernel's permit for an act; raise its refusal if there is none."""
+    if len(pool) > _POOL_MAX:
+        raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
+    request = Request(actor, act.action, TopicName(key.principal, act.topic))
+    evidence = gather_evidence(
+        request, pool, at=now, cache=cache, standing=tester, budget=Budget.of(WORK_MAX)
+    )
+    decision = decide(request, evidence, Facts(), now)
+    if isinstance(decision, Denial):
+        raise decision.as_refusal()
+    return decision

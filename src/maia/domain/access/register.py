@@ -28,10 +28,9 @@ from maia.credentials.authority_algebra import intersect
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
-from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry
+from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.pages import cursor_bytes, page_limit
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential

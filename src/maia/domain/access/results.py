@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.validity.statements import SignedStatement
+from maia.domain.access.refusals import BadPage
+from maia.domain.access.settings import AccessLimits
 from maia.events import AttributeUid, Instant
 from maia.policy import View
 from maia.roles import RoleMembership
@@ -21,15 +23,18 @@ __all__ = [
     "Ability",
     "Activated",
     "AdminAct",
-    "RegisterEntry",
     "EntryKind",
     "Holder",
     "Issued",
     "LoadedPolicy",
     "Page",
+    "RegisterEntry",
     "Revoked",
     "Wallet",
     "Withheld",
+    "cursor_bytes",
+    "cursor_number",
+    "page_limit",
 ]
 
 _Row = TypeVar("_Row")
@@ -218,3 +223,32 @@ class Ability:
     """The code of the kernel's refusal, where the domain itself cannot pass the right on."""
     restriction: str | None = None
     """The restriction as the policy writes it, where facts decide about values in it; no view then."""
+
+
+_CURSOR_MAX = 128
+
+
+def page_limit(limit: int, limits: AccessLimits) -> int:
+    """Return the size of a page; refuse one that is none."""
+    if not 1 <= limit <= limits.page:
+        raise BadPage(f"a page has 1 to {limits.page} rows")
+    return limit
+
+
+def cursor_number(after: str | None) -> int | None:
+    """Return the number after which a page begins."""
+    if after is None:
+        return None
+    if not (after.isascii() and after.isdecimal() and len(after) <= 19):
+        raise BadPage("this cursor is none of ours")
+    return min(int(after), (1 << 63) - 1)
+
+
+def cursor_bytes(after: str | None) -> bytes | None:
+    """Return the key after which a page begins."""
+    if after is None:
+        return None
+    try:
+        return bytes.fromhex(after[:_CURSOR_MAX])
+    except ValueError:
+        raise BadPage("this cursor is none of ours") from None

@@ -26,11 +26,11 @@ from maia.credentials.appointments import (
 from maia.credentials.arguments import Argument, argument_to_expression
 from maia.credentials.validity.online_tests import OnlineTest, TestKind
 from maia.domain.access.cascade import MEMBERSHIP, rest_on
+from maia.domain.access.memberships import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.access.refusals import ServiceFull, TooManyShown
 from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
-from maia.domain.storage.membership_encoding import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     APPOINTMENTS,

@@ -23,11 +23,11 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.arguments import Argument, Given, Word, read_word
 from maia.credentials.validity.online_tests import TestKind
-from maia.domain.access import idempotency as remembering
-from maia.domain.access.cascade import end_memberships, lose
+from maia.domain.access import unit_of_work as remembering
+from maia.domain.access.cascade import end_memberships, lose, revoke_ids
 from maia.domain.access.issuance import held_certificates, row_of
-from maia.domain.access.policy_change import let_go_of_what_is_not_granted
-from maia.domain.access.policy_store import loaded_of, newest
+from maia.domain.access.memberships import StoreWorld, membership_from_bytes
+from maia.domain.access.policy_store import let_go_of_what_is_not_granted, loaded_of, newest
 from maia.domain.access.queries import AccessQuestions
 from maia.domain.access.refusals import (
     ActivationRefused,
@@ -47,17 +47,16 @@ from maia.domain.access.results import (
     Revoked,
     Wallet,
     Withheld,
+    cursor_bytes,
+    cursor_number,
+    page_limit,
 )
-from maia.domain.access.revocation import revoke_ids
 from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
 from maia.domain.access.tiers import check_tiers
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.published import want_said
-from maia.domain.storage.membership_encoding import membership_from_bytes
-from maia.domain.storage.pages import cursor_bytes, cursor_number, page_limit
-from maia.domain.storage.role_world import StoreWorld
 from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS
 from maia.errors import BadInput
 from maia.events import Instant

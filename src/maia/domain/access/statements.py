@@ -10,19 +10,16 @@ from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.encoding.statements import check_statement, sign_statement
 from maia.credentials.validity.online_tests import TestKind
 from maia.credentials.validity.statements import AuditHead, OneTimeAnswer, RevocationList, SignedStatement
-from maia.domain.access.cascade import lose
+from maia.domain.access.audit import bear_witness, witnessed_heads
+from maia.domain.access.cascade import forget_expired, lose, revoke_again
 from maia.domain.access.core import AccessCore, principals
-from maia.domain.access.expiry import forget_expired
 from maia.domain.access.issuance import held_certificates
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
-from maia.domain.access.results import Page, Revoked
-from maia.domain.access.revocation import revoke_again
+from maia.domain.access.results import Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import read_statement
-from maia.domain.access.witness import bear_witness, witnessed_heads
 from maia.domain.facts.published import is_overdue, stated_facts
-from maia.domain.storage.pages import cursor_number, page_limit
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
 from maia.events import Instant
@@ -138,7 +135,7 @@ class AccessStatements(AccessCore):
             self._is_ahead = True
             self._keep_heard(turn.tables, by)
             lose(turn, self._supports_lost(turn, heard.revoked), f"revoked by {by}")
-            problem = bear_witness(turn, signed.statement) or heard.problem
+            problem = bear_witness(turn.tables, signed.statement, now) or heard.problem
             if turn.ids or problem is not None:
                 said = "" if problem is None else problem.code
                 turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))

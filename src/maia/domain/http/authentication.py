@@ -28,7 +28,7 @@ from maia.api.headers import (
 from maia.api.problems import BadCall
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
 from maia.credentials.chains.rooted import read_from_owner
-from maia.domain.access.administration import WORK_MAX
+from maia.domain.access.core import WORK_MAX
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.wire.api_requests import (
