@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.domain.access.cascade import RIGHT, lose, rest_on, revoke_rights
+from maia.domain.access.cascade import RIGHT, keep_dependencies, lose, revoke_rights
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage import store
 from maia.domain.storage.store import memory_store
@@ -33,7 +33,7 @@ def right(turn: UnitOfWork, number: int, *grounds: Ground) -> bytes:
         b"", 0, SIGNED, MET.principal.key, 0, None, "",
     )  # fmt: skip
     turn.tables.put(RIGHTS, [row])
-    rest_on(turn.tables, identifier, RIGHT, grounds)
+    keep_dependencies(turn.tables, identifier, RIGHT, grounds)
     return identifier
 
 
@@ -57,7 +57,7 @@ def test_what_is_only_asked_for_once_takes_nothing_with_it(turn):
 
 def test_what_rests_on_something_else_now_does_not_fall_with_what_it_rested_on(turn):
     held = right(turn, 1, Ground(0, ON_CASE, is_watched=True))
-    rest_on(turn.tables, held, RIGHT, [Ground(0, ON_DUTY, is_watched=True)])
+    keep_dependencies(turn.tables, held, RIGHT, [Ground(0, ON_DUTY, is_watched=True)])
     lose(turn, [ON_CASE], "reassigned")
     assert turn.ids == []
     lose(turn, [ON_DUTY], "off duty")

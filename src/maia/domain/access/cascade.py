@@ -1,16 +1,17 @@
-"""What falls when something that others rest on is gone?
+"""What ends when a fact, an appointment, a membership or a right ends?
 
-Memberships and rights remember what they rest on. When a fact, an appointment
-or a membership is lost, exactly those fall that watch it, then those that
-watch these, and so on (dissertation 6.2.4). Each step is one look into an
-index: what does not depend on the loss is never touched.
+Memberships and rights are stored with what they depend on. When a fact, an
+appointment or a membership is lost, exactly those end that watch it, then those
+that watch these, and so on (dissertation 6.2.4). Each step is one read of an
+index: what does not depend on the loss is never touched. Revocation by id and
+removal of what expired long ago are here too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.domain.access.memberships import membership_from_bytes, support_key
@@ -28,9 +29,7 @@ from maia.domain.storage.tables import (
     TESTERS,
     AppointmentRow,
     RevokedRow,
-    RightRow,
     SupportRow,
-    Table,
 )
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
@@ -41,7 +40,7 @@ __all__ = [
     "end_memberships",
     "forget_expired",
     "lose",
-    "rest_on",
+    "keep_dependencies",
     "revoke_again",
     "revoke_appointments",
     "revoke_ids",
@@ -52,12 +51,15 @@ MEMBERSHIP: Final = "membership"
 RIGHT: Final = "right"
 
 _REASON_MAX: Final = 200
+_IDS_MAX: Final = 10_000
+"""Certificates that one act revokes."""
+_SOME: Final = 200
+"""Expired rows of a table that are removed at once."""
+_SECOND: Final = 1_000_000
 
-_Row = TypeVar("_Row")
 
-
-def rest_on(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
-    """Remember what a membership or a right rests on."""
+def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
+    """Store what a membership or a right depends on."""
     watched: dict[bytes, bool] = {}
     for ground in grounds:
         key = support_key(ground.support)
@@ -67,20 +69,25 @@ def rest_on(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Groun
 
 
 def lose(turn: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
-    """Let everything fall that watches one of `lost`, and whatever rests on that."""
+    """End everything that watches one of `lost`, and all that depends on it."""
     frontier = sorted({support_key(support) for support in lost})
     while frontier:
-        memberships, rights = _watching(turn.tables, frontier)
-        revoke_rights(turn, rights, reason)
+        watching: dict[bytes, str] = {}
+        for chunk in chunks(frontier):
+            where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
+            # One that watches several of them may be cut in two by the end of a page: one row is enough.
+            for rows in turn.tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
+                watching |= {row.dependent: row.sort for row in rows}
+        revoke_rights(turn, (one for one, sort in watching.items() if sort == RIGHT), reason)
         before = len(turn.ids)
-        ended = _end(turn, memberships, reason)
+        ended = _end(turn, (one for one, sort in watching.items() if sort == MEMBERSHIP), reason)
         # A policy may also ask for a certificate on a membership of its own domain.
         certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
         frontier = sorted(map(support_key, (*map(membership_support, ended), *certificates)))
 
 
 def end_memberships(turn: UnitOfWork, ids: Sequence[bytes], reason: str) -> None:
-    """End memberships, and whatever rests on them."""
+    """End memberships, and all that depends on them."""
     before = len(turn.ids)
     ended = _end(turn, ids, reason)
     certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
@@ -88,15 +95,15 @@ def end_memberships(turn: UnitOfWork, ids: Sequence[bytes], reason: str) -> None
 
 
 def revoke_appointments(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    """Take back certificates on appointments of this domain, and whatever rests on them."""
-    standing = [row for row in rows if row.revoked_at is None]
-    _revoke_appointment_rows(turn, standing, reason)
-    lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in standing]
+    """Revoke appointments of this domain, and all that depends on them."""
+    valid = [row for row in rows if row.revoked_at is None]
+    _revoke_appointment_rows(turn, valid, reason)
+    lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in valid]
     lose(turn, lost, reason)
 
 
 def revoke_rights(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
-    """Take back rights, so that the next list names them."""
+    """Revoke rights, so that the next list names them."""
     rows = [row for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
     gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
     turn.tables.put(RIGHTS, gone)
@@ -105,20 +112,8 @@ def revoke_rights(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     turn.ids += [row.id for row in gone]
 
 
-def _watching(tables: Tables, supports: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the memberships and the rights that watch one of `supports`, each once."""
-    found: dict[bytes, str] = {}
-    for chunk in chunks(supports):
-        where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
-        # What watches several of them may be cut in two by the end of a page: one row of it is enough.
-        for rows in tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
-            found |= {row.dependent: row.sort for row in rows}
-    memberships = [dependent for dependent, sort in found.items() if sort == MEMBERSHIP]
-    return memberships, [dependent for dependent, sort in found.items() if sort == RIGHT]
-
-
 def _end(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
-    """End memberships and take back the certificates on them; return those that had not ended yet."""
+    """End memberships and revoke their certificates; return those that had not ended yet."""
     rows = sorted(
         (row for row in turn.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
         key=lambda row: row.number,
@@ -143,11 +138,8 @@ def _revoke_appointment_rows(turn: UnitOfWork, rows: Sequence[AppointmentRow], r
     turn.ids += [row.id for row in gone]
 
 
-_IDS_MAX: Final = 10_000
-
-
 def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
-    """Take back rights, appointments and role memberships of this domain; refuse what is not its own.
+    """Revoke rights, appointments and role memberships of this domain; refuse those of other issuers.
 
     What is revoked already stays so, and is no error.
     """
@@ -162,7 +154,12 @@ def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
     for one in wanted:
         right, appointment = known_rights.get(one), others.get(one)
         if right is not None:
-            rights.append(_own_right(right, domain))
+            said = certificate_from_bytes(right.certificate).certificate
+            if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
+                raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+            if is_for_good(said):
+                raise HandedOverForGood(f"`{one.hex()[:16]}…` hands root authority over for good")
+            rights.append(one)
         elif appointment is None:
             raise UnknownCertificate(f"no certificate of the register has the id `{one.hex()[:64]}`")
         elif appointment.issuer != domain.key:
@@ -177,11 +174,12 @@ def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
 
 
 def revoke_again(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
-    """Take back what this domain once did, also where its register has forgotten what that was."""
+    """Revoke what an earlier list of this domain revoked, also if the register does not have it any more."""
     wanted = tuple(sorted(ids))
-    listed = _found(turn, REVOKED, wanted)
+    listed = {row.id for row in turn.tables.find_in(REVOKED, REVOKED.c.id, wanted)}
     missed = [one for one in wanted if one not in listed]
-    known = _found(turn, RIGHTS, missed) | _found(turn, APPOINTMENTS, missed)
+    known = {row.id for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, missed)}
+    known |= {row.id for row in turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, missed)}
     ours = [one for one in missed if one in known]
     for start in range(0, len(ours), _IDS_MAX):
         revoke_ids(turn, ours[start : start + _IDS_MAX], reason, domain)
@@ -190,32 +188,13 @@ def revoke_again(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Pr
     turn.ids += forgotten
 
 
-def _found(turn: UnitOfWork, table: Table[_Row], ids: Sequence[bytes]) -> set[bytes]:
-    """Return which of these ids a table has."""
-    return {one for one in ids if turn.tables.get(table, one) is not None}
-
-
-def _own_right(row: RightRow, domain: Principal) -> bytes:
-    """Return the id of a right that this domain issued, or is named to vouch for."""
-    said = certificate_from_bytes(row.certificate).certificate
-    if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
-        raise NotOurs(f"`{row.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
-    if is_for_good(said):
-        raise HandedOverForGood(f"`{row.id.hex()[:16]}…` hands root authority over for good")
-    return row.id
-
-
-_AT_ONCE: Final = 200
-_SECOND: Final = 1_000_000
-
-
 def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> None:
-    """Forget some of what expired long ago."""
+    """Remove some of what expired so long ago that no clock in the network takes it for valid."""
     forget_old(tables, now)
     long_ago = now - settings.kept_s * _SECOND
-    rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_AT_ONCE, order=RIGHTS.c.not_after)
+    rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_SOME, order=RIGHTS.c.not_after)
     memberships = tables.find(
-        MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_AT_ONCE, order=MEMBERSHIPS.c.until
+        MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_SOME, order=MEMBERSHIPS.c.until
     )
     gone = (*(row.id for row in rights), *(row.id for row in memberships))
     tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, gone)
@@ -223,7 +202,10 @@ def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> No
     tables.delete_in(MEMBERSHIPS, MEMBERSHIPS.c.id, (row.id for row in memberships))
     # A certificate on a membership ends with it, so the membership has gone before, or goes now.
     appointments = tables.find(
-        APPOINTMENTS, APPOINTMENTS.c.not_after <= long_ago, limit=_AT_ONCE, order=APPOINTMENTS.c.not_after
+        APPOINTMENTS,
+        APPOINTMENTS.c.not_after <= long_ago,
+        limit=_SOME,
+        order=APPOINTMENTS.c.not_after,
     )
     ids = [
         row.id

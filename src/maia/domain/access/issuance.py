@@ -45,7 +45,7 @@ from maia.credentials import (
 )
 from maia.credentials.validity.online_tests import OnlineTest, TestKind
 from maia.credentials.validity.validity_state import Tester
-from maia.domain.access.cascade import RIGHT, rest_on
+from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings
@@ -78,7 +78,11 @@ class Issuer:
         """Issue what was granted to a member, or return what was issued before and lasts long enough."""
         on_record = held_certificates(turn.tables, turn.now)
         held = [one for one in on_record if tester.problem_with(one, turn.now) is None]
-        standing = self._standing(turn, membership)
+        # The rights of the member that are valid, by what was granted; the longest lived of each.
+        where = (RIGHTS.c.membership == membership.id, *valid_rights(turn.now))
+        most = self._settings.limits.rights_each
+        rows = turn.tables.find(RIGHTS, *where, limit=most, order=RIGHTS.c.not_after)
+        standing = {row.granted: row for row in rows}
         issued: list[Issued] = []
         withheld: list[Withheld] = []
         for right in granted:
@@ -139,7 +143,10 @@ class Issuer:
     ) -> Issued:
         granted = _digest(right)
         known = standing.get(granted)
-        if known is not None and self._lasts(known, right, turn.now):
+        half_s = self._settings.right_s * _SECOND // 2
+        new_end = end_of(self.unsigned(right, turn.now, 0).validity.not_after)
+        # No renewal while half of its time is left, or where a new one would not last longer.
+        if known is not None and (known.not_after >= new_end or known.not_after - turn.now > half_s):
             signed = certificate_from_bytes(known.certificate)
             return Issued(signed, self.chain_to(signed, held, turn.now), membership.id, right.grant)
         # The number is drawn first and lost if there is no chain: numbers need no row without gaps.
@@ -156,22 +163,10 @@ class Issuer:
             is_revalidated=int(TestKind.REVALIDATION in right.tests),
         )
         turn.tables.put(RIGHTS, [row])
-        rest_on(turn.tables, row.id, RIGHT, right.rests_on)
+        keep_dependencies(turn.tables, row.id, RIGHT, right.rests_on)
         standing[granted] = row
         turn.given += 1
         return Issued(signed, chain, membership.id, right.grant)
-
-    def _standing(self, turn: UnitOfWork, membership: RoleMembership) -> dict[bytes, RightRow]:
-        """Return the rights of a member that stand, by what was granted; the longest lived of each."""
-        where = (RIGHTS.c.membership == membership.id, *valid_rights(turn.now))
-        most = self._settings.limits.rights_each
-        rows = turn.tables.find(RIGHTS, *where, limit=most, order=RIGHTS.c.not_after)
-        return {row.granted: row for row in rows}
-
-    def _lasts(self, row: RightRow, right: GrantedRight, now: Instant) -> bool:
-        """Say whether a right needs no renewal: half of its time is left, or no new one would last longer."""
-        new = self.unsigned(right, now, 0).validity.not_after
-        return row.not_after >= end_of(new) or row.not_after - now > self._settings.right_s * _SECOND // 2
 
     def _proved(
         self,

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.appointments import Appointment, AppointmentKind, appointment_from_bytes
+from maia.credentials.appointments import AppointmentKind, appointment_from_bytes
 from maia.credentials.arguments import ParameterKind, argument_kind
 from maia.domain.access.cascade import end_memberships, revoke_rights
 from maia.domain.access.memberships import membership_from_bytes
@@ -97,7 +97,9 @@ class PolicyShelf:
         policy = read_policy(text, parents, types, self._domain)
         before = newest(turn.tables)
         version = 1 if before is None else before.version + 1
-        read_with = _read_with_to_bytes(parents, types, turn.now)
+        texts: SExpression = tuple((origin.encode(), one.encode()) for origin, one in parents.items())
+        ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
+        read_with = write_canonical((texts, ids, b"%d" % turn.now))
         digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
         row = PolicyRow(version, text, read_with, digest, turn.actor.key, turn.now)
         turn.tables.put(POLICIES, [row])
@@ -159,12 +161,6 @@ def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
     )
 
 
-def _read_with_to_bytes(parents: Mapping[str, str], types: Mapping[str, VerifiedType], now: Instant) -> bytes:
-    texts: SExpression = tuple((origin.encode(), text.encode()) for origin, text in parents.items())
-    ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
-    return write_canonical((texts, ids, b"%d" % now))
-
-
 def _read_with_from_bytes(data: bytes) -> tuple[dict[str, str], dict[str, bytes], Instant]:
     try:
         match read_canonical(data, _LIMITS):
@@ -191,28 +187,20 @@ _Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Prin
 
 def let_go_of_what_is_not_granted(turn: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:
     """End memberships and take back rights that a new policy does not give; `before` it was in force."""
-    _end_memberships(turn, policy)
-    _take_back_grants(turn, policy)
-    for grants in policy.grants.values():
-        for grant in grants:
-            _take_back_issuers(turn, policy, before, grant)
-
-
-def _end_memberships(turn: UnitOfWork, policy: Policy) -> None:
     active = active_memberships(turn.now)
-    for rows in turn.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
-        found = fallen((membership_from_bytes(row.membership) for row in rows), policy=policy)
+    for members in turn.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
+        found = fallen((membership_from_bytes(row.membership) for row in members), policy=policy)
         end_memberships(turn, [one.membership.id for one in found], "the policy changed")
-
-
-def _take_back_grants(turn: UnitOfWork, policy: Policy) -> None:
     issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(turn.now))
-    after: str = ""
+    after = ""
     while rules := turn.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
         after = rules[-1]
         for rule in (one for one in rules if policy.grant(one) is None):
             for rows in turn.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
                 revoke_rights(turn, [row.id for row in rows], "the policy changed")
+    for grants in policy.grants.values():
+        for grant in grants:
+            _take_back_issuers(turn, policy, before, grant)
 
 
 def _take_back_issuers(turn: UnitOfWork, policy: Policy, before: Policy | None, grant: Grant) -> None:
@@ -248,8 +236,7 @@ def _rests_on(turn: UnitOfWork, right: bytes) -> set[_Signed]:
     keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
     ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
     found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
-    return {_signed(appointment_from_bytes(row.certificate).certificate) for row in found}
-
-
-def _signed(said: Appointment) -> _Signed:
-    return said.kind, said.name, tuple(map(argument_kind, said.parameters)), said.issuer
+    return {
+        (one.kind, one.name, tuple(map(argument_kind, one.parameters)), one.issuer)
+        for one in (appointment_from_bytes(row.certificate).certificate for row in found)
+    }

@@ -12,7 +12,6 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     Principal,
-    ResourceName,
     SignedCertificate,
     SignedKind,
     SigningKey,
@@ -174,33 +173,33 @@ class Supposition:
 
 def abilities(given: Supposition, role: str, arguments: Sequence[Given]) -> tuple[Ability, ...]:
     """Return what a member of `role(arguments)` would be able to do, by action and resource."""
-    nobody = _nobody(given.key)
+    # A key that no principal has: even a certificate that leaked would be of no use.
+    seed = sha256(given.key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
+    member = SigningKey.from_seed(seed).principal
     found: list[Ability] = []
-    for right in possible_rights(given.policy, role, arguments, nobody, given.now):
-        if right.authority is None:
-            found += _undecided(right)
-        else:
-            found += _decided(given, right, right.authority, nobody)
+    for right in possible_rights(given.policy, role, arguments, member, given.now):
+        if right.authority is not None:
+            found += _decided(given, right, right.authority, member)
+            continue
+        privilege = right.grant.privilege
+        attributes = None if privilege.attributes is ALL_ATTRIBUTES else tuple(sorted(privilege.attributes))
+        resource = f"{privilege.resource.kind.value} {privilege.resource.pattern}"
+        found += [
+            Ability(right.grant.id, action, resource, attributes, None, None, right.restriction)
+            for action in _in_order(privilege.actions)
+        ]
     return tuple(found)
 
 
-def _undecided(right: PossibleRight) -> Iterator[Ability]:
-    privilege = right.grant.privilege
-    attributes = None if privilege.attributes is ALL_ATTRIBUTES else tuple(sorted(privilege.attributes))
-    for action in _in_order(privilege.actions):
-        resource = f"{privilege.resource.kind.value} {privilege.resource.pattern}"
-        yield Ability(right.grant.id, action, resource, attributes, None, None, right.restriction)
-
-
 def _decided(
-    given: Supposition, right: PossibleRight, authority: Authority, nobody: Principal
+    given: Supposition, right: PossibleRight, authority: Authority, member: Principal
 ) -> Iterator[Ability]:
     start = Instant(given.now - given.now % _SECOND)
     validity = Validity(start, Instant(start + _SECOND))
-    certificate = AuthorisationCertificate(given.key.principal, nobody, False, authority, validity)
+    certificate = AuthorisationCertificate(given.key.principal, member, False, authority, validity)
     pool = [*given.held, issue(certificate, given.key)]
     attributes = None if authority.attributes is ALL_ATTRIBUTES else tuple(sorted(authority.attributes))
-    for request in _requests(given.types, authority, nobody):
+    for request in _requests(given.types, authority, member):
         evidence = gather_evidence(
             request,
             pool,
@@ -210,35 +209,25 @@ def _decided(
             standing=given.tester,
         )
         decision = decide(request, evidence, Facts(), given.now)
-        shown = _shown(request.resource)
+        resource = request.resource
+        shown = resource.path if isinstance(resource, TopicName) else resource.name
         if isinstance(decision, Denial):
             yield Ability(right.grant.id, request.action, shown, attributes, None, decision.code)
         else:
             yield Ability(right.grant.id, request.action, shown, attributes, decision.view, None)
 
 
-def _requests(types: Iterable[VerifiedType], authority: Authority, nobody: Principal) -> Iterator[Request]:
+def _requests(types: Iterable[VerifiedType], authority: Authority, member: Principal) -> Iterator[Request]:
     """Yield what can be asked for under an authority: each type that is known here, or one example."""
     for action in _in_order(authority.actions):
         if isinstance(authority.resources, TypePattern):
             for event_type in types:
                 if covers_request(authority, action, event_type.name):
-                    yield Request(nobody, action, event_type.name, event_type)
+                    yield Request(member, action, event_type.name, event_type)
         elif authority.resources.owner is not None:
             for resource in list(sample_resources(authority.resources, authority.resources.owner))[:1]:
-                yield Request(nobody, action, resource)
-
-
-def _nobody(key: SigningKey) -> Principal:
-    """Return a principal whose key nobody has: even a certificate that leaked would serve no one."""
-    return SigningKey.from_seed(
-        sha256(key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
-    ).principal
+                yield Request(member, action, resource)
 
 
 def _in_order(actions: Iterable[Action]) -> list[Action]:
     return sorted(actions, key=lambda one: one.value)
-
-
-def _shown(resource: ResourceName) -> str:
-    return resource.path if isinstance(resource, TopicName) else resource.name

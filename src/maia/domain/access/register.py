@@ -37,8 +37,6 @@ from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import (
     ConditionNotMet,
-    Decision,
-    Evidence,
     Facts,
     Permit,
     Request,
@@ -123,12 +121,19 @@ class Register:
             standing=tester,
         )
         decision = decide(request, evidence, Facts(), question.at)
-        if not _answers(decision, question):
+        # A decision answers the question with a yes, or with a yes under a condition.
+        if not isinstance(decision, Permit):
+            is_yes = decision.kind is ConditionNotMet
+        else:
+            uid = question.attribute
+            is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
+        if not is_yes:
             return None
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
         if isinstance(decision, Permit):
             return Holder(principal, decision.view, decision.until, chains)
-        return Holder(principal, None, _first_end(evidence), chains, is_conditional=True)
+        ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
+        return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
 
     def pool_of(
         self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
@@ -191,17 +196,25 @@ class Register:
         if not isinstance(certificate, AuthorisationCertificate):
             raise BadRegistration("only a certificate that passes a right on is registered")
         self._cache.check(signed)
-        if not certificate.validity.contains(turn.now) and _is_over(certificate, turn.now):
+        end = certificate.validity.not_after
+        if end is not None and end < turn.now:
             raise BadRegistration("the certificate has expired")
         shared = self.shared(turn.tables, turn.now)
         pool = self.pool_of(turn.tables, certificate.issuer, turn.now, shared)
         good = [one for one in pool if tester.problem_with(one, turn.now) is None]
-        if not any(
-            self._passes_on(chain, certificate) for chain in self._chains(good, certificate, turn.now)
-        ):
-            raise BadRegistration(
-                "its issuer holds no right through this domain that may be passed on and covers any of it"
+        for chain in self._chains(good, certificate, turn.now):
+            leads_here = chain.root == self._domain or any(
+                signed.certificate.issuer == self._domain for signed in chain.certificates
             )
+            if (
+                leads_here
+                and chain.may_delegate
+                and intersect(chain.authority, certificate.authority) is not None
+            ):
+                return
+        raise BadRegistration(
+            "its issuer holds no right through this domain that may be passed on and covers any of it"
+        )
 
     def _chains(
         self, pool: Sequence[SignedCertificate], certificate: AuthorisationCertificate, now: Instant
@@ -228,16 +241,6 @@ class Register:
                 except BrokenCredential:
                     continue
 
-    def _passes_on(self, chain: VerifiedChain, certificate: AuthorisationCertificate) -> bool:
-        through_us = chain.root == self._domain or any(
-            signed.certificate.issuer == self._domain for signed in chain.certificates
-        )
-        return (
-            through_us
-            and chain.may_delegate
-            and intersect(chain.authority, certificate.authority) is not None
-        )
-
 
 def entry_of(row: RightRow) -> RegisterEntry:
     """Return a row of the register as an answer."""
@@ -259,24 +262,6 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
     if name not in event_type.vocabulary:
         raise UnknownType(f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`")
     return event_type.vocabulary[name].uid
-
-
-def _answers(decision: Decision, question: Question) -> bool:
-    """Say whether a decision is a yes to the question, or one under a condition."""
-    if not isinstance(decision, Permit):
-        return decision.kind is ConditionNotMet
-    uid = question.attribute
-    return uid is None or any(shows(window, uid) for window in decision.view.windows)
-
-
-def _first_end(evidence: Evidence) -> Instant | None:
-    ends = [chain.validity.not_after for chain in evidence.chains if chain.validity.not_after is not None]
-    return min(ends, default=None)
-
-
-def _is_over(certificate: AuthorisationCertificate, now: Instant) -> bool:
-    end = certificate.validity.not_after
-    return end is not None and end < now
 
 
 def _keys(values: Iterable[object]) -> Iterator[bytes]:

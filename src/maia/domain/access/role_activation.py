@@ -25,7 +25,7 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.arguments import Argument, argument_to_expression
 from maia.credentials.validity.online_tests import OnlineTest, TestKind
-from maia.domain.access.cascade import MEMBERSHIP, rest_on
+from maia.domain.access.cascade import MEMBERSHIP, keep_dependencies
 from maia.domain.access.memberships import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.access.refusals import ServiceFull, TooManyShown
 from maia.domain.access.results import Activated
@@ -68,16 +68,37 @@ class RoleDesk:
     def take_in(
         self, turn: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[Activated, bool]:
-        """Put a membership on record and say True, or find the same way there and say False.
+        """Register a membership; return it, and whether it is new.
 
-        What half of its time is left of is not activated a second time.
+        A membership by the same rule and grounds that has half of its time left is not activated again.
         """
-        way = _way(membership)
-        known = self._lasting(turn, way, membership)
-        if known is not None:
-            return activated_of(turn.tables, known), False
-        self._check_room(turn, membership.principal)
-        signed = self._certificate(turn, membership)
+        way, active = _way(membership), active_memberships(turn.now)
+        same = turn.tables.find(
+            MEMBERSHIPS,
+            MEMBERSHIPS.c.way == way,
+            *active,
+            limit=1,
+            order=MEMBERSHIPS.c.until,
+            descending=True,
+        )
+        for known in same:
+            left, whole = known.until - turn.now, known.until - known.activated_at
+            if known.until >= end_of(membership.until) or 2 * left > whole:
+                return activated_of(turn.tables, known), False
+        by_principal = MEMBERSHIPS.c.principal == membership.principal.key
+        if turn.tables.count(MEMBERSHIPS, by_principal, *active) >= self._settings.limits.memberships_each:
+            raise ServiceFull(
+                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
+            )
+        signed = self._sign(
+            turn,
+            AppointmentKind.ROLE_MEMBERSHIP,
+            membership.principal,
+            membership.role,
+            membership.arguments,
+            Validity(Instant(turn.now - turn.now % _SECOND), membership.until),
+            membership.id,
+        )
         row = MembershipRow(
             id=membership.id,
             number=next_number(turn.tables, _NUMBERS),
@@ -94,20 +115,10 @@ class RoleDesk:
             reason="",
         )
         turn.tables.put(MEMBERSHIPS, [row])
-        rest_on(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
+        keep_dependencies(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
         self.keep_relied_on(turn, membership.rests_on, shown)
         turn.given += 1
         return Activated(membership, signed), True
-
-    def _lasting(self, turn: UnitOfWork, way: bytes, membership: RoleMembership) -> MembershipRow | None:
-        """Return the membership by the same way that lasts as long, or long enough."""
-        where = (MEMBERSHIPS.c.way == way, *active_memberships(turn.now))
-        rows = turn.tables.find(MEMBERSHIPS, *where, limit=1, order=MEMBERSHIPS.c.until, descending=True)
-        if not rows:
-            return None
-        (row,) = rows
-        left, whole = row.until - turn.now, row.until - row.activated_at
-        return row if row.until >= end_of(membership.until) or 2 * left > whole else None
 
     def appoint(
         self,
@@ -119,18 +130,6 @@ class RoleDesk:
     ) -> SignedAppointment:
         """Sign and register an appointment."""
         return self._sign(turn, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
-
-    def _certificate(self, turn: UnitOfWork, membership: RoleMembership) -> SignedAppointment:
-        start = Instant(turn.now - turn.now % _SECOND)
-        return self._sign(
-            turn,
-            AppointmentKind.ROLE_MEMBERSHIP,
-            membership.principal,
-            membership.role,
-            membership.arguments,
-            Validity(start, membership.until),
-            membership.id,
-        )
 
     def _sign(
         self,
@@ -172,22 +171,12 @@ class RoleDesk:
             if turn.tables.get(APPOINTMENTS, verified.id) is None:
                 number = next_number(turn.tables, _CERTIFICATES)
                 turn.tables.put(APPOINTMENTS, [_row(verified.signed, turn, number, b"")])
-        self._watch_testers(turn, [one for one, is_watched in watched.items() if is_watched])
-
-    def _watch_testers(self, turn: UnitOfWork, certificates: Sequence[bytes]) -> None:
-        for identifier in certificates:
+        for identifier in (one for one, is_watched in watched.items() if is_watched):
             row = turn.tables.get(APPOINTMENTS, identifier)
             if row is None or row.issuer == self._key.principal.key:
                 continue
             tests = appointment_from_bytes(row.certificate).certificate.validity.tests
             turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
-
-    def _check_room(self, turn: UnitOfWork, principal: Principal) -> None:
-        where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(turn.now))
-        if turn.tables.count(MEMBERSHIPS, *where) >= self._settings.limits.memberships_each:
-            raise ServiceFull(
-                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
-            )
 
 
 def _way(membership: RoleMembership) -> bytes:

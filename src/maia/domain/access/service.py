@@ -386,7 +386,15 @@ class AccessControl(AccessStatements, AccessQuestions):
             named = " ".join(one.hex()[:16] for one in wanted)
             turn.record("revoke", ("ids", named), ("reason", reason), *_taken(turn))
             closes_at = self._publisher.last_moment(turn.tables, now)
-            return replace(self._taken_away(turn), still_open=_still_open(turn), closes_at=closes_at)
+            # Certificates that a verifier without the statement goes on accepting, and until when.
+            rows = [row for row in (turn.tables.get(RIGHTS, one) for one in turn.ids) if row is not None]
+            periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows]
+            still_open = tuple(
+                (one, validity.not_after)
+                for one, validity in periods
+                if all(test.kind is TestKind.CRL for test in validity.tests)
+            )
+            return replace(self._taken_away(turn), still_open=still_open, closes_at=closes_at)
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -467,17 +475,6 @@ def _taken(turn: UnitOfWork) -> tuple[tuple[str, str], ...]:
         return ()
     some = " ".join(one.hex()[:16] for one in turn.ids[:16])
     return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))), ("ids", some))
-
-
-def _still_open(turn: UnitOfWork) -> tuple[tuple[bytes, Instant | None], ...]:
-    """Return what was revoked and demands no test that would fail without news, and when it ends."""
-    rows = (turn.tables.get(RIGHTS, one) for one in turn.ids)
-    periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows if row]
-    return tuple(
-        (one, validity.not_after)
-        for one, validity in periods
-        if all(test.kind is TestKind.CRL for test in validity.tests)
-    )
 
 
 def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
+from maia.credentials import Principal, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.encoding.statements import check_statement, sign_statement
 from maia.credentials.validity.online_tests import TestKind
 from maia.credentials.validity.statements import AuditHead, OneTimeAnswer, RevocationList, SignedStatement
-from maia.domain.access.audit import bear_witness, witnessed_heads
+from maia.domain.access.audit import keep_audit_head, witnessed_heads
 from maia.domain.access.cascade import forget_expired, lose, revoke_again
 from maia.domain.access.core import AccessCore, principals
 from maia.domain.access.issuance import held_certificates
@@ -101,19 +101,15 @@ class AccessStatements(AccessCore):
             if row is None:
                 raise UnknownCertificate("no certificate of the register has this id")
             signed = certificate_from_bytes(row.certificate)
-            self._check_vouched_for(tables, signed, now)
+            said = signed.certificate
+            if self.principal not in {said.issuer, *(test.by for test in said.validity.tests)}:
+                raise NotOurs("this domain does not vouch for the certificate")
+            problem = self._tester(tables).problem_with(signed, now)
+            if problem is not None:
+                raise problem
+            if not said.validity.contains(now):
+                raise NotOurs("the certificate does not hold at this moment")
         return sign_statement(OneTimeAnswer(self.principal, certificate, request, nonce), self._key)
-
-    def _check_vouched_for(self, tables: Tables, signed: SignedCertificate, now: Instant) -> None:
-        said = signed.certificate
-        testers = {said.issuer, *(test.by for test in said.validity.tests)}
-        if self.principal not in testers:
-            raise NotOurs("this domain does not vouch for the certificate")
-        problem = self._tester(tables).problem_with(signed, now)
-        if problem is not None:
-            raise problem
-        if not said.validity.contains(now):
-            raise NotOurs("the certificate does not hold at this moment")
 
     # ------------------------------------------------------------ hearing
 
@@ -134,8 +130,12 @@ class AccessStatements(AccessCore):
                 return Revoked()
             self._is_ahead = True
             self._keep_heard(turn.tables, by)
-            lose(turn, self._supports_lost(turn, heard.revoked), f"revoked by {by}")
-            problem = bear_witness(turn.tables, signed.statement, now) or heard.problem
+            # An issuer may list what it likes, and revokes its own certificates alone.
+            check = self._tester(turn.tables)
+            rows = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(heard.revoked))
+            bad = [row.id for row in rows if _is_bad(check, row, now)]
+            lose(turn, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"revoked by {by}")
+            problem = keep_audit_head(turn.tables, signed.statement, now) or heard.problem
             if turn.ids or problem is not None:
                 said = "" if problem is None else problem.code
                 turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))
@@ -162,13 +162,6 @@ class AccessStatements(AccessCore):
             if is_behind or turn.ids:
                 turn.record("statement.own", ("number", str(said.sequence)), *_fallen(turn))
             return self._taken_away(turn)
-
-    def _supports_lost(self, turn: UnitOfWork, listed: Iterable[bytes]) -> list[Support]:
-        """Return what of a list counts here: an issuer may name what it likes, and ends its own alone."""
-        check = self._tester(turn.tables)
-        rows = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(listed))
-        bad = (row.id for row in rows if _is_bad(check, row, turn.now))
-        return [Support(SupportKind.CERTIFICATE, one) for one in bad]
 
     def issuers_wanted(self, now: Instant) -> frozenset[Principal]:
         """Return whose statements this domain must hear: of whose certificates anything here depends."""
@@ -203,24 +196,23 @@ class AccessStatements(AccessCore):
 
     def _let_go_of_the_stale(self, turn: UnitOfWork) -> None:
         """Let fall what rests on a certificate of others that nobody vouches for at this moment."""
-        standing = self._standing(turn.tables)
+        standing, check = self._standing(turn.tables), self._tester(turn.tables)
         for tester, kind in list(self._timed_testers(turn.tables)):
-            if standing.fresh_until(tester, turn.now, kind) is None:
-                self._let_go_of(turn, tester, kind)
-                # A clock that is set back after a restart must not find the period open again.
-                self._keep_heard(turn.tables, tester)
-
-    def _let_go_of(self, turn: UnitOfWork, tester: Principal, kind: TestKind) -> None:
-        where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
-        check = self._tester(turn.tables)
-        while rows := turn.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
-            ids = [row.certificate for row in rows]
-            # To ask is to see that the period is over, which it then is for good.
-            found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
-            bad = [row.id for row in found if _is_bad(check, row, turn.now)]
-            lose(turn, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"nobody vouches: {tester}")
-            # Nothing here watches them now; whoever activates a role with one of them again puts it back.
-            turn.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
+            if standing.fresh_until(tester, turn.now, kind) is not None:
+                continue
+            where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
+            while rows := turn.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
+                ids = [row.certificate for row in rows]
+                # To ask is to see that the period is over, which it then is for good.
+                found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+                bad = [
+                    Support(SupportKind.CERTIFICATE, row.id) for row in found if _is_bad(check, row, turn.now)
+                ]
+                lose(turn, bad, f"no valid statement of {tester}")
+                # Nothing here watches them now; the next activation with one of them registers it again.
+                turn.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
+            # A clock that is set back after a restart must not find the period open again.
+            self._keep_heard(turn.tables, tester)
 
 
 def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:

@@ -111,23 +111,17 @@ class TypeRegistry:
 
     def _verified(self, tables: Tables, signed: SignedDefinition, at: Instant) -> VerifiedType:
         """Verify a version, after those that it was made from."""
-        lineage, verified = [signed], None
-        while (before := _previous(tables, lineage[-1])) is not None and len(lineage) <= self._limits.types:
-            lineage.append(before)
+        lineage, verified, name = [signed], None, signed.definition.name
+        columns = TYPES.c
+        same = (columns.owner == str(name.owner), columns.name == name.name)
+        while lineage[-1].definition.previous is not None and len(lineage) <= self._limits.types:
+            rows = tables.find(TYPES, *same, columns.version == lineage[-1].definition.previous, limit=1)
+            if not rows:
+                break
+            lineage.append(definition_from_bytes(rows[0].definition))
         for one in reversed(lineage):
             verified = verify_definition(
                 one, at=at, previous=verified, constitutions=self._constitutions, cache=self._cache
             )
         assert verified is not None  # noqa: S101 - a lineage has at least the version itself
         return verified
-
-
-def _previous(tables: Tables, signed: SignedDefinition) -> SignedDefinition | None:
-    """Return the version that a version was made from, if it is registered here."""
-    name, before = signed.definition.name, signed.definition.previous
-    if before is None:
-        return None
-    rows = tables.find(
-        TYPES, TYPES.c.owner == str(name.owner), TYPES.c.name == name.name, TYPES.c.version == before, limit=1
-    )
-    return definition_from_bytes(rows[0].definition) if rows else None

@@ -35,33 +35,26 @@ class DomainTester:
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None."""
-        if self._is_revoked_here(signed):
+        certificate = signed.certificate
+        tests = certificate.validity.tests
+        is_ours = self._domain in (certificate.issuer, *(test.by for test in tests))
+        if is_ours and self._tables.get(REVOKED, signed.id) is not None:
             return CertificateRevoked(
                 f"certificate {shown_id(signed.id)} was revoked here",
                 certificate=signed.id,
                 field="validity.online",
             )
-        return self._standing.problem_with(self._for_others_to_test(signed), at, once=once)
+        # The tests that this domain itself is asked for are left out: its register is the answer.
+        others = tuple(test for test in tests if test.by != self._domain)
+        if len(others) != len(tests):
+            validity = replace(certificate.validity, tests=others)
+            signed = replace(signed, certificate=replace(certificate, validity=validity))
+        return self._standing.problem_with(signed, at, once=once)
 
     def problem_with_appointment(self, signed: SignedAppointment, at: Instant) -> BrokenChain | None:
         """Say the same of an appointment or a role membership certificate."""
         # `cast`: what is looked at (id, issuer, tests) has the same names in both.
         return self.problem_with(cast("SignedCertificate", signed), at)
-
-    def _is_revoked_here(self, signed: SignedCertificate) -> bool:
-        certificate = signed.certificate
-        testers = (certificate.issuer, *(test.by for test in certificate.validity.tests))
-        return self._domain in testers and self._tables.get(REVOKED, signed.id) is not None
-
-    def _for_others_to_test(self, signed: SignedCertificate) -> SignedCertificate:
-        """Return the certificate without the tests that this domain itself is asked for."""
-        certificate = signed.certificate
-        others = tuple(test for test in certificate.validity.tests if test.by != self._domain)
-        if len(others) == len(certificate.validity.tests):
-            return signed
-        return replace(
-            signed, certificate=replace(certificate, validity=replace(certificate.validity, tests=others))
-        )
 
 
 class RegisterTester:

@@ -100,13 +100,22 @@ class ValidityPublisher:
         period = period_from(start, microseconds=end - start + 1)
         _remember(tables, covered, (start, end))
         signed = [self._list(tables, revoked, period, now)]
-        valid = _revalidated(tables, now, self._settings.limits.revoked_in_a_list)
-        if valid:
-            signed.append(self._revalidation(tables, valid, period, now))
+        where = (RIGHTS.c.is_revalidated == 1, *valid_rights(now))
+        rows = tables.find(RIGHTS, *where, limit=self._settings.limits.revoked_in_a_list)
+        if rows:
+            valid, number = frozenset(row.id for row in rows), next_number(tables, _REVALIDATIONS)
+            said = sign_statement(Revalidation(self._key.principal, number, period, valid), self._key)
+            signed.append(self._kept(tables, _REVALIDATIONS, said, period, now))
         if facts is not None:
             signed.append(self._facts(tables, facts, period, now))
         note_said(tables, facts)
-        _forget(tables, now, self._settings)
+        # Statements that are over go, and ids whose certificates expired so long ago that no clock errs.
+        newest = tables.get(META, _STATEMENTS)
+        if newest is not None:
+            is_old = STATEMENTS.c.number <= newest.number - self._settings.limits.statements_kept
+            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after <= now)
+            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after.is_(None))
+        tables.delete(REVOKED, REVOKED.c.not_after <= now - self._settings.kept_s * _SECOND)
         return signed
 
     def next_due(self, tables: Tables, now: Instant) -> Instant:
@@ -186,12 +195,6 @@ class ValidityPublisher:
         said = RevocationList(self._key.principal, number, period, revoked, audit_head(tables))
         return self._kept(tables, _LISTS, sign_statement(said, self._key), period, now)
 
-    def _revalidation(
-        self, tables: Tables, valid: frozenset[bytes], period: Validity, now: Instant
-    ) -> SignedStatement:
-        said = Revalidation(self._key.principal, next_number(tables, _REVALIDATIONS), period, valid)
-        return self._kept(tables, _REVALIDATIONS, sign_statement(said, self._key), period, now)
-
     def _facts(self, tables: Tables, facts: StatedFacts, period: Validity, now: Instant) -> SignedStatement:
         said = FactList(self._key.principal, next_number(tables, _FACTS), period, facts)
         return self._kept(tables, _FACTS, sign_statement(said, self._key), period, now)
@@ -211,11 +214,6 @@ def read_statement(row: StatementRow) -> SignedStatement:
         return statement_from_bytes(row.signed)
     except MaiaError as problem:
         raise DomainStoreUnavailable("a statement in the store cannot be read") from problem
-
-
-def _revalidated(tables: Tables, now: Instant, most: int) -> frozenset[bytes]:
-    where = (RIGHTS.c.is_revalidated == 1, *valid_rights(now))
-    return frozenset(row.id for row in tables.find(RIGHTS, *where, limit=most))
 
 
 def _covered(tables: Tables) -> list[_Stretch]:
@@ -251,13 +249,3 @@ def _remember(tables: Tables, covered: Iterable[_Stretch], new: _Stretch) -> Non
         joined[:2] = [(joined[0][0], joined[1][1])]
     data = write_canonical(tuple((b"%d" % first, b"%d" % last) for first, last in joined))
     tables.put(META, [MetaRow(_COVERED, len(joined), data)])
-
-
-def _forget(tables: Tables, now: Instant, settings: AccessSettings) -> None:
-    """Remove statements that are over, and ids whose certificates expired so long ago that no clock errs."""
-    newest = tables.get(META, _STATEMENTS)
-    if newest is not None:
-        oldest = newest.number - settings.limits.statements_kept
-        tables.delete(STATEMENTS, STATEMENTS.c.number <= oldest, STATEMENTS.c.not_after <= now)
-        tables.delete(STATEMENTS, STATEMENTS.c.number <= oldest, STATEMENTS.c.not_after.is_(None))
-    tables.delete(REVOKED, REVOKED.c.not_after <= now - settings.kept_s * _SECOND)

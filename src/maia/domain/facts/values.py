@@ -60,7 +60,10 @@ def _argument(value: object, kind: ParameterKind) -> Argument:
         case ParameterKind.TIMESTAMP, str():
             return Instant.parse(value.strip())
         case ParameterKind.TIMESTAMP, datetime():
-            return _instant(value)
+            if value.tzinfo is None:
+                raise ValueError("a moment without a zone can mean several")
+            passed = value - _EPOCH
+            return Instant((passed.days * 86_400 + passed.seconds) * _MICROSECONDS + passed.microseconds)
         case ParameterKind.INT, str():
             return checked_argument(int(value.strip(), 10), kind)
         case ParameterKind.FLOAT, str():
@@ -72,10 +75,3 @@ def _argument(value: object, kind: ParameterKind) -> Argument:
         case ParameterKind.BOOL, int() if type(value) is int and value in (0, 1):
             return bool(value)
     return checked_argument(value, kind)
-
-
-def _instant(moment: datetime) -> Instant:
-    if moment.tzinfo is None:
-        raise ValueError("a moment without a zone can mean several")
-    passed = moment - _EPOCH
-    return Instant((passed.days * 86_400 + passed.seconds) * _MICROSECONDS + passed.microseconds)

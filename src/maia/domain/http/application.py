@@ -21,7 +21,7 @@ from maia.api.problems import PROBLEM_JSON, ApiProblem, BadCall, NoSuchPage, pro
 from maia.domain.http import pages_domain, pages_register, pages_rights
 from maia.domain.http.authentication import Caller, read_body, signed_body
 from maia.domain.http.openapi import openapi_document
-from maia.domain.http.pages import Answer, Call, Endpoint, Handler, Pages
+from maia.domain.http.pages import Call, Endpoint, Handler, Pages
 from maia.errors import BadInput, MaiaError
 from maia.net.observer import Records
 
@@ -85,7 +85,9 @@ def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records)
         try:
             caller = None if endpoint.is_public else pages.gate.admit(request)
             call = await _read(request, caller, endpoint, pages)
-            return _written(await handler(pages, call))
+            done = await handler(pages, call)
+            body = done.content if isinstance(done.content, bytes) else _ENCODER.encode(done.content)
+            return _response(done.status, body, headers=done.headers)
         except MaiaError as problem:
             return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
@@ -135,12 +137,6 @@ def _question(pairs: list[tuple[str, str]], kind: type[_Body]) -> _Body:
         raise BadCall(f"the query is not what this page takes: {shown}") from None
 
 
-def _written(answer: Answer) -> Response:
-    content = answer.content
-    body = content if isinstance(content, bytes) else _ENCODER.encode(content)
-    return _response(answer.status, body, headers=answer.headers)
-
-
 def _refused(
     problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
 ) -> Response:
@@ -157,18 +153,14 @@ def _refused(
 def _unforeseen(problem: Exception, records: Records) -> Response:
     # The number is all that leaves: the text of a strange error can hold anything.
     incident = os.urandom(6).hex()
-    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": _where(problem)})
+    trace, where = problem.__traceback__, ""
+    while trace is not None:
+        where, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": where})
     told = ApiProblem(
         "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
     )
     return _response(500, _ENCODER.encode(told), PROBLEM_JSON)
-
-
-def _where(problem: Exception) -> str:
-    trace = problem.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 def _response(

@@ -142,7 +142,7 @@ async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator
                 await accepting
         server.should_exit = True
         await task
-        _close(taken)
+        taken.close()
 
 
 class _Door:
@@ -214,8 +214,3 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )
-
-
-def _close(taken: socket.socket) -> None:
-    if taken.fileno() >= 0:
-        taken.close()

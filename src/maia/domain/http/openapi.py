@@ -24,12 +24,18 @@ _Json = dict[str, Any]
 def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
     """Return the document for these pages."""
     pages = list(endpoints)
-    kinds = _kinds(pages)
+    named = (kind for page in pages for kind in (page.answer, page.body, page.question) if kind is not None)
+    kinds = list({id(kind): kind for kind in (ApiProblem, *named)}.values())
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, _Json] = {}
     for page in pages:
         paths.setdefault(page.path, {})[page.method.lower()] = _operation(page, by_kind)
+    security = {
+        "type": "http",
+        "scheme": SCHEME.lower(),
+        "description": "a canonical s-expression, signed by the caller's key, in base64",
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -38,18 +44,9 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
             "description": "Who gets which right, and when it ends. Errors are problem details (RFC 9457).",
         },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"signed": _security()}},
+        "components": {"schemas": components, "securitySchemes": {"signed": security}},
         "security": [{"signed": []}],
     }
-
-
-def _kinds(pages: list[Endpoint]) -> list[type]:
-    found: dict[int, type] = {id(ApiProblem): ApiProblem}
-    for page in pages:
-        for kind in (page.answer, page.body, page.question):
-            if kind is not None:
-                found.setdefault(id(kind), kind)
-    return list(found.values())
 
 
 def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
@@ -105,12 +102,4 @@ def _header(name: str, description: str) -> _Json:
         "required": False,
         "description": description,
         "schema": {"type": "string"},
-    }
-
-
-def _security() -> _Json:
-    return {
-        "type": "http",
-        "scheme": SCHEME.lower(),
-        "description": "a canonical s-expression, signed by the caller's key, in base64",
     }

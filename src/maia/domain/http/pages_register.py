@@ -7,7 +7,7 @@ from typing import Final
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.problems import BadCall, NotFound
-from maia.credentials import Action, TypeName, actions_from_words
+from maia.credentials import TypeName, actions_from_words
 from maia.credentials.encoding.statements import statement_from_bytes
 from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
@@ -51,7 +51,10 @@ async def register(pages: Pages, call: Call) -> Answer:
 async def who_can(pages: Pages, call: Call) -> Answer:
     question: bodies.WhoCanQuestion = call.question
     at = call.now if question.at is None else bodies.moment(question.at)
-    action = _action(question.action)
+    actions = actions_from_words([question.action])
+    if len(actions) != 1:
+        raise BadCall("one action is asked about at a time")
+    (action,) = actions
 
     def work(access: AccessControl) -> answers.HolderPage:
         event_type = _type(access, question, call.now)
@@ -151,13 +154,6 @@ async def audit_head(pages: Pages, call: Call) -> Answer:
         return answers.AuditHeadAnswer(head.length, head.digest.hex())
 
     return await pages.ask(call, work)
-
-
-def _action(text: str) -> Action:
-    actions = actions_from_words([text])
-    if len(actions) != 1:
-        raise BadCall("one action is asked about at a time")
-    return next(iter(actions))
 
 
 def _type(access: AccessControl, question: bodies.WhoCanQuestion, now: Instant) -> VerifiedType:

@@ -3,6 +3,12 @@
 A server runs the groups of a type if the type's owner has named it. What an
 epoch or an eviction changed is collected here, together with what members are
 told of it, so that the server can have the one kept before the other leaves.
+Evictions and revocations survive a restart, and a crash at any moment: the
+record is safe before a member gets a new key (A82).
+
+    evicted/KEY      a principal that was evicted
+    readmitted/KEY   a principal that was admitted again, and since when
+    revoked/ID       a certificate that is revoked
 """
 
 from __future__ import annotations
@@ -11,9 +17,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from maia.credentials import Principal, SigningKey, VerificationCache, Witness
+from maia.credentials import Principal, SigningKey, VerificationCache, Witness, principal_from_bytes
 from maia.domain.keys.definitions import Definitions
-from maia.domain.keys.evictions import kept_eviction, kept_readmission, kept_revocations, read_distrusted
 from maia.domain.keys.links import MemberLink
 from maia.domain.keys.notifications import Teller
 from maia.domain.keys.refusals import KeyServerFull, NotManagedHere
@@ -27,7 +32,17 @@ from maia.sealing.keys.at_rest import AtRest
 from maia.types import Sealing, SealingLevel, VerifiedType
 from maia.wire.effects import Effect
 
-__all__ = ["Changes", "ManagedTypes"]
+__all__ = [
+    "Changes",
+    "ManagedTypes",
+    "kept_eviction",
+    "kept_readmission",
+    "kept_revocations",
+    "read_distrusted",
+]
+
+_RECORD: Final = re.compile(r"(evicted|readmitted|revoked)/([0-9a-f]{64})")
+_MOMENT: Final = re.compile(rb"-?[0-9]{1,19}")
 
 Changes = dict[str, bytes | None]
 """What waits to be kept, by name; None for what is kept no more."""
@@ -190,3 +205,38 @@ class ManagedTypes:
         self._groups[type_id] = manager
         self._looks[type_id] = manager.next_look()
         return list(found.dropped)
+
+
+def kept_eviction(principal: Principal) -> dict[str, bytes | None]:
+    """Return the records of an eviction."""
+    key = principal.key.hex()
+    return {f"evicted/{key}": b"", f"readmitted/{key}": None}
+
+
+def kept_readmission(principal: Principal, now: Instant) -> dict[str, bytes | None]:
+    """Return the records of a readmission."""
+    key = principal.key.hex()
+    return {f"evicted/{key}": None, f"readmitted/{key}": b"%d" % now}
+
+
+def kept_revocations(ids: Iterable[bytes]) -> dict[str, bytes | None]:
+    """Return the records of revoked certificates."""
+    return {f"revoked/{one.hex()}": b"" for one in ids}
+
+
+def read_distrusted(kept: Mapping[str, bytes]) -> Distrusted:
+    """Return the evictions and revocations from before a restart."""
+    found = Distrusted()
+    for name, data in kept.items():
+        record = _RECORD.fullmatch(name)
+        if record is None:
+            continue
+        what, key = record[1], bytes.fromhex(record[2])
+        match what:
+            case "evicted":
+                found.evicted.add(principal_from_bytes(key))
+            case "revoked":
+                found.revoked.add(key)
+            case _ if _MOMENT.fullmatch(data):
+                found.readmitted[principal_from_bytes(key)] = Instant(int(data))
+    return found

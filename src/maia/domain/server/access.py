@@ -1,8 +1,8 @@
 """How does a domain's access control service live inside its process?
 
 `serve_domain` calls `access_running` beside the key groups: the database is
-opened, the policy put in force, the HTTP interface listens, statements beat
-and are carried, facts are fed. All of it closes in order with the body.
+opened, the policy put in force, the HTTP interface listens, statements are
+signed and published, facts are polled. All of it closes in order with the body.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges
 from maia.domain.facts.streams import FactStream
-from maia.domain.server.access_config import AccessConfig
 from maia.domain.server.background import beating, end_when_over, feeders, pushing, reloading_at_signals
 from maia.domain.server.policy_file import policy_file
 from maia.domain.server.prepared_access import PreparedAccess
@@ -29,11 +28,7 @@ from maia.domain.server.statement_stream import StatementStream, StreamSettings
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
-from maia.types import SignedDefinition
 from maia.wire.api_requests import INSTANCE_BYTES
-
-if TYPE_CHECKING:
-    from maia.domain.storage.store import DomainStore
 
 __all__ = ["DomainIdentity", "RunningAccess", "access_running"]
 
@@ -43,7 +38,7 @@ _AGES: Final = "facts.json"
 
 @dataclass(frozen=True, slots=True)
 class DomainIdentity:
-    """Who the domain is in its network, and what it can show there."""
+    """The key, network and certificates of the domain."""
 
     key: SigningKey = field(repr=False)
     network: NetworkName
@@ -76,8 +71,14 @@ async def access_running(
     clock: Callable[[], Instant] = system_now,
 ) -> AsyncIterator[RunningAccess]:
     """Run the service while the body runs."""
-    key = identity.key
-    with closing(_store(prepared.config, data)) as store:
+    from maia.domain.storage.store import postgres_store, sqlite_store
+
+    key, url = identity.key, prepared.config.database_url
+    if url is not None and url.startswith("postgresql://"):
+        opened = postgres_store(url)
+    else:
+        opened = sqlite_store(data / _DATABASE if url is None else Path(url.removeprefix("sqlite:///")))
+    with closing(opened) as store:
         access = AccessControl(key, store, prepared.settings)
         service = DomainService(access, key, clock=clock, on_revoked=on_revoked, on_statement=on_statement)
         try:
@@ -94,34 +95,22 @@ async def access_running(
             service.close()
 
 
-def _store(config: AccessConfig, data: Path) -> DomainStore:
-    from maia.domain.storage.store import postgres_store, sqlite_store
-
-    url = config.database_url
-    if url is not None and url.startswith("postgresql://"):
-        return postgres_store(url)
-    return sqlite_store(data / _DATABASE if url is None else Path(url.removeprefix("sqlite:///")))
-
-
 async def _set_up(service: DomainService, prepared: PreparedAccess, records: Records) -> None:
-    """Hand over certificates and types; put the policy in force if it is good."""
+    """Register the configured certificates and types; put the policy in force if it is good."""
     now, actor = service.clock(), service.principal
     if prepared.held:
         await service.ask(lambda access: access.hold(prepared.held, actor=actor, now=now))
     for signed in prepared.types:
-        await _register(service, signed, records)
+        try:
+            await service.ask(
+                lambda access: access.register_type(signed, actor=actor, now=now)  # noqa: B023 - awaited here
+            )
+        except MaiaError as problem:
+            name = signed.definition.name.name
+            records.note("refused", {"type": name, "code": problem.code, "why": problem.message})
     policy = policy_file(prepared)
     if policy is not None:
         await policy.begin(service, records)
-
-
-async def _register(service: DomainService, signed: SignedDefinition, records: Records) -> None:
-    now, actor = service.clock(), service.principal
-    try:
-        await service.ask(lambda access: access.register_type(signed, actor=actor, now=now))
-    except MaiaError as problem:
-        name = signed.definition.name.name
-        records.note("refused", {"type": name, "code": problem.code, "why": problem.message})
 
 
 def _background(

@@ -100,10 +100,9 @@ class DomainService:
             told += [await self._state(said) for said in (one.statement, one.facts) if said is not None]
             if one.statement is None and (one.ids or one.is_silent):
                 told.append(False)
-        return all(told) if told else self._is_up_to_date()
-
-    def _is_up_to_date(self) -> bool:
-        """Say whether the last statement has reached the network; before the first, whether there is one."""
+        if told:
+            return all(told)
+        # Whether the last statement has reached the network; before the first, whether there is one.
         return isinstance(self.carrier, NoCarrier) if self._is_carried is None else self._is_carried
 
     async def _state(self, statement: SignedStatement) -> bool:

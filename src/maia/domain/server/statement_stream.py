@@ -35,7 +35,7 @@ from maia.domain.server.service import DomainService
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
-from maia.types import SignedDefinition, validity_definition, validity_type_name
+from maia.types import validity_definition, validity_type_name
 
 __all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
 
@@ -89,9 +89,16 @@ class StatementStream:
 
     async def carry(self, statement: SignedStatement) -> bool:
         """Publish a statement and wait until the broker has acted on it; say whether it has."""
+        patience_s = self._settings.carry_s
+        if self._publisher is None:
+            # A broker that has been away for long keeps no further caller waiting.
+            patience_s -= asyncio.get_running_loop().time() - self._away_since
         try:
-            async with asyncio.timeout(self._patience_s()):
-                publisher = await self._ready()
+            async with asyncio.timeout(max(0.0, patience_s)):
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._publisher is not None)
+                publisher = self._publisher
+                assert publisher is not None  # noqa: S101 - it was waited for
                 await publisher.publish_many(_events(await self._with_all_that_holds(statement)))
                 await publisher.flush(timeout_s=self._settings.carry_s)
         except TimeoutError:
@@ -116,19 +123,6 @@ class StatementStream:
             held = await self._service.ask(lambda access: access.current_statements(now))
         return [*(one for one in held if one.id != statement.id), statement]
 
-    def _patience_s(self) -> float:
-        """Return how long to wait: a broker that has been away for long keeps no further caller waiting."""
-        if self._publisher is not None:
-            return self._settings.carry_s
-        away_s = asyncio.get_running_loop().time() - self._away_since
-        return max(0.0, self._settings.carry_s - away_s)
-
-    async def _ready(self) -> Publisher:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._publisher is not None)
-            assert self._publisher is not None  # noqa: S101 - it was waited for
-            return self._publisher
-
     # ------------------------------------------------------------ running
 
     async def run(self) -> None:
@@ -139,7 +133,11 @@ class StatementStream:
                 await self._be_connected()
                 wait_s = _AGAIN_S
             except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
-                self._records.note("failed", _fields(_first(group)))
+                problem = _first(group)
+                said = (
+                    {"code": problem.code, "why": problem.message} if isinstance(problem, MaiaError) else {}
+                )
+                self._records.note("failed", said or {"why": type(problem).__name__})
             finally:
                 await self._set(None)
             await asyncio.sleep(wait_s)
@@ -158,7 +156,12 @@ class StatementStream:
             clock=self._service.clock,
             timeout_s=_CONNECT_S,
         ) as client:
-            publisher = await client.advertise(self._definition(now), timeout_s=_CONNECT_S)
+            own = self._key.principal
+            chain = install_credentials(
+                own, settings.network, settings.credentials, now, settings.constitutions
+            )
+            definition = validity_definition(self._key, chain)
+            publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
             fallen = await self._hear_own_words(client)
             await self._tell_everything(publisher)
             await self._set(publisher)
@@ -235,15 +238,6 @@ class StatementStream:
             self._publisher = publisher
             self._changed.notify_all()
 
-    def _definition(self, now: Instant) -> SignedDefinition:
-        settings = self._settings
-        return validity_definition(
-            self._key,
-            install_credentials(
-                self._key.principal, settings.network, settings.credentials, now, settings.constitutions
-            ),
-        )
-
     # ------------------------------------------------------------ hearing
 
     async def _hear_all(self, client: Client) -> None:
@@ -254,17 +248,15 @@ class StatementStream:
         heard: set[Principal] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for issuer in sorted(await self._issuers() - heard)[: _HEARD_MAX - len(heard)]:
+                wanted = {*self._settings.hear, self._key.principal}
+                with suppress(MaiaError):  # the store is not there now; those that are known go on
+                    wanted |= await self._service.ask(
+                        lambda access: access.issuers_wanted(self._service.clock())
+                    )
+                for issuer in sorted(wanted - heard)[: _HEARD_MAX - len(heard)]:
                     heard.add(issuer)
                     tasks.create_task(self._hear(client, issuer))
                 await asyncio.sleep(_ISSUERS_S)
-
-    async def _issuers(self) -> set[Principal]:
-        now = self._service.clock()
-        wanted = set(self._settings.hear)
-        with suppress(MaiaError):  # the store is not there now; those that are known are heard meanwhile
-            wanted |= await self._service.ask(lambda access: access.issuers_wanted(now))
-        return wanted | {self._key.principal}
 
     async def _hear(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
@@ -346,9 +338,3 @@ def install_credentials(
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
     one = group.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
-
-
-def _fields(problem: BaseException) -> dict[str, object]:
-    if isinstance(problem, MaiaError):
-        return {"code": problem.code, "why": problem.message}
-    return {"why": type(problem).__name__}

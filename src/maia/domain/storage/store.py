@@ -152,7 +152,14 @@ class DomainStore:
         try:
             with engine.begin() as connection:
                 SCHEMA.create_all(connection)
-                self._check_version(connection)
+                found = connection.execute(select(FENCE.c.version)).scalar()
+                if found is None:
+                    connection.execute(FENCE.insert().values(one=1, generation=0, version=SCHEMA_VERSION))
+                elif found != SCHEMA_VERSION:
+                    raise DomainStoreUnavailable(
+                        f"`{shown}` was written by another version of Maia: its tables have version {found}, "
+                        f"and this one reads {SCHEMA_VERSION}"
+                    )
                 self._generation = int(connection.execute(select(FENCE.c.generation)).scalar_one())
         except (SQLAlchemyError, OSError) as problem:
             engine.dispose()
@@ -169,7 +176,9 @@ class DomainStore:
             return
         with self._connected(is_writing=True) as connection:
             with connection.begin():
-                self._raise_generation(connection)
+                mine, raised = FENCE.c.generation == self._generation, self._generation + 1
+                if connection.execute(update(FENCE).where(mine).values(generation=raised)).rowcount != 1:
+                    raise StoreFenced(f"another process has written to `{self._shown}`: this one stops")
                 yield Tables(connection)
             # Only what is safe has happened: a failed commit leaves the number as it was.
             self._generation += 1
@@ -199,22 +208,6 @@ class DomainStore:
             raise self._unavailable(problem) from problem
         finally:
             self._open, self._is_writing = before, was_writing
-
-    def _raise_generation(self, connection: Connection) -> None:
-        mine = FENCE.c.generation == self._generation
-        raised = connection.execute(update(FENCE).where(mine).values(generation=self._generation + 1))
-        if raised.rowcount != 1:
-            raise StoreFenced(f"another process has written to `{self._shown}`: this one stops")
-
-    def _check_version(self, connection: Connection) -> None:
-        found = connection.execute(select(FENCE.c.version)).scalar()
-        if found is None:
-            connection.execute(FENCE.insert().values(one=1, generation=0, version=SCHEMA_VERSION))
-        elif found != SCHEMA_VERSION:
-            raise DomainStoreUnavailable(
-                f"`{self._shown}` was written by another version of Maia: its tables have version {found}, "
-                f"and this one reads {SCHEMA_VERSION}"
-            )
 
     def _unavailable(self, problem: Exception) -> DomainStoreUnavailable:
         # The text of the library may quote statements, addresses and values: the kind is enough here.
@@ -246,7 +239,24 @@ def postgres_store(address: str, schema: str = "maia") -> DomainStore:
     if not _SCHEMA.fullmatch(schema):
         raise DomainStoreUnavailable("a schema is called by lower case letters, digits and `_`")
     try:
-        engine = _postgres_engine(address, schema)
+        keywords: dict[str, object] = {"options": f"-csearch_path={schema} -csynchronous_commit=on"}
+        if "://" in address:
+            url = make_url(address).set(drivername=_POSTGRES)
+        else:
+            # The form of libpq, such as `host=/run/postgresql dbname=maia`, is for the driver to read.
+            url = URL.create(_POSTGRES)
+            keywords |= {
+                name: value for name, value in conninfo_to_dict(address).items() if value is not None
+            }
+        engine = create_engine(
+            url,
+            pool_size=1,
+            max_overflow=1,
+            # A database that was restarted is found again; what was under way when it stopped has failed.
+            pool_pre_ping=True,
+            isolation_level="REPEATABLE READ",
+            connect_args=keywords,
+        )
         with engine.begin() as connection:
             connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     except (SQLAlchemyError, ProgrammingError, OSError) as problem:
@@ -278,22 +288,3 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.get("is_writing", True) else "BEGIN")
 
     return engine
-
-
-def _postgres_engine(address: str, schema: str) -> Engine:
-    keywords: dict[str, object] = {"options": f"-csearch_path={schema} -csynchronous_commit=on"}
-    if "://" in address:
-        url = make_url(address).set(drivername=_POSTGRES)
-    else:
-        # The form of libpq, such as `host=/run/postgresql dbname=maia`, is for the driver to read.
-        url = URL.create(_POSTGRES)
-        keywords |= {name: value for name, value in conninfo_to_dict(address).items() if value is not None}
-    return create_engine(
-        url,
-        pool_size=1,
-        max_overflow=1,
-        # A database that was restarted is found again; what was under way when it stopped has failed.
-        pool_pre_ping=True,
-        isolation_level="REPEATABLE READ",
-        connect_args=keywords,
-    )
