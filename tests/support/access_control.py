@@ -101,7 +101,7 @@ WITH_ACTOR = frozenset(
     (
         *("register_type", "hold", "load_policy", "appoint", "revoke_appointment", "assert_fact"),
         *("retract_fact", "replace_facts", "activate", "deactivate", "authorise", "login"),
-        *("register_delegation", "revoke", "hear_statement", "once"),
+        *("register_delegation", "revoke", "receive_statement", "once"),
     )
 )
 
@@ -129,7 +129,7 @@ def told(listener: Station, *speakers: Station) -> None:
         speaker.now = listener.now
         speaker.beat()
         for statement in speaker.current_statements(speaker.now):
-            listener.hear_statement(statement)
+            listener.receive_statement(statement)
 
 
 def order(courts: Station, holder: SigningKey, case: str, plate: str, days: float = 10) -> SignedAppointment:

@@ -261,7 +261,7 @@ class DomainBeside:
         if said is None:
             return
         statement = self.courts[said.issuer].revoke_appointment(self.shown[said].id, "appeal").statement
-        self.take_away(lambda: self.station.hear_statement(statement))
+        self.take_away(lambda: self.station.receive_statement(statement))
         self.model.certificates.discard(said)
 
     def activate(self) -> None:

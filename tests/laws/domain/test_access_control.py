@@ -122,7 +122,7 @@ class Play:
             statement = self.courts.revoke_appointment(chosen, "appeal").statement
             self.model.revoked_orders.add(chosen)
             if statement is not None:
-                self.hear(self.station.hear_statement(statement))
+                self.hear(self.station.receive_statement(statement))
 
     def login(self, who, shows_orders):
         who = PEOPLE[who].principal

@@ -39,7 +39,7 @@ __all__ = [
     "RIGHT",
     "end_memberships",
     "forget_expired",
-    "lose",
+    "end_dependents",
     "keep_dependencies",
     "revoke_again",
     "revoke_appointments",
@@ -68,7 +68,7 @@ def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iter
     tables.put(SUPPORTS, [SupportRow(key, dependent, sort, int(on)) for key, on in watched.items()])
 
 
-def lose(turn: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
+def end_dependents(work: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
     """End everything that watches one of `lost`, and all that depends on it."""
     frontier = sorted({support_key(support) for support in lost})
     while frontier:
@@ -76,69 +76,69 @@ def lose(turn: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
         for chunk in chunks(frontier):
             where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
             # One that watches several of them may be cut in two by the end of a page: one row is enough.
-            for rows in turn.tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
+            for rows in work.tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
                 watching |= {row.dependent: row.sort for row in rows}
-        revoke_rights(turn, (one for one, sort in watching.items() if sort == RIGHT), reason)
-        before = len(turn.ids)
-        ended = _end(turn, (one for one, sort in watching.items() if sort == MEMBERSHIP), reason)
+        revoke_rights(work, (one for one, sort in watching.items() if sort == RIGHT), reason)
+        before = len(work.ids)
+        ended = _end(work, (one for one, sort in watching.items() if sort == MEMBERSHIP), reason)
         # A policy may also ask for a certificate on a membership of its own domain.
-        certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
+        certificates = [Support(SupportKind.CERTIFICATE, one) for one in work.ids[before:]]
         frontier = sorted(map(support_key, (*map(membership_support, ended), *certificates)))
 
 
-def end_memberships(turn: UnitOfWork, ids: Sequence[bytes], reason: str) -> None:
+def end_memberships(work: UnitOfWork, ids: Sequence[bytes], reason: str) -> None:
     """End memberships, and all that depends on them."""
-    before = len(turn.ids)
-    ended = _end(turn, ids, reason)
-    certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
-    lose(turn, [*map(membership_support, ended), *certificates], reason)
+    before = len(work.ids)
+    ended = _end(work, ids, reason)
+    certificates = [Support(SupportKind.CERTIFICATE, one) for one in work.ids[before:]]
+    end_dependents(work, [*map(membership_support, ended), *certificates], reason)
 
 
-def revoke_appointments(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
+def revoke_appointments(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
     """Revoke appointments of this domain, and all that depends on them."""
     valid = [row for row in rows if row.revoked_at is None]
-    _revoke_appointment_rows(turn, valid, reason)
+    _revoke_appointment_rows(work, valid, reason)
     lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in valid]
-    lose(turn, lost, reason)
+    end_dependents(work, lost, reason)
 
 
-def revoke_rights(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
+def revoke_rights(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     """Revoke rights, so that the next list names them."""
-    rows = [row for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
-    gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
-    turn.tables.put(RIGHTS, gone)
-    turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
-    turn.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
-    turn.ids += [row.id for row in gone]
+    rows = [row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
+    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(RIGHTS, gone)
+    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
+    work.ids += [row.id for row in gone]
 
 
-def _end(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
+def _end(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
     """End memberships and revoke their certificates; return those that had not ended yet."""
     rows = sorted(
-        (row for row in turn.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
+        (row for row in work.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
         key=lambda row: row.number,
     )
-    turn.tables.put(
-        MEMBERSHIPS, [replace(row, ended_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(
+        MEMBERSHIPS, [replace(row, ended_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
     )
-    turn.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
+    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
     # A membership that was renewed has several certificates.
-    on_these = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
+    on_these = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
     certificates = sorted((row for row in on_these if row.revoked_at is None), key=lambda row: row.number)
-    _revoke_appointment_rows(turn, certificates, reason)
+    _revoke_appointment_rows(work, certificates, reason)
     ended = [membership_from_bytes(row.membership) for row in rows]
-    turn.memberships += ended
+    work.memberships += ended
     return ended
 
 
-def _revoke_appointment_rows(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
-    turn.tables.put(APPOINTMENTS, gone)
-    turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
-    turn.ids += [row.id for row in gone]
+def _revoke_appointment_rows(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
+    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(APPOINTMENTS, gone)
+    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    work.ids += [row.id for row in gone]
 
 
-def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
     """Revoke rights, appointments and role memberships of this domain; refuse those of other issuers.
 
     What is revoked already stays so, and is no error.
@@ -149,8 +149,8 @@ def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
     rights: list[bytes] = []
     appointments: list[AppointmentRow] = []
     memberships: list[bytes] = []
-    known_rights = {row.id: row for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, wanted)}
-    others = {row.id: row for row in turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, wanted)}
+    known_rights = {row.id: row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, wanted)}
+    others = {row.id: row for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, wanted)}
     for one in wanted:
         right, appointment = known_rights.get(one), others.get(one)
         if right is not None:
@@ -168,24 +168,24 @@ def revoke_ids(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
             memberships.append(appointment.membership)
         else:
             appointments.append(appointment)
-    revoke_rights(turn, rights, reason)
-    revoke_appointments(turn, appointments, reason)
-    end_memberships(turn, memberships, reason)
+    revoke_rights(work, rights, reason)
+    revoke_appointments(work, appointments, reason)
+    end_memberships(work, memberships, reason)
 
 
-def revoke_again(turn: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+def revoke_again(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
     """Revoke what an earlier list of this domain revoked, also if the register does not have it any more."""
     wanted = tuple(sorted(ids))
-    listed = {row.id for row in turn.tables.find_in(REVOKED, REVOKED.c.id, wanted)}
+    listed = {row.id for row in work.tables.find_in(REVOKED, REVOKED.c.id, wanted)}
     missed = [one for one in wanted if one not in listed]
-    known = {row.id for row in turn.tables.find_in(RIGHTS, RIGHTS.c.id, missed)}
-    known |= {row.id for row in turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, missed)}
+    known = {row.id for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, missed)}
+    known |= {row.id for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, missed)}
     ours = [one for one in missed if one in known]
     for start in range(0, len(ours), _IDS_MAX):
-        revoke_ids(turn, ours[start : start + _IDS_MAX], reason, domain)
+        revoke_ids(work, ours[start : start + _IDS_MAX], reason, domain)
     forgotten = [one for one in missed if one not in known]
-    turn.tables.put(REVOKED, [RevokedRow(one, FOR_EVER, turn.now) for one in forgotten])
-    turn.ids += forgotten
+    work.tables.put(REVOKED, [RevokedRow(one, FOR_EVER, work.now) for one in forgotten])
+    work.ids += forgotten
 
 
 def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> None:

@@ -1,8 +1,12 @@
 """What do all parts of the access control service share?
 
-The key, the store, and what is remembered of the store to save work. Nothing
-remembered outlives a transaction that failed: whatever was worked out within
-it is read again.
+The key, the store, and caches of the store. No cache outlives a transaction
+that failed. Whether an actor may administer the domain is decided here too: the
+right is a certificate over topics of the domain's own key; to publish on
+`/admin/policy` is to change the policy, to subscribe to `/admin/audit` is to
+read the audit. The policy kernel decides: these topics are reserved, so no
+wildcard and no blanket grant covers them (docs/decisions/reserved-names.md).
+The domain key owns them and needs no certificate.
 """
 
 from __future__ import annotations
@@ -24,26 +28,26 @@ from maia.credentials import (
 from maia.credentials.validity.statements import SignedStatement
 from maia.credentials.validity.validity_state import Tester, ValidityState
 from maia.domain.access.issuance import Issuer
-from maia.domain.access.policy_store import PolicyShelf
+from maia.domain.access.policy_store import PolicyStore
 from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.register import Register
 from maia.domain.access.results import AdminAct, Revoked
-from maia.domain.access.role_activation import RoleDesk
+from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.type_registry import TypeRegistry
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import ValidityPublisher
-from maia.domain.facts.published import unsaid_facts
+from maia.domain.facts.published import take_unpublished_facts
 from maia.domain.storage.store import DomainStore, Tables
-from maia.domain.storage.tables import HEARD, HeardRow
+from maia.domain.storage.tables import RECEIVED, ReceivedRow
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
 __all__ = ["WORK_MAX", "AccessCore", "authorised"]
 
-_HEARD_MAX = 1 << 16
+_RECEIVED_MAX = 1 << 16
 
 
 class AccessCore:
@@ -56,15 +60,15 @@ class AccessCore:
         limits = self._settings.limits
         self._cache = VerificationCache()
         self._registry = TypeRegistry(self._cache, limits, self._settings.constitutions)
-        self._shelf = PolicyShelf(key.principal, self._registry, limits)
-        self._desk = RoleDesk(key, self._settings)
+        self._policies = PolicyStore(key.principal, self._registry, limits)
+        self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
         self._register = Register(key.principal, self._cache, limits, self._settings.constitutions)
-        self._heard: ValidityState | None = None
+        self._received: ValidityState | None = None
         self._is_ahead = False
         self.has_news = False
-        """Whether an act has left something to say for `due`, sooner than was due before."""
+        """Whether an act has left something for `due` to sign, sooner than was due before."""
 
     @property
     def principal(self) -> Principal:
@@ -78,7 +82,7 @@ class AccessCore:
 
         `pool` is what the actor showed. The domain key needs nothing.
         """
-        with self._looking() as tables:
+        with self._reading() as tables:
             return authorised(
                 self._key, actor, pool, act, now=now, tester=self._tester(tables), cache=self._cache
             )
@@ -86,64 +90,64 @@ class AccessCore:
     # ------------------------------------------------------------ turns
 
     @contextmanager
-    def _turn(self, actor: Principal, now: Instant) -> Iterator[UnitOfWork]:
+    def _begin(self, actor: Principal, now: Instant) -> Iterator[UnitOfWork]:
         """Do one act: everything is kept when the body ends, or nothing is."""
         try:
             with self._store.transaction() as tables:
                 yield UnitOfWork(tables, actor, now)
         except BaseException:
             if self._is_ahead:
-                # What was heard within it is ahead of the store now. An old statement, which changes
-                # nothing, is no reason to read everything again: anybody can send one.
-                self._heard, self._is_ahead = None, False
+                # What was received within it is ahead of the store now. An old statement, which changes
+                # nothing, is no reason to read everything again: any client can send one.
+                self._received, self._is_ahead = None, False
             raise
 
     @contextmanager
-    def _looking(self) -> Iterator[Tables]:
+    def _reading(self) -> Iterator[Tables]:
         with self._store.reading() as tables:
             yield tables
 
-    def _taken_away(self, turn: UnitOfWork) -> Revoked:
-        """State what a turn took away. The record of the act comes before, so that the list speaks for it."""
-        if not turn.ids:
-            return Revoked(memberships=tuple(turn.memberships))
-        statement = self._publisher.state_now(turn.tables, turn.now)
-        return Revoked(tuple(turn.ids), tuple(turn.memberships), statement, is_silent=statement is None)
+    def _state_revoked(self, work: UnitOfWork) -> Revoked:
+        """Sign a list of what an act revoked. The audit record comes before, so that the list covers it."""
+        if not work.ids:
+            return Revoked(memberships=tuple(work.memberships))
+        statement = self._publisher.state_now(work.tables, work.now)
+        return Revoked(tuple(work.ids), tuple(work.memberships), statement, is_silent=statement is None)
 
-    def _taken_away_with_facts(self, turn: UnitOfWork) -> Revoked:
-        """State what a turn took away, and the facts that conditions ask for if it has changed them."""
-        return replace(self._taken_away(turn), facts=self._facts_now(turn))
+    def _state_revoked_and_facts(self, work: UnitOfWork) -> Revoked:
+        """Sign a list of what an act revoked, and the facts of conditions if it has changed them."""
+        return replace(self._state_revoked(work), facts=self._state_facts(work))
 
-    def _facts_now(self, turn: UnitOfWork) -> SignedStatement | None:
-        facts = unsaid_facts(turn.tables, self._shelf.in_force(turn.tables))
-        return None if facts is None else self._publisher.state_facts(turn.tables, turn.now, facts)
+    def _state_facts(self, work: UnitOfWork) -> SignedStatement | None:
+        facts = take_unpublished_facts(work.tables, self._policies.in_force(work.tables))
+        return None if facts is None else self._publisher.state_facts(work.tables, work.now, facts)
 
     # ------------------------------------------------------------ what is known
 
-    def _standing(self, tables: Tables) -> ValidityState:
-        """Return what was heard of other issuers."""
-        if self._heard is None:
-            rows = tables.find(HEARD, limit=_HEARD_MAX)
-            self._heard = ValidityState.reloaded(row.record for row in rows)
-        return self._heard
+    def _validity(self, tables: Tables) -> ValidityState:
+        """Return what was received from other issuers."""
+        if self._received is None:
+            rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
+            self._received = ValidityState.reloaded(row.record for row in rows)
+        return self._received
 
-    def _keep_heard(self, tables: Tables, by: Principal) -> None:
-        """Keep what is known of an issuer as it is now, with the periods that are seen to be over."""
-        records = self._standing(tables).exported(by)
-        tables.delete(HEARD, HEARD.c.issuer == by.key)
-        tables.put(HEARD, [HeardRow(by.key, number, record) for number, record in enumerate(records)])
+    def _keep_received(self, tables: Tables, by: Principal) -> None:
+        """Store what is known of an issuer as it is now, with the periods that are seen to be over."""
+        records = self._validity(tables).exported(by)
+        tables.delete(RECEIVED, RECEIVED.c.issuer == by.key)
+        tables.put(RECEIVED, [ReceivedRow(by.key, number, record) for number, record in enumerate(records)])
 
     def _tester(self, tables: Tables) -> DomainTester:
-        return DomainTester(tables, self._standing(tables), self.principal)
+        return DomainTester(tables, self._validity(tables), self.principal)
 
     def _rule_called(self, tables: Tables, grant: str) -> str:
         """Return how people find a grant: by role and place, or by id if the policy has it no more."""
-        policy = self._shelf.in_force(tables)
+        policy = self._policies.in_force(tables)
         found = None if policy is None else policy.grant(grant)
         return grant if found is None else f"grant {found.role}, {found.place}"
 
     def _policy_in_force(self, tables: Tables) -> Policy:
-        policy = self._shelf.in_force(tables)
+        policy = self._policies.in_force(tables)
         if policy is None:
             raise NoPolicy("no policy is in force in this domain, so nothing is granted")
         return policy

@@ -1,4 +1,11 @@
-"""TODO"""
+"""How are memberships stored, and what does the role engine see of a domain?
+
+Memberships are kept as bytes, with all that they depend on; these bytes are
+neither signed nor sent. The role engine sees the facts on record, the active
+memberships, and appointments: those that came with the request, and those that
+the domain issued or that something here depends on already. Certificates
+against which a statement or the register speaks are left out.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +149,7 @@ class StoreWorld:
     def appointments(
         self, called: str, *, kind: AppointmentKind, holder: Principal | None
     ) -> Iterator[VerifiedAppointment]:
-        """Yield certificates with this name inside, of one holder or (None) of anybody."""
+        """Yield certificates with this name inside, of one holder or (None) of all."""
         seen: set[bytes] = set()
         for verified in self._candidates(called, kind, holder):
             if verified.id in seen:
@@ -152,7 +159,7 @@ class StoreWorld:
                 yield verified
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
-        """Yield active memberships of a role, of one holder or (None) of anybody."""
+        """Yield active memberships of a role, of one holder or (None) of all."""
         where = [MEMBERSHIPS.c.role == role, *active_memberships(self._now)]
         if holder is not None:
             where.append(MEMBERSHIPS.c.principal == holder.key)

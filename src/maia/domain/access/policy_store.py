@@ -2,9 +2,15 @@
 
 A policy is kept as the text that was loaded, with the texts of the role sets
 that it imports and the ids of the event types that it was read with. After a
-restart the same texts are read again. The same once more is no new version: it
-says nothing that was not in force. One that cannot be read any more grants
-nothing: to go back to an older one could grant what was taken away since.
+restart the same texts are read again. Loading the same policy again makes no
+new version. A policy that cannot be read any more grants nothing: to go back to
+an older one could grant what was revoked since.
+
+When another policy comes into force, memberships end whose rule is gone or that
+depend on an issuer that is accepted no longer, and rights whose grant is gone;
+with them all that depends on them. Rules are compared by what they say: one
+that only moved ends nothing, and removing one of several keeps what the others
+gave (A41).
 """
 
 from __future__ import annotations
@@ -42,9 +48,9 @@ from maia.roles import Grant, Policy, SupportKind, fallen, parse_policy
 from maia.roles.policy import CertificatePremise
 from maia.types import VerifiedType
 
-__all__ = ["PolicyShelf", "let_go_of_what_is_not_granted", "loaded_of", "was_replaced"]
+__all__ = ["PolicyStore", "revoke_ungranted", "loaded_of", "was_replaced"]
 
-_LOOKED_AT: Final = 1_000
+_VERSIONS_MAX: Final = 1_000
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
 
 
@@ -56,7 +62,7 @@ class _Read:
     policy: Policy | None
 
 
-class PolicyShelf:
+class PolicyStore:
     """Reads policies, and remembers the one in force."""
 
     def __init__(self, domain: Principal, registry: TypeRegistry, limits: AccessLimits) -> None:
@@ -74,18 +80,18 @@ class PolicyShelf:
             self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
 
-    def unchanged(self, turn: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+    def unchanged(self, work: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
         """Return the policy in force, if it is this text, read with these others and the types of now."""
-        row = newest(turn.tables)
-        if row is None or row.text != text or self.in_force(turn.tables) is None:
+        row = newest(work.tables)
+        if row is None or row.text != text or self.in_force(work.tables) is None:
             return None
         known, ids, _ = _read_with_from_bytes(row.read_with)
-        types = {name: one.id for name, one in self._registry.newest(turn.tables, turn.now).items()}
+        types = {name: one.id for name, one in self._registry.newest(work.tables, work.now).items()}
         # A parent may import those before it, so their order matters.
         return row if list(known.items()) == list(parents.items()) and ids == types else None
 
     def put_in_force(
-        self, turn: UnitOfWork, text: str, parents: Mapping[str, str]
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str]
     ) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""
         if (
@@ -93,16 +99,16 @@ class PolicyShelf:
             > self._limits.policy_bytes
         ):
             raise ServiceFull(f"a policy has at most {self._limits.policy_bytes} bytes, with all it imports")
-        types = self._registry.newest(turn.tables, turn.now)
+        types = self._registry.newest(work.tables, work.now)
         policy = read_policy(text, parents, types, self._domain)
-        before = newest(turn.tables)
+        before = newest(work.tables)
         version = 1 if before is None else before.version + 1
         texts: SExpression = tuple((origin.encode(), one.encode()) for origin, one in parents.items())
         ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
-        read_with = write_canonical((texts, ids, b"%d" % turn.now))
+        read_with = write_canonical((texts, ids, b"%d" % work.now))
         digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
-        row = PolicyRow(version, text, read_with, digest, turn.actor.key, turn.now)
-        turn.tables.put(POLICIES, [row])
+        row = PolicyRow(version, text, read_with, digest, work.actor.key, work.now)
+        work.tables.put(POLICIES, [row])
         return policy, row
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
@@ -135,12 +141,12 @@ def newest(tables: Tables) -> PolicyRow | None:
 
 
 def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
-    """Say whether a policy was in force once and another is now: going back is for somebody to decide."""
+    """Say whether a policy was in force once and another is now: an administrator decides to go back."""
     last = newest(tables)
     if last is None or _is_of(last, text, parents):
         return False
     before = tables.find(
-        POLICIES, POLICIES.c.text == text, limit=_LOOKED_AT, order=POLICIES.c.version, descending=True
+        POLICIES, POLICIES.c.text == text, limit=_VERSIONS_MAX, order=POLICIES.c.version, descending=True
     )
     return any(_is_of(row, text, parents) for row in before)
 
@@ -185,37 +191,37 @@ _Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Prin
 """What a certificate is, is called and has for parameters, and who signed it."""
 
 
-def let_go_of_what_is_not_granted(turn: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:
-    """End memberships and take back rights that a new policy does not give; `before` it was in force."""
-    active = active_memberships(turn.now)
-    for members in turn.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
+def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:
+    """End memberships and revoke rights that a new policy does not grant; `before` it was in force."""
+    active = active_memberships(work.now)
+    for members in work.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
         found = fallen((membership_from_bytes(row.membership) for row in members), policy=policy)
-        end_memberships(turn, [one.membership.id for one in found], "the policy changed")
-    issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(turn.now))
+        end_memberships(work, [one.membership.id for one in found], "the policy changed")
+    issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(work.now))
     after = ""
-    while rules := turn.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
+    while rules := work.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
         after = rules[-1]
         for rule in (one for one in rules if policy.grant(one) is None):
-            for rows in turn.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
-                revoke_rights(turn, [row.id for row in rows], "the policy changed")
+            for rows in work.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
+                revoke_rights(work, [row.id for row in rows], "the policy changed")
     for grants in policy.grants.values():
         for grant in grants:
-            _take_back_issuers(turn, policy, before, grant)
+            _revoke_by_issuer(work, policy, before, grant)
 
 
-def _take_back_issuers(turn: UnitOfWork, policy: Policy, before: Policy | None, grant: Grant) -> None:
-    """Take back rights that rest on a certificate whose issuer the grant no longer accepts for it."""
+def _revoke_by_issuer(work: UnitOfWork, policy: Policy, before: Policy | None, grant: Grant) -> None:
+    """Revoke rights that depend on a certificate whose issuer the grant no longer accepts for it."""
     names = [one.name for one in grant.premises if isinstance(one, CertificatePremise) and one.is_watched]
     if not names:
         return
     # Two appointments may be called the same inside certificates. What met either of them may have been
-    # for the one that the issuer has lost: the right falls, and whoever still has it logs in again.
+    # for the one that the issuer has lost: the right ends, and a member that still has it logs in again.
     lost = {one for name in names for one in _accepted(before, name) - _accepted(policy, name)}
     good = {one for name in names for one in _accepted(policy, name)} - lost
-    by_grant = (RIGHTS.c.rule == grant.id, *valid_rights(turn.now))
-    for rows in turn.tables.every(RIGHTS, *by_grant, order=RIGHTS.c.number):
-        gone = [row.id for row in rows if not _rests_on(turn, row.id) <= good]
-        revoke_rights(turn, gone, "the policy changed")
+    by_grant = (RIGHTS.c.rule == grant.id, *valid_rights(work.now))
+    for rows in work.tables.every(RIGHTS, *by_grant, order=RIGHTS.c.number):
+        gone = [row.id for row in rows if not _certificates_behind(work, row.id) <= good]
+        revoke_rights(work, gone, "the policy changed")
 
 
 def _accepted(policy: Policy | None, name: str) -> frozenset[_Signed]:
@@ -228,14 +234,14 @@ def _accepted(policy: Policy | None, name: str) -> frozenset[_Signed]:
     return frozenset((kind, declared.called, kinds, issuer) for issuer in policy.issuers(name))
 
 
-def _rests_on(turn: UnitOfWork, right: bytes) -> set[_Signed]:
+def _certificates_behind(work: UnitOfWork, right: bytes) -> set[_Signed]:
     """Return what the certificates behind a right are, each with who signed it."""
-    supports = turn.tables.find(
+    supports = work.tables.find(
         SUPPORTS, SUPPORTS.c.dependent == right, SUPPORTS.c.is_watched == 1, limit=AT_ONCE
     )
     keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
     ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
-    found = turn.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+    found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
     return {
         (one.kind, one.name, tuple(map(argument_kind, one.parameters)), one.issuer)
         for one in (appointment_from_bytes(row.certificate).certificate for row in found)

@@ -1,4 +1,10 @@
-"""What can be asked about the rights of a domain?"""
+"""What can be asked about the rights of a domain?
+
+Who holds which right, and what a member of a role would be able to do: the
+policy says what the role is granted, and the kernel decides what follows, with a
+certificate that is made for the question and never leaves this file. So the
+answer is the one that a broker would give.
+"""
 
 from __future__ import annotations
 
@@ -71,10 +77,10 @@ class AccessQuestions(AccessCore):
         """Return who can do `action` with the type at that moment, reading `attribute` if one is named.
 
         The kernel decides, from the certificates on record that are not
-        revoked `now` (or at that moment, if it is not given). Rights stand as
-        long as those who must vouch for them go on doing so.
+        revoked `now` (or at that moment, if it is not given). Rights count as
+        valid while the issuers of their validity statements go on stating so.
         """
-        with self._looking() as tables:
+        with self._reading() as tables:
             known = self._registry.named(tables, event_type, at)
             question = Question(action, known, attribute_of(known, attribute), at)
             tester = RegisterTester(self._tester(tables), at if now is None else now)
@@ -82,7 +88,7 @@ class AccessQuestions(AccessCore):
 
     def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
         """Say whether this policy was in force once, and another is now."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             return was_replaced(tables, text, parents)
 
     def rights_of(
@@ -94,7 +100,7 @@ class AccessQuestions(AccessCore):
     def register(
         self, *, standing_at: Instant | None = None, after: str | None = None, limit: int = 100
     ) -> Page[RegisterEntry]:
-        """Return the register in the order of its entries; only what stands at a moment, if one is given."""
+        """Return the register in order of registration; only what is valid at a moment if one is given."""
         where = () if standing_at is None else valid_rights(standing_at)
         return self._entries(where, after, limit)
 
@@ -104,7 +110,7 @@ class AccessQuestions(AccessCore):
         """Return the roles that are active."""
         page_limit(limit, self._settings.limits)
         where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
-        with self._looking() as tables:
+        with self._reading() as tables:
             rows = tables.find(
                 MEMBERSHIPS, *where, limit=limit, order=MEMBERSHIPS.c.number, after=cursor_number(after)
             )
@@ -113,13 +119,13 @@ class AccessQuestions(AccessCore):
 
     def is_of(self, principal: Principal, membership: bytes) -> bool:
         """Say whether a membership is, or was, this principal's."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             row = tables.get(MEMBERSHIPS, membership)
             return row is not None and row.principal == principal.key
 
     def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
         """Return what a member of a role would be able to do, as the kernel would decide it."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             given = Supposition(
                 key=self._key,
                 policy=self._policy_in_force(tables),
@@ -136,19 +142,19 @@ class AccessQuestions(AccessCore):
     def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
         """Return the audit records that follow number `after`."""
         page_limit(limit, self._settings.limits)
-        with self._looking() as tables:
+        with self._reading() as tables:
             rows = tables.find(AUDIT, limit=limit, order=AUDIT.c.number, after=max(0, after))
             found = tuple(record_from_bytes(row.body, row.previous) for row in rows)
             return Page(found, str(rows[-1].number) if len(rows) == limit else None)
 
     def audit_head(self) -> AuditHead:
         """Return how long the audit is and what its last record makes of all of them."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             return audit_head(tables)
 
     def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
         page_limit(limit, self._settings.limits)
-        with self._looking() as tables:
+        with self._reading() as tables:
             rows = tables.find(RIGHTS, *where, limit=limit, order=RIGHTS.c.number, after=cursor_number(after))
             found = (replace(entry_of(row), rule=self._rule_called(tables, row.rule)) for row in rows)
             return Page(tuple(found), str(rows[-1].number) if len(rows) == limit else None)

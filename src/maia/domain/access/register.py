@@ -1,9 +1,9 @@
 """Who holds which right, by which chain, until when?
 
-The register has every certificate that this domain issued, holds, or was told
-of because somebody passed a right on (dissertation 6.2). It finds who might be
-able to do something; whether they can is decided by the policy kernel and
-nobody else, from the same certificates that a broker would be shown.
+The register has every certificate that this domain issued or holds, and those
+by which a holder passed a right on (dissertation 6.2). It finds the principals
+that might be able to do something; the policy kernel alone decides whether
+they are, from the same certificates that a broker would get.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Register:
         return list(pool.values())[:_POOL_MAX]
 
     def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
-        """Return the certificates that may be part of anybody's chain: to the domain, and to names."""
+        """Return the certificates that may be part of any principal's chain: to the domain, and to names."""
         to_names = RIGHTS.c.subject == b""
         rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
@@ -176,33 +176,33 @@ class Register:
     # ------------------------------------------------------------ what was passed on
 
     def register_delegation(
-        self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester
+        self, work: UnitOfWork, signed: SignedCertificate, tester: Tester
     ) -> RegisterEntry:
-        """Note a certificate with which somebody passed on what leads through this domain."""
-        known = turn.tables.get(RIGHTS, signed.id)
+        """Register a certificate by which a holder passed on a right that leads through this domain."""
+        known = work.tables.get(RIGHTS, signed.id)
         if known is not None:
             return entry_of(known)
-        self._check_delegation(turn, signed, tester)
+        self._check_delegation(work, signed, tester)
         by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
         is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
-        if turn.tables.count(RIGHTS, by_issuer, is_delegated) >= self._limits.rights_each:
+        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._limits.rights_each:
             raise ServiceFull(f"one principal passes on at most {self._limits.rights_each} rights")
-        row = row_of(signed, EntryKind.DELEGATED, turn)
-        turn.tables.put(RIGHTS, [row])
+        row = row_of(signed, EntryKind.DELEGATED, work)
+        work.tables.put(RIGHTS, [row])
         return entry_of(row)
 
-    def _check_delegation(self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
+    def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
         certificate = signed.certificate
         if not isinstance(certificate, AuthorisationCertificate):
             raise BadRegistration("only a certificate that passes a right on is registered")
         self._cache.check(signed)
         end = certificate.validity.not_after
-        if end is not None and end < turn.now:
+        if end is not None and end < work.now:
             raise BadRegistration("the certificate has expired")
-        shared = self.shared(turn.tables, turn.now)
-        pool = self.pool_of(turn.tables, certificate.issuer, turn.now, shared)
-        good = [one for one in pool if tester.problem_with(one, turn.now) is None]
-        for chain in self._chains(good, certificate, turn.now):
+        shared = self.shared(work.tables, work.now)
+        pool = self.pool_of(work.tables, certificate.issuer, work.now, shared)
+        good = [one for one in pool if tester.problem_with(one, work.now) is None]
+        for chain in self._chains(good, certificate, work.now):
             leads_here = chain.root == self._domain or any(
                 signed.certificate.issuer == self._domain for signed in chain.certificates
             )
@@ -256,7 +256,7 @@ def entry_of(row: RightRow) -> RegisterEntry:
 
 
 def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | None:
-    """Return the uid of an attribute that somebody names."""
+    """Return the uid of the attribute with a name; None without one."""
     if name is None:
         return None
     if name not in event_type.vocabulary:
@@ -265,7 +265,7 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
 
 
 def _keys(values: Iterable[object]) -> Iterator[bytes]:
-    """Yield the keys among the subjects of rows; an empty one stands for a name or a threshold."""
+    """Yield the keys among the subjects of rows; an empty one means a name or a threshold."""
     for value in values:
         if isinstance(value, bytes) and value:
             yield value

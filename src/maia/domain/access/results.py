@@ -79,18 +79,18 @@ class Page(Generic[_Row]):
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What an act took away. The caller publishes `statement`, and answers when that is done.
+    """What an act revoked. The caller publishes `statement`, and answers when that is done.
 
     `ids` are certificates (rights, appointments and role memberships) that the
-    domain no longer stands by; `memberships` fell, in the order of the cascade.
-    Without anything to say there is no statement. Where a list has no more
+    domain has revoked; `memberships` ended, in the order of the cascade.
+    Where nothing was revoked there is no statement. Where a list has no more
     room, there is none either: `is_silent` is then true and every right of
     this domain goes stale when the present list ends. `facts` are those that
     conditions of this domain ask for, where the act has changed them. Without
     `is_news` there was nothing to take away: what was retracted did not hold.
 
     `still_open` are certificates that demand no test: a verifier that does not
-    hear the statement accepts them up to that moment (None: for ever). Every
+    receive the statement accepts them up to that moment (None: for ever). Every
     other one is refused everywhere when the present lists end, at `closes_at`.
     """
 
@@ -106,7 +106,7 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """A policy in force: number, digest, text, who loaded it, and what fell with the one before.
+    """A policy in force: number, digest, text, who loaded it, and what ended with the one before.
 
     With `is_unchanged` it was loaded once more, and had been in force already.
     """
@@ -130,7 +130,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A right that stands: its certificate, and the chain from the owner to it, itself included."""
+    """A valid right: its certificate, and the chain from the owner to it, itself included."""
 
     certificate: SignedCertificate
     chain: tuple[SignedCertificate, ...]
@@ -181,7 +181,7 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegisterEntry:
-    """One line of the register: a certificate, where it came from, and whether it still stands."""
+    """One line of the register: a certificate, where it came from, and whether it was revoked."""
 
     kind: EntryKind
     certificate: SignedCertificate

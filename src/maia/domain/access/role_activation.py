@@ -1,7 +1,7 @@
-"""How does somebody become a member of a role, and what is on record then?
+"""How does a principal become a member of a role, and what is registered then?
 
-The role engine finds the ways; the desk keeps the memberships that come of
-them, with everything that they rest on, and signs a role membership
+The role engine finds the memberships; they are kept here with all that they
+depend on, and each gets a signed role membership
 certificate for each, which other domains can ask for (dissertation 6.1).
 """
 
@@ -44,14 +44,14 @@ from maia.domain.storage.tables import (
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, SupportKind
 
-__all__ = ["RoleDesk", "activated_of", "active_row", "is_active"]
+__all__ = ["RoleActivation", "activated_of", "active_row", "is_active"]
 
 _SECOND: Final = 1_000_000
 _NUMBERS: Final = "memberships"
 _CERTIFICATES: Final = "appointments"
 
 
-class RoleDesk:
+class RoleActivation:
     """Keeps memberships and appointments of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings) -> None:
@@ -65,15 +65,15 @@ class RoleDesk:
             raise TooManyShown(f"a request shows at most {self._settings.limits.shown} certificates")
         return [verify_appointment(signed) for signed in given]
 
-    def take_in(
-        self, turn: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
+    def register(
+        self, work: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[Activated, bool]:
         """Register a membership; return it, and whether it is new.
 
         A membership by the same rule and grounds that has half of its time left is not activated again.
         """
-        way, active = _way(membership), active_memberships(turn.now)
-        same = turn.tables.find(
+        way, active = _way(membership), active_memberships(work.now)
+        same = work.tables.find(
             MEMBERSHIPS,
             MEMBERSHIPS.c.way == way,
             *active,
@@ -82,26 +82,26 @@ class RoleDesk:
             descending=True,
         )
         for known in same:
-            left, whole = known.until - turn.now, known.until - known.activated_at
+            left, whole = known.until - work.now, known.until - known.activated_at
             if known.until >= end_of(membership.until) or 2 * left > whole:
-                return activated_of(turn.tables, known), False
+                return activated_of(work.tables, known), False
         by_principal = MEMBERSHIPS.c.principal == membership.principal.key
-        if turn.tables.count(MEMBERSHIPS, by_principal, *active) >= self._settings.limits.memberships_each:
+        if work.tables.count(MEMBERSHIPS, by_principal, *active) >= self._settings.limits.memberships_each:
             raise ServiceFull(
                 f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
             )
         signed = self._sign(
-            turn,
+            work,
             AppointmentKind.ROLE_MEMBERSHIP,
             membership.principal,
             membership.role,
             membership.arguments,
-            Validity(Instant(turn.now - turn.now % _SECOND), membership.until),
+            Validity(Instant(work.now - work.now % _SECOND), membership.until),
             membership.id,
         )
         row = MembershipRow(
             id=membership.id,
-            number=next_number(turn.tables, _NUMBERS),
+            number=next_number(work.tables, _NUMBERS),
             principal=membership.principal.key,
             role=membership.role,
             rule=membership.rule,
@@ -109,31 +109,31 @@ class RoleDesk:
             until=end_of(membership.until),
             membership=membership_to_bytes(membership),
             certificate=signed.id,
-            activated_by=turn.actor.key,
-            activated_at=turn.now,
+            activated_by=work.actor.key,
+            activated_at=work.now,
             ended_at=None,
             reason="",
         )
-        turn.tables.put(MEMBERSHIPS, [row])
-        keep_dependencies(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
-        self.keep_relied_on(turn, membership.rests_on, shown)
-        turn.given += 1
+        work.tables.put(MEMBERSHIPS, [row])
+        keep_dependencies(work.tables, membership.id, MEMBERSHIP, membership.rests_on)
+        self.keep_foreign_certificates(work, membership.rests_on, shown)
+        work.given += 1
         return Activated(membership, signed), True
 
     def appoint(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         holder: Principal,
         name: str,
         parameters: Sequence[Argument],
         validity: Validity,
     ) -> SignedAppointment:
         """Sign and register an appointment."""
-        return self._sign(turn, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
+        return self._sign(work, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
 
     def _sign(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         kind: AppointmentKind,
         holder: Principal,
         name: str,
@@ -141,7 +141,7 @@ class RoleDesk:
         validity: Validity,
         membership: bytes,
     ) -> SignedAppointment:
-        number = next_number(turn.tables, _CERTIFICATES)
+        number = next_number(work.tables, _CERTIFICATES)
         test = OnlineTest(TestKind.TIMED_CRL, self._key.principal, self._settings.locations)
         appointment = Appointment(
             issuer=self._key.principal,
@@ -153,13 +153,13 @@ class RoleDesk:
             serial=number.to_bytes(8),
         )
         signed = issue_appointment(appointment, self._key)
-        turn.tables.put(APPOINTMENTS, [_row(signed, turn, number, membership)])
+        work.tables.put(APPOINTMENTS, [_row(signed, work, number, membership)])
         return signed
 
-    def keep_relied_on(
-        self, turn: UnitOfWork, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
+    def keep_foreign_certificates(
+        self, work: UnitOfWork, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
     ) -> None:
-        """Register the certificates of others that something rests on, and who must vouch for them."""
+        """Register certificates of other issuers that something depends on, and who states their validity."""
         watched = {
             ground.support.id: ground.is_watched
             for ground in grounds
@@ -168,15 +168,15 @@ class RoleDesk:
         for verified in shown:
             if verified.id not in watched:
                 continue
-            if turn.tables.get(APPOINTMENTS, verified.id) is None:
-                number = next_number(turn.tables, _CERTIFICATES)
-                turn.tables.put(APPOINTMENTS, [_row(verified.signed, turn, number, b"")])
+            if work.tables.get(APPOINTMENTS, verified.id) is None:
+                number = next_number(work.tables, _CERTIFICATES)
+                work.tables.put(APPOINTMENTS, [_row(verified.signed, work, number, b"")])
         for identifier in (one for one, is_watched in watched.items() if is_watched):
-            row = turn.tables.get(APPOINTMENTS, identifier)
+            row = work.tables.get(APPOINTMENTS, identifier)
             if row is None or row.issuer == self._key.principal.key:
                 continue
             tests = appointment_from_bytes(row.certificate).certificate.validity.tests
-            turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
+            work.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
 
 
 def _way(membership: RoleMembership) -> bytes:
@@ -212,7 +212,7 @@ def activated_of(tables: Tables, row: MembershipRow) -> Activated:
     return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))
 
 
-def _row(signed: SignedAppointment, turn: UnitOfWork, number: int, membership: bytes) -> AppointmentRow:
+def _row(signed: SignedAppointment, work: UnitOfWork, number: int, membership: bytes) -> AppointmentRow:
     said = signed.certificate
     return AppointmentRow(
         id=signed.id,
@@ -224,8 +224,8 @@ def _row(signed: SignedAppointment, turn: UnitOfWork, number: int, membership: b
         not_after=end_of(said.validity.not_after),
         membership=membership,
         certificate=appointment_to_bytes(signed),
-        registered_by=turn.actor.key,
-        registered_at=turn.now,
+        registered_by=work.actor.key,
+        registered_at=work.now,
         revoked_at=None,
         reason="",
     )

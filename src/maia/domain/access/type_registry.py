@@ -45,13 +45,13 @@ class TypeRegistry:
         self._limits, self._constitutions = limits, constitutions
         self._cache = VerifiedTypeCache(limits.types, certificates)
 
-    def register(self, turn: UnitOfWork, signed: SignedDefinition) -> VerifiedType:
+    def register(self, work: UnitOfWork, signed: SignedDefinition) -> VerifiedType:
         """Verify and keep a version."""
-        verified = self._verified(turn.tables, signed, turn.now)
-        if turn.tables.get(TYPES, signed.id) is None:
-            if turn.tables.count(TYPES) >= self._limits.types:
+        verified = self._verified(work.tables, signed, work.now)
+        if work.tables.get(TYPES, signed.id) is None:
+            if work.tables.count(TYPES) >= self._limits.types:
                 raise ServiceFull(f"this domain keeps at most {self._limits.types} versions of types")
-            name, number = verified.name, next_number(turn.tables, _NUMBERS)
+            name, number = verified.name, next_number(work.tables, _NUMBERS)
             row = TypeRow(
                 signed.id,
                 number,
@@ -59,9 +59,9 @@ class TypeRegistry:
                 name.name,
                 name.version,
                 definition_to_bytes(signed),
-                turn.now,
+                work.now,
             )
-            turn.tables.put(TYPES, [row])
+            work.tables.put(TYPES, [row])
         return verified
 
     def holding(self, tables: Tables, now: Instant) -> dict[TypeName, VerifiedType]:

@@ -1,8 +1,11 @@
 """What happens within one act of the access control service?
 
 A `UnitOfWork` is one transaction at one moment by one actor. Acts collect in it what
-they take away; at the end of the turn that becomes one list of revocations
-and one record of the audit, in the same transaction as everything else.
+they revoke; at the end that becomes one revocation list and one record of the
+audit, in the same transaction as everything else. A client that lost the answer
+asks again with the same idempotency key, and gets the same answer: nothing is
+issued twice. A signed request that is replayed is refused by its nonce. Both
+survive a restart.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""When does a domain state what it has revoked, and what exactly does it say?
+"""When does a domain state what it has revoked, and what exactly?
 
 One list follows the other (dissertation 6.2.3): no two periods overlap and
 none leaves a gap, also over a restart and over steps of the clock, because
 every moment that was ever covered is remembered. A revocation is stated at
 once in a list without a period. All lists share one numbering that never goes
-back; a number is safe in the store before anybody sees the statement. Facts
+back; a number is safe in the store before the statement leaves. Facts
 that changed are stated at once too, for the time that lists cover already:
 the new list of facts takes the place of those before it.
 
@@ -33,7 +33,7 @@ from maia.domain.access.audit import AUDIT_START
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
-from maia.domain.facts.published import note_said
+from maia.domain.facts.published import mark_published
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     AUDIT,
@@ -84,7 +84,7 @@ class ValidityPublisher:
         last = next((last for first, last in _covered(tables) if first <= now <= last), None)
         if last is None:
             return None
-        # What was said before must be told to nobody any more: who heard this one refuses it as old.
+        # Earlier lists of facts are not sent any more: a verifier that has this one refuses them as old.
         tables.delete(STATEMENTS, STATEMENTS.c.sort == _FACTS, STATEMENTS.c.not_after >= now)
         return self._facts(tables, facts, Validity(now, Instant(last)), now)
 
@@ -108,7 +108,7 @@ class ValidityPublisher:
             signed.append(self._kept(tables, _REVALIDATIONS, said, period, now))
         if facts is not None:
             signed.append(self._facts(tables, facts, period, now))
-        note_said(tables, facts)
+        mark_published(tables, facts)
         # Statements that are over go, and ids whose certificates expired so long ago that no clock errs.
         newest = tables.get(META, _STATEMENTS)
         if newest is not None:
@@ -132,7 +132,7 @@ class ValidityPublisher:
         known = tables.get(META, _NUMBERING[type(said)])
         return known is None or known.number < said.sequence
 
-    def is_beside(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
+    def is_from_another_history(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
         """Say whether a list of this domain was signed by a store that has done what this one has not.
 
         A list states the audit of its moment; that of the lists of this store is part of its own.
@@ -142,7 +142,7 @@ class ValidityPublisher:
         row = tables.get(AUDIT, said.audit.length)
         return row is None or row.digest != said.audit.digest
 
-    def go_on_from(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
+    def advance_past(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
         """Give no number again that a statement of this domain has, and cover no time that it covers."""
         if self.is_behind(tables, said):
             tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])

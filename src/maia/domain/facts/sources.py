@@ -95,7 +95,7 @@ class PostgresSource:
                     cursor.execute(self.query.encode())
                     return rows_of(cursor.fetchmany(ROWS_MAX + 1), self.kinds)
         except (psycopg.Error, OSError) as problem:
-            # The address can hold a password, so only the kind of the problem is told.
+            # The address can hold a password, so only the kind of the problem is shown.
             raise FactSourceFailed(f"PostgreSQL cannot be asked: {type(problem).__name__}") from None
 
 
@@ -108,7 +108,7 @@ class FileSource:
     kinds: tuple[ParameterKind, ...]
 
     def read(self) -> list[Row]:
-        """Read the file, unless somebody writes to it meanwhile."""
+        """Read the file, unless it is written meanwhile."""
         try:
             before = self.path.stat()
             if before.st_size > BYTES_MAX:

@@ -3,7 +3,7 @@
 Facts are rows of a relation: `caseAssignment(smith, 42)`. They are asserted
 by administrators, or replaced as a whole by whatever source the domain
 follows. Each argument is kept beside its row, so that the rows that agree
-with any one of them are found without looking at the others.
+with any one of them are found without reading the others.
 """
 
 from __future__ import annotations

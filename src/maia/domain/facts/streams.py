@@ -1,4 +1,4 @@
-"""Which facts does a published event stream tell? Each event says of one row that it holds, or holds no more.
+"""Which facts come on an event stream? Each event says of one row that it holds, or holds no more.
 
 Publishers say what they know again and again; a stream that is silent for
 longer than its owner stated has lost its facts, and whatever watched them

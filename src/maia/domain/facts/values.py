@@ -1,4 +1,4 @@
-"""What does a value from somebody else's database, file or page mean as an argument of a fact?
+"""What does a value from another system's database, file or page mean as an argument of a fact?
 
 A source declares the kind of each column. A value that does not fit makes the
 whole reading fail: a row that was left out in silence could take a right away

@@ -1,6 +1,6 @@
 """How does a call become an answer? Let in, read, done, written; errors as problem details.
 
-This is the outermost loop of the interface: whatever nobody foresaw ends
+This is the outermost loop of the interface: an unforeseen error ends
 here, with a number in the log and nothing in the answer.
 """
 
@@ -140,14 +140,14 @@ def _question(pairs: list[tuple[str, str]], kind: type[_Body]) -> _Body:
 def _refused(
     problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
 ) -> Response:
-    told = problem_of(problem)
-    # Only whoever has signed the call is named: of others it is not known who they are.
+    shown = problem_of(problem)
+    # Only a caller that has signed the call is named: others are not known.
     who = {} if caller is None else {"principal": str(caller.principal)}
     records.note("refused", {"code": problem.code, "page": page, **who})
-    headers = {"Retry-After": str(_RETRY_AFTER_S)} if told.status in (429, 503) else {}
-    if told.status == 401:
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if shown.status in (429, 503) else {}
+    if shown.status == 401:
         headers["WWW-Authenticate"] = "Maia"
-    return _response(told.status, _ENCODER.encode(told), PROBLEM_JSON, headers=headers)
+    return _response(shown.status, _ENCODER.encode(shown), PROBLEM_JSON, headers=headers)
 
 
 def _unforeseen(problem: Exception, records: Records) -> Response:
@@ -157,10 +157,10 @@ def _unforeseen(problem: Exception, records: Records) -> Response:
     while trace is not None:
         where, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
     records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": where})
-    told = ApiProblem(
+    shown = ApiProblem(
         "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
     )
-    return _response(500, _ENCODER.encode(told), PROBLEM_JSON)
+    return _response(500, _ENCODER.encode(shown), PROBLEM_JSON)
 
 
 def _response(

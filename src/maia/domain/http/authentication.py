@@ -1,6 +1,6 @@
 """Who makes this call, with which certificates, and is it really this call?
 
-Every page but a few public ones asks here first. The caller is whoever signed
+Every page but a few public ones asks here first. The caller is the signer of
 the request; certificates come with it and are verified where they are used.
 Everything is bounded before it is read.
 """
@@ -94,7 +94,7 @@ class Gate:
         skew_s: int = API_SKEW_S,
         requests_max: int = REQUESTS_PER_PRINCIPAL_MAX,
     ) -> None:
-        """Let in whoever signs for this domain and this run."""
+        """Admit calls that are signed for this domain and this run."""
         if len(instance) != INSTANCE_BYTES:
             raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
         self.audience, self.instance, self.skew_s = audience, instance, skew_s
@@ -142,7 +142,7 @@ class Gate:
 async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:
     """Read the body of a call whose caller is known; raise if it is not the one that was signed.
 
-    Nobody fills our memory without a signature.
+    An unsigned call fills no memory.
     """
     body = await read_body(request, body_max)
     if sha256(body).digest() != caller.content:

@@ -52,7 +52,7 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
 def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
     problem = {"content": {PROBLEM_JSON: {"schema": schemas[id(ApiProblem)]}}}
     answer = {"content": {"application/json": {"schema": schemas[id(page.answer)]}}}
-    unheard = {"202": {"description": "done, and no broker has heard of it yet", **answer}}
+    unpublished = {"202": {"description": "done, and no broker has the statement yet", **answer}}
     operation: _Json = {
         "operationId": re.sub(r"[^a-z0-9]+", "_", f"{page.method} {page.path}".lower()).strip("_"),
         "summary": page.summary,
@@ -60,7 +60,7 @@ def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
         "parameters": _parameters(page, schemas),
         "responses": {
             str(page.answers_with): {"description": "the answer", **answer},
-            **(unheard if page.takes_away else {}),
+            **(unpublished if page.takes_away else {}),
             "4XX": {"description": "the caller can mend it, or is refused", **problem},
             "5XX": {"description": "not available now", **problem},
         },

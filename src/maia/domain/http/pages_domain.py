@@ -126,7 +126,7 @@ async def hold(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "POST", "/v1/appointments", "appoint somebody to something", answers.AppointmentAnswer,
+    "POST", "/v1/appointments", "issue an appointment", answers.AppointmentAnswer,
     bodies.Appointing, act=AdminAct.CHANGE_APPOINTMENTS, takes_key=True, tag="appointments",
     answers_with=201
 ))  # fmt: skip
@@ -143,7 +143,7 @@ async def appoint(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "GET", "/v1/appointments", "appointments that stand", answers.AppointmentPage,
+    "GET", "/v1/appointments", "appointments that are valid", answers.AppointmentPage,
     question=bodies.HolderQuestion, act=AdminAct.READ_APPOINTMENTS, tag="appointments"
 ))  # fmt: skip
 async def appointments(pages: Pages, call: Call) -> Answer:
@@ -160,7 +160,7 @@ async def appointments(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "POST", "/v1/appointments/{id}/revocation", "take an appointment back, and whatever rests on it",
+    "POST", "/v1/appointments/{id}/revocation", "revoke an appointment, and all that depends on it",
     answers.RevokedAnswer, bodies.Reason, act=AdminAct.CHANGE_APPOINTMENTS, takes_key=True,
     tag="appointments", takes_away=True
 ))  # fmt: skip

@@ -105,13 +105,13 @@ async def history(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "POST", "/v1/statements", "believe a statement of another issuer", answers.RevokedAnswer,
+    "POST", "/v1/statements", "accept a statement of another issuer", answers.RevokedAnswer,
     bodies.StatementBody, act=AdminAct.CHANGE_REGISTER, tag="statements", takes_away=True
 ))  # fmt: skip
-async def hear(pages: Pages, call: Call) -> Answer:
+async def receive_statement(pages: Pages, call: Call) -> Answer:
     signed = statement_from_bytes(call.body.statement)
     return await pages.take_away(
-        call, lambda access: access.hear_statement(signed, actor=call.actor, now=call.now)
+        call, lambda access: access.receive_statement(signed, actor=call.actor, now=call.now)
     )
 
 

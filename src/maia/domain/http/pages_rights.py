@@ -85,14 +85,14 @@ async def authorise(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "POST", "/v1/memberships/{id}/end", "end a membership: the caller's, or anybody's with /admin/rights",
+    "POST", "/v1/memberships/{id}/end", "end a membership: the caller's, or any with /admin/rights",
     answers.RevokedAnswer, bodies.Reason, takes_key=True, tag="rights", takes_away=True
 ))  # fmt: skip
 async def deactivate(pages: Pages, call: Call) -> Answer:
     id_, reason = id_from_text(call.path["id"]), call.body.reason
 
     def may(access: AccessControl) -> None:
-        # Also where it has ended: whoever ended it may ask again, and hears the same.
+        # Also where it has ended: the caller that ended it may ask again, and gets the same answer.
         if not access.is_of(call.actor, id_):
             access.authorised(call.actor, pool_of(call), AdminAct.CHANGE_RIGHTS, call.now)
 
@@ -103,7 +103,7 @@ async def deactivate(pages: Pages, call: Call) -> Answer:
 
 @PAGES.serve(Endpoint(
     "GET", "/v1/principals/{principal}/memberships",
-    "active roles: the caller's, or anybody's with /admin/register", answers.MembershipPage,
+    "active roles: the caller's, or those of any principal with /admin/register", answers.MembershipPage,
     question=bodies.PageQuestion, tag="rights"
 ))  # fmt: skip
 async def memberships(pages: Pages, call: Call) -> Answer:
@@ -120,7 +120,7 @@ async def memberships(pages: Pages, call: Call) -> Answer:
 
 @PAGES.serve(Endpoint(
     "GET", "/v1/principals/{principal}/rights",
-    "what the register has: about the caller, or about anybody with /admin/register", answers.EntryPage,
+    "what the register has: about the caller, or about any principal with /admin/register", answers.EntryPage,
     question=bodies.PageQuestion, tag="register"
 ))  # fmt: skip
 async def rights(pages: Pages, call: Call) -> Answer:
@@ -152,7 +152,7 @@ async def register_delegation(pages: Pages, call: Call) -> Answer:
 
 
 @PAGES.serve(Endpoint(
-    "POST", "/v1/revocations", "take certificates back, and whatever rests on them", answers.RevokedAnswer,
+    "POST", "/v1/revocations", "revoke certificates, and all that depends on them", answers.RevokedAnswer,
     bodies.Revocation, act=AdminAct.CHANGE_RIGHTS, takes_key=True, tag="rights", takes_away=True
 ))  # fmt: skip
 async def revoke(pages: Pages, call: Call) -> Answer:

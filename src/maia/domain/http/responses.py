@@ -177,7 +177,7 @@ def entry_answer(entry: RegisterEntry) -> EntryAnswer:
 
 
 def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
-    """Return somebody who can, with attributes by the names of the type."""
+    """Return a principal that can, with attributes by the names of the type."""
     names = {one.uid: one.name for one in event_type.attributes}
     windows = () if holder.view is None else holder.view.windows
     shown: set[AttributeUid] = set()

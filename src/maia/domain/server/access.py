@@ -20,7 +20,13 @@ from maia.credentials import NetworkName, SignedCertificate, SignedStatement, Si
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges
 from maia.domain.facts.streams import FactStream
-from maia.domain.server.background import beating, end_when_over, feeders, pushing, reloading_at_signals
+from maia.domain.server.background import (
+    pollers,
+    publish_statements,
+    push_credentials,
+    reload_at_signals,
+    stop_when_fenced,
+)
 from maia.domain.server.policy_file import policy_file
 from maia.domain.server.prepared_access import PreparedAccess
 from maia.domain.server.service import DomainService
@@ -85,7 +91,9 @@ async def access_running(
             await _set_up(service, prepared, records)
             async with _interface(service, key, prepared, records) as address:
                 stream, background = _background(service, prepared, identity, data, records)
-                background += [pushing(prepared.pushes, service, address, records)] if prepared.pushes else []
+                background += (
+                    [push_credentials(prepared.pushes, service, address, records)] if prepared.pushes else []
+                )
                 async with asyncio.TaskGroup() as tasks:
                     running = [tasks.create_task(one) for one in background]
                     yield RunningAccess(address, service, stream)
@@ -122,13 +130,15 @@ def _background(
 ) -> tuple[StatementStream | None, list[Coroutine[None, None, None]]]:
     """Return what runs beside the interface, and the stream if there is a broker."""
     ages, config = FactAges(data / _AGES), prepared.config
-    told = [FactStream(one, service, ages, clock=service.clock, records=records) for one in prepared.streams]
+    streams = [
+        FactStream(one, service, ages, clock=service.clock, records=records) for one in prepared.streams
+    ]
     tasks = [
-        beating(service, records),
-        reloading_at_signals(policy_file(prepared), service, records),
-        end_when_over(service),
-        *(one.run() for one in feeders(config.facts, service, ages, records)),
-        *(one.watch() for one in told),
+        publish_statements(service, records),
+        reload_at_signals(policy_file(prepared), service, records),
+        stop_when_fenced(service),
+        *(one.run() for one in pollers(config.facts, service, ages, records)),
+        *(one.watch() for one in streams),
     ]
     if not config.broker_addresses:
         return None, tasks
@@ -140,7 +150,7 @@ def _background(
         float(config.broker_carry_s),
         prepared.constitutions,
     )
-    listeners = tuple(one.listen for one in told)
+    listeners = tuple(one.listen for one in streams)
     stream = StatementStream(service, identity.key, settings, records, listeners=listeners)
     service.carrier = stream
     return stream, [stream.run(), *tasks]

@@ -30,7 +30,14 @@ from maia.events import Instant
 from maia.keystore.wallet_folder import WalletFolder
 from maia.net.observer import Records
 
-__all__ = ["beating", "end_when_over", "feeders", "pushing", "reloading_at_signals", "source_of"]
+__all__ = [
+    "publish_statements",
+    "stop_when_fenced",
+    "pollers",
+    "push_credentials",
+    "reload_at_signals",
+    "source_of",
+]
 
 PUSH_S: Final = 10.0
 RENEW_S: Final = 300
@@ -42,7 +49,7 @@ _SECOND: Final = 1_000_000
 _PAGES_MAX: Final = 100
 
 
-async def beating(service: DomainService, records: Records) -> None:
+async def publish_statements(service: DomainService, records: Records) -> None:
     """Publish what is due, list after list."""
     while True:
         try:
@@ -57,14 +64,14 @@ async def beating(service: DomainService, records: Records) -> None:
                 await service.has_news.wait()
 
 
-async def end_when_over(service: DomainService) -> None:
+async def stop_when_fenced(service: DomainService) -> None:
     """Raise when another process has written to the store: this one must sign nothing more."""
     await service.is_over.wait()
     assert service.fenced is not None  # noqa: S101 - set together
     raise service.fenced
 
 
-async def reloading_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
+async def reload_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
     """Read the policy again at every SIGHUP; without a file, the signal changes nothing."""
     hung_up, loop = asyncio.Event(), asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
@@ -83,7 +90,7 @@ async def reloading_at_signals(policy: PolicyFile | None, service: DomainService
 # ------------------------------------------------------------ facts
 
 
-def feeders(
+def pollers(
     configs: Iterable[FactConfig], service: DomainService, ages: FactAges, records: Records
 ) -> list[FactFeeder]:
     """Return the pollers of facts."""
@@ -111,10 +118,10 @@ def source_of(config: FactConfig) -> FactSource | None:
             return None
 
 
-# ------------------------------------------------------------ pushing certificates to brokers
+# ------------------------------------------------------------ push_credentials certificates to brokers
 
 
-async def pushing(
+async def push_credentials(
     pushes: Iterable[tuple[Principal, Path]], service: DomainService, address: str, records: Records
 ) -> None:
     """Keep the certificates of brokers in their folders, renewed before they end."""

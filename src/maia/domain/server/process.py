@@ -3,7 +3,7 @@
 `maia domain serve` prepares it and calls `serve_domain` here: the data folder
 is taken so that no second server uses it, the store is fenced, the status
 endpoint opens beside the network's port, and all of it closes in order when
-the process is told to stop.
+the process is stopped.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def run_key_server(
     at_rest = Secret.from_bytes(key.reveal_seed()).derive(_AT_REST)
     with listening:
         server = KeyServer(key, settings_at(bound), at_rest=at_rest, random=os.urandom, kept=kept)
-        # A refresh that broke off half way would hand out keys that nobody else has. The store is whole.
+        # A refresh that broke off half way would hand out keys that no other member has. The store is whole.
         runner = NodeRunner(
             server,
             key,
@@ -168,7 +168,7 @@ async def _answer_until_stopped(
     ready: Callable[[DomainListening], None],
 ) -> None:
     config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_told(running, access, telemetry), token=token)
+    endpoint = StatusEndpoint(_status(running, access, telemetry), token=token)
     if config.status is not None:
         address = await endpoint.start(config.status)
         new_door(config.data, address, token)
@@ -183,7 +183,7 @@ async def _answer_until_stopped(
             (config.data / DOOR_FILE).unlink()
 
 
-def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
+def _status(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
     def status() -> dict[str, object]:
         return running.status() | ({} if access is None else access.status())
 

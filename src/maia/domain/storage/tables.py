@@ -42,7 +42,7 @@ __all__ = [
     "FACT_ARGUMENTS",
     "FENCE",
     "FOR_EVER",
-    "HEARD",
+    "RECEIVED",
     "MEMBERSHIPS",
     "META",
     "NONCES",
@@ -61,7 +61,7 @@ __all__ = [
     "AuditRow",
     "FactArgumentRow",
     "FactRow",
-    "HeardRow",
+    "ReceivedRow",
     "MembershipRow",
     "MetaRow",
     "NonceRow",
@@ -215,7 +215,7 @@ class RightRow:
 
 @dataclass(frozen=True, slots=True)
 class AppointmentRow:
-    """An appointment or role membership certificate: ours, or one of others that something here rests on.
+    """An appointment or role membership certificate: ours, or one that something here depends on.
 
     `membership` is the one that a role membership certificate of ours is about.
     """
@@ -280,7 +280,7 @@ class MembershipRow:
 
 @dataclass(frozen=True, slots=True)
 class SupportRow:
-    """A membership or a right rests on something: a fact, an appointment or another membership."""
+    """A membership or a right depends on a fact, an appointment or another membership."""
 
     support: bytes
     dependent: bytes
@@ -290,7 +290,7 @@ class SupportRow:
 
 @dataclass(frozen=True, slots=True)
 class TesterRow:
-    """Whose statements a certificate of others demands, and of which kind, on which something here rests."""
+    """Whose statements, of which kind, a certificate demands that something here depends on."""
 
     kind: str
     tester: bytes
@@ -330,8 +330,8 @@ class StatementRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardRow:
-    """What another issuer stated last, so that no older statement is believed after a restart."""
+class ReceivedRow:
+    """What another issuer stated last, so that no older statement is accepted after a restart."""
 
     issuer: bytes
     number: int
@@ -361,7 +361,7 @@ class AnswerRow:
 
 @dataclass(frozen=True, slots=True)
 class NonceRow:
-    """The nonce of a request that must not be heard a second time."""
+    """The nonce of a request that is accepted once."""
 
     principal: bytes
     nonce: bytes
@@ -417,7 +417,7 @@ TESTERS: Final = Table(
 WITNESSED: Final = Table("witnessed", WitnessRow, ("issuer", "length", "digest"))
 REVOKED: Final = Table("revoked", RevokedRow, ("id",), (("not_after",),))
 STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "number"), ("not_after",)))
-HEARD: Final = Table("heard", HeardRow, ("issuer", "number"))
+RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
@@ -435,7 +435,7 @@ ALL_TABLES: Final = (
     TESTERS,
     REVOKED,
     STATEMENTS,
-    HEARD,
+    RECEIVED,
     WITNESSED,
     AUDIT,
     ANSWERS,
