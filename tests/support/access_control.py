@@ -224,8 +224,8 @@ def _check_memberships(everything) -> None:
     for row in everything["supports"]:
         supports.setdefault(row.dependent, set()).add(row.support)
     for row in everything["memberships"]:
-        rests_on = membership_from_bytes(row.membership).rests_on
-        wanted = set() if ended[row.id] else {support_key(ground.support) for ground in rests_on}
+        depends_on = membership_from_bytes(row.membership).depends_on
+        wanted = set() if ended[row.id] else {support_key(ground.support) for ground in depends_on}
         assert supports.get(row.id, set()) == wanted
     for row in everything["rights"]:
         if row.membership and row.revoked_at is None:

@@ -482,7 +482,7 @@ class DomainBeside:
                 membership.role,
                 tuple((argument_kind(value).value, value) for value in membership.arguments),
                 self.called[membership.rule],
-                tuple((self.called[ground.support], ground.is_watched) for ground in membership.rests_on),
+                tuple((self.called[ground.support], ground.is_watched) for ground in membership.depends_on),
                 int(membership.since),
                 None if membership.until is None else int(membership.until),
             )
@@ -500,7 +500,7 @@ class DomainBeside:
 
     def _relied_on(self, some):
         """Draw a fact or certificate to lose, most often one that somebody rests on."""
-        members = {item for one in self.model.members for item, watched in one.rests_on if watched}
+        members = {item for one in self.model.members for item, watched in one.depends_on if watched}
         rights = {item for right in self.rights.values() for way in right.ways for item in way}
         return self._of_use(some, members | rights)
 

@@ -163,7 +163,7 @@ class Issuer:
             is_revalidated=int(TestKind.REVALIDATION in right.tests),
         )
         work.tables.put(RIGHTS, [row])
-        keep_dependencies(work.tables, row.id, RIGHT, right.rests_on)
+        keep_dependencies(work.tables, row.id, RIGHT, right.depends_on)
         standing[granted] = row
         work.given += 1
         return Issued(signed, chain, membership.id, right.grant)
@@ -310,7 +310,7 @@ def _digest(right: GrantedRight) -> bytes:
     """Return a digest of what is granted and of what it depends on, but not of how long it lasts."""
     supports = tuple(
         (ground.support.kind.value.encode(), ground.support.id, b"1" if ground.is_watched else b"0")
-        for ground in right.rests_on
+        for ground in right.depends_on
     )
     tests = tuple(sorted(kind.value.encode() for kind in right.tests))
     expression = (

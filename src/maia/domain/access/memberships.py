@@ -46,7 +46,7 @@ def membership_to_bytes(membership: RoleMembership) -> bytes:
             membership.role.encode(),
             tuple(map(argument_to_expression, membership.arguments)),
             membership.rule.encode(),
-            tuple(map(_ground_to_expression, membership.rests_on)),
+            tuple(map(_ground_to_expression, membership.depends_on)),
             _moment(membership.since),
             _moment(membership.until),
         )

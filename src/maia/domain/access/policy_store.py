@@ -44,7 +44,7 @@ from maia.domain.storage.tables import (
 )
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.roles import Grant, Policy, SupportKind, fallen, parse_policy
+from maia.roles import Grant, Policy, SupportKind, ended_memberships, parse_policy
 from maia.roles.policy import CertificatePremise
 from maia.types import VerifiedType
 
@@ -195,7 +195,7 @@ def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None)
     """End memberships and revoke rights that a new policy does not grant; `before` it was in force."""
     active = active_memberships(work.now)
     for members in work.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
-        found = fallen((membership_from_bytes(row.membership) for row in members), policy=policy)
+        found = ended_memberships((membership_from_bytes(row.membership) for row in members), policy=policy)
         end_memberships(work, [one.membership.id for one in found], "the policy changed")
     issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(work.now))
     after = ""

@@ -115,8 +115,8 @@ class RoleActivation:
             reason="",
         )
         work.tables.put(MEMBERSHIPS, [row])
-        keep_dependencies(work.tables, membership.id, MEMBERSHIP, membership.rests_on)
-        self.keep_foreign_certificates(work, membership.rests_on, shown)
+        keep_dependencies(work.tables, membership.id, MEMBERSHIP, membership.depends_on)
+        self.keep_foreign_certificates(work, membership.depends_on, shown)
         work.given += 1
         return Activated(membership, signed), True
 
@@ -182,7 +182,7 @@ class RoleActivation:
 def _way(membership: RoleMembership) -> bytes:
     """Return a digest of a membership that leaves out when it began and how long it lasts."""
     supports = sorted(
-        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.rests_on
+        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.depends_on
     )
     expression = (
         membership.principal.key,

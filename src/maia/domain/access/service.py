@@ -435,7 +435,7 @@ class AccessControl(AccessStatements, AccessQuestions):
         world = StoreWorld(work.tables, tester, work.now, shown)
         granted = rights(policy, membership, world, work.now)
         for right in granted:
-            self._roles.keep_foreign_certificates(work, right.rests_on, shown)
+            self._roles.keep_foreign_certificates(work, right.depends_on, shown)
         issued, withheld = self._issuer.issue_all(work, membership, granted, tester)
         return (
             [replace(one, rule=self._rule_called(work.tables, one.rule)) for one in issued],
@@ -474,7 +474,7 @@ def _taken(work: UnitOfWork) -> tuple[tuple[str, str], ...]:
     if not work.ids:
         return ()
     some = " ".join(one.hex()[:16] for one in work.ids[:16])
-    return (("revoked", str(len(work.ids))), ("fallen", str(len(work.memberships))), ("ids", some))
+    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))), ("ids", some))
 
 
 def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class AccessStatements(AccessCore):
             self._end_stale(work)
             signed = []
             if work.ids:
-                work.record("statement.stale", ("fallen", str(len(work.memberships))))
+                work.record("statement.stale", ("ended", str(len(work.memberships))))
                 at_once = self._state_revoked(work).statement
                 signed += [at_once] if at_once is not None else []
             new = self._state_facts(work) if has_unpublished_facts(work.tables) else None
@@ -220,4 +220,4 @@ def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
 
 
 def _ended(work: UnitOfWork) -> Sequence[tuple[str, str]]:
-    return (("revoked", str(len(work.ids))), ("fallen", str(len(work.memberships))))
+    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))))

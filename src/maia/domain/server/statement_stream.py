@@ -165,13 +165,13 @@ class StatementStream:
             )
             definition = validity_definition(self._key, chain)
             publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
-            fallen = await self._receive_own_stream(client)
+            revoked = await self._receive_own_stream(client)
             await self._publish_current(publisher)
             await self._set(publisher)
             async with asyncio.TaskGroup() as tasks:
                 hearing = [
                     tasks.create_task(self._follow_issuers(client)),
-                    tasks.create_task(self._announce_revoked(fallen)),
+                    tasks.create_task(self._announce_revoked(revoked)),
                 ]
                 hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
                 hearing.append(tasks.create_task(self._publish_to_new_links(client, publisher)))
@@ -185,15 +185,15 @@ class StatementStream:
         A store that was restored from an old copy does not know: its newest list would make valid again
         what it has revoked since.
         """
-        own, fallen = self._key.principal, list[Revoked]()
+        own, revoked = self._key.principal, list[Revoked]()
         with suppress(MaiaError):  # not available now; the stream is followed for as long as there is a link
             said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
             await said.state_known(timeout_s=_CONNECT_S)
             while events := await said.some(_FOLLOWED_MAX, timeout_s=0):
                 for event in events:
-                    fallen.append(await self._receive_own(event.get("statement")))
+                    revoked.append(await self._receive_own(event.get("statement")))
             await said.unsubscribe()
-        return [one for one in fallen if one.ids]
+        return [one for one in revoked if one.ids]
 
     async def _receive_own(self, data: object) -> Revoked:
         """Go on from a statement of this domain itself; what it revokes is announced later."""
@@ -211,11 +211,11 @@ class StatementStream:
             self._records.note("refused", {"issuer": str(own), "code": problem.code})
             return Revoked()
 
-    async def _announce_revoked(self, fallen: list[Revoked]) -> None:
+    async def _announce_revoked(self, revoked: list[Revoked]) -> None:
         """Announce what is revoked because of an earlier statement of this domain."""
-        if fallen:
-            self._records.note("restored", {"certificates": sum(len(one.ids) for one in fallen)})
-            await self._service.announce(fallen)
+        if revoked:
+            self._records.note("restored", {"certificates": sum(len(one.ids) for one in revoked)})
+            await self._service.announce(revoked)
 
     async def _publish_current(self, publisher: Publisher) -> None:
         """Publish first what a new verifier needs: the broker may have been away, or be another."""
