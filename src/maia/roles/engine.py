@@ -211,7 +211,7 @@ def _of_kind(given: Given, parameter: Parameter) -> Argument:
 
 
 def whole_second(moment: Instant) -> Instant:
-    """Return the second in which a moment lies: certificates have no finer times."""
+    """Return the second in which a moment lies: certificates say no finer times."""
     return Instant(moment // _SECOND * _SECOND)
 
 

@@ -277,7 +277,7 @@ def about(resources: ResourcePattern | ResourceName) -> str:
 
 
 def sample_resources(resources: ResourcePattern, owner: Owner) -> Iterator[ResourceName]:
-    """Yield some resources that a pattern speaks of, to look for a chain with."""
+    """Yield some resources that a pattern covers, to search a chain with."""
     for name in _samples(resources):
         try:
             match resources:

@@ -304,7 +304,7 @@ class AccessControl(AccessStatements, AccessQuestions):
     def authorise(
         self, principal: Principal, membership: bytes, *, actor: Principal, now: Instant
     ) -> tuple[Issued, ...]:
-        """Issue whatever the authorisation rules grant to this member, with the chains to the owners."""
+        """Issue all that the authorisation rules grant to this member, with the chains to the owners."""
         with self._begin(actor, now) as work:
             row = active_row(work.tables, membership, now)
             if row is None or row.principal != principal.key:
@@ -489,7 +489,7 @@ def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
 def _stated(
     declared: FactDeclaration | AppointmentDeclaration | None, given: Sequence[Given]
 ) -> tuple[Argument, ...]:
-    """Return arguments as they were declared; without a policy, as they look."""
+    """Return arguments as they were declared; without a policy, by their form."""
     if declared is not None:
         return stated_arguments(declared, given)
     return tuple(read_word(one, None) if isinstance(one, Word) else one for one in given)

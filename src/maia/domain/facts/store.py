@@ -1,7 +1,7 @@
 """Which facts hold in this domain?
 
 Facts are rows of a relation: `caseAssignment(smith, 42)`. They are asserted
-by administrators, or replaced as a whole by whatever source the domain
+by administrators, or replaced as a whole by a source that the domain
 follows. Each argument is kept beside its row, so that the rows that agree
 with any one of them are found without reading the others.
 """

@@ -1,8 +1,8 @@
 """Which facts come on an event stream? Each event says of one row that it holds, or holds no more.
 
 Publishers say what they know again and again; a stream that is silent for
-longer than its owner stated has lost its facts, and whatever watched them
-falls.
+longer than its owner stated has lost its facts, and what watches them
+ends.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A server runs the groups of a type if the type's owner has named it. What an
 epoch or an eviction changed is collected here, together with what members are
-told of it, so that the server can have the one kept before the other leaves.
+sent about it, so that the server can have the one kept before the other leaves.
 Evictions and revocations survive a restart, and a crash at any moment: the
 record is safe before a member gets a new key (A82).
 
@@ -73,7 +73,7 @@ class ManagedTypes:
         self._distrusted = Distrusted()
         self._groups: dict[bytes, GroupManager] = {}
         self._looks: dict[bytes, Instant | None] = {}
-        """When the groups of each type want to be looked at."""
+        """When the groups of each type are due for a check."""
 
     # -------------------------------------------------------- asking
 
@@ -108,7 +108,7 @@ class ManagedTypes:
         return known
 
     def joined(self, manager: GroupManager, versions: tuple[VerifiedType, ...]) -> None:
-        """Run the groups of a type from now on: somebody was let in."""
+        """Run the groups of a type from now on: a member was admitted."""
         self._changes |= self.definitions.remember(versions)
         self._groups[manager.type_id] = manager
 
@@ -161,25 +161,25 @@ class ManagedTypes:
     # -------------------------------------------------------- what comes of it
 
     def everywhere(self, change: Callable[[GroupManager], list[Outcome]]) -> list[Effect]:
-        """Change the groups of every type, and tell everybody."""
+        """Change the groups of every type, and notify their members."""
         return [one for manager in self._groups.values() for one in self.told(manager, change(manager))]
 
     def told(
         self, manager: GroupManager, outcomes: list[Outcome], *, asked: tuple[MemberLink, int] | None = None
     ) -> list[Effect]:
-        """Tell everybody what has come of a change, once that is safe."""
+        """Notify members of the outcome of a change, once that is safe."""
         self._changes |= manager.store.take_changes()
         self._looks[manager.type_id] = manager.next_look()
         return self._teller.tell(manager, outcomes, asked)
 
     def look(self, now: Instant) -> list[Effect]:
-        """Look at the groups whose moment has come."""
+        """Check the groups that are due."""
         due = [type_id for type_id, at in self._looks.items() if at is not None and at <= now]
         managers = [self._groups[type_id] for type_id in due]
         return [one for manager in managers for one in self.told(manager, manager.tick(now))]
 
     def next_look(self) -> Instant | None:
-        """Return the next moment at which groups want to be looked at."""
+        """Return the next moment at which groups are due."""
         return min((one for one in self._looks.values() if one is not None), default=None)
 
     # -------------------------------------------------------- after a restart

@@ -2,8 +2,8 @@
 
     [api]         where the HTTP interface listens
     [database]    SQLite in the data folder, or PostgreSQL
-    [broker]      which broker carries statements, and which issuers are followed
-    [policy]      the policy's file, the role sets it imports, types and certificates it needs
+    [broker]      which broker carries statements, and whose are heard
+    [policy]      the policy's file, the role sets it imports, types and certificates it stands on
     [statements]  the rhythm of lists
     [[facts]]     where facts come from
     [[push]]      which brokers' credential folders are kept fresh

@@ -5,7 +5,7 @@
     maia domain serve --listen 127.0.0.1:7500      and flags, the last word of the three.
 
 Everything is checked before the server opens a port. An error names the file,
-the line and the key, and an unknown setting is an error too.
+the line and the key, and a setting that nobody knows is an error too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DomainConfig:
     history: tuple[Path, ...] = ()
     """*.type files of the types whose old keys are kept, for pipelines that read the past."""
     refresh_s: int = _TERMS.refresh_s
-    """How often keys are refreshed even if no member joins or leaves."""
+    """How often keys are refreshed even if nobody comes or goes."""
     overdue_s: int = _TERMS.overdue_s
     """For how long publishers go on sealing after a refresh is overdue."""
     drift_s: int = _TERMS.drift_s
@@ -114,7 +114,7 @@ class PreparedDomain:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
 
     def settings(self, address: str) -> DomainSettings:
-        """Return the settings of the server, once it is known where it listens."""
+        """Return what the server is told, once it is known where it listens."""
         config = self.config
         terms = KeyTerms(config.refresh_s, config.overdue_s, config.drift_s, config.back_dating_s)
         return DomainSettings(

@@ -168,7 +168,7 @@ async def _answer_until_stopped(
     ready: Callable[[DomainListening], None],
 ) -> None:
     config, token, address = prepared.config, new_token(), None
-    endpoint = StatusEndpoint(_status(running, access, telemetry), token=token)
+    endpoint = StatusEndpoint(_told(running, access, telemetry), token=token)
     if config.status is not None:
         address = await endpoint.start(config.status)
         new_door(config.data, address, token)
@@ -183,7 +183,7 @@ async def _answer_until_stopped(
             (config.data / DOOR_FILE).unlink()
 
 
-def _status(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
+def _told(running: RunningKeyServer, access: RunningAccess | None, telemetry: Telemetry) -> Told:
     def status() -> dict[str, object]:
         return running.status() | ({} if access is None else access.status())
 
