@@ -11,10 +11,10 @@ The domain key owns them and needs no certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from maia.credentials import (
     Budget,
@@ -26,12 +26,12 @@ from maia.credentials import (
     principal_from_bytes,
 )
 from maia.credentials.validity.statements import SignedStatement
-from maia.credentials.validity.validity_state import Tester, ValidityState
+from maia.credentials.validity.validity_state import ValidityState
 from maia.domain.access.issuance import Issuer
 from maia.domain.access.policy_store import PolicyStore
 from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.register import Register
-from maia.domain.access.results import AdminAct, Revoked
+from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.type_registry import TypeRegistry
@@ -39,15 +39,21 @@ from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import ValidityPublisher
 from maia.domain.facts.published import take_unpublished_facts
-from maia.domain.storage.store import DomainStore, Tables
-from maia.domain.storage.tables import RECEIVED, ReceivedRow
+from maia.domain.storage.store import DomainStore, Tables, Where
+from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
-__all__ = ["WORK_MAX", "AccessCore", "authorised"]
+__all__ = ["WORK_MAX", "AccessCore", "principals"]
 
-_RECEIVED_MAX = 1 << 16
+WORK_MAX: Final = 4096
+"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
+_POOL_MAX: Final = 256
+_RECEIVED_MAX: Final = 1 << 16
+
+_Row = TypeVar("_Row")
+_Shown = TypeVar("_Shown")
 
 
 class AccessCore:
@@ -80,14 +86,26 @@ class AccessCore:
     ) -> Permit:
         """Return the permit of the kernel for an administrative act; raise its refusal if there is none.
 
-        `pool` is what the actor showed. The domain key needs nothing.
+        `pool` are the certificates of the request. The domain key needs none.
         """
+        if len(pool) > _POOL_MAX:
+            raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
+        request = Request(actor, act.action, TopicName(self.principal, act.topic))
         with self._reading() as tables:
-            return authorised(
-                self._key, actor, pool, act, now=now, tester=self._tester(tables), cache=self._cache
+            evidence = gather_evidence(
+                request,
+                pool,
+                at=now,
+                cache=self._cache,
+                standing=self._tester(tables),
+                budget=Budget.of(WORK_MAX),
             )
+        decision = decide(request, evidence, Facts(), now)
+        if isinstance(decision, Denial):
+            raise decision.as_refusal()
+        return decision
 
-    # ------------------------------------------------------------ turns
+    # ------------------------------------------------------------ units of work
 
     @contextmanager
     def _begin(self, actor: Principal, now: Instant) -> Iterator[UnitOfWork]:
@@ -102,10 +120,8 @@ class AccessCore:
                 self._received, self._is_ahead = None, False
             raise
 
-    @contextmanager
-    def _reading(self) -> Iterator[Tables]:
-        with self._store.reading() as tables:
-            yield tables
+    def _reading(self) -> AbstractContextManager[Tables]:
+        return self._store.reading()
 
     def _state_revoked(self, work: UnitOfWork) -> Revoked:
         """Sign a list of what an act revoked. The audit record comes before, so that the list covers it."""
@@ -121,6 +137,22 @@ class AccessCore:
     def _state_facts(self, work: UnitOfWork) -> SignedStatement | None:
         facts = take_unpublished_facts(work.tables, self._policies.in_force(work.tables))
         return None if facts is None else self._publisher.state_facts(work.tables, work.now, facts)
+
+    def _page(
+        self,
+        table: Table[_Row],
+        *where: Where,
+        after: str | None,
+        limit: int,
+        shape: Callable[[Tables, _Row], _Shown],
+    ) -> Page[_Shown]:
+        """Return a page of a numbered table, each row in the shape of an answer."""
+        page_limit(limit, self._settings.limits)
+        with self._reading() as tables:
+            number = table.c.number
+            rows = tables.find(table, *where, limit=limit, order=number, after=cursor_number(after))
+            more = str(getattr(rows[-1], number.name)) if len(rows) == limit else None
+            return Page(tuple(shape(tables, row) for row in rows), more)
 
     # ------------------------------------------------------------ what is known
 
@@ -153,36 +185,6 @@ class AccessCore:
         return policy
 
 
-def principals(keys: Sequence[object]) -> Iterator[Principal]:
-    """Yield the principals with these keys, as rows have them."""
-    for key in keys:
-        if isinstance(key, bytes) and key:
-            yield principal_from_bytes(key)
-
-
-_POOL_MAX: Final = 256
-WORK_MAX: Final = 4096
-"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
-
-
-def authorised(
-    key: SigningKey,
-    actor: Principal,
-    pool: Sequence[SignedCertificate],
-    act: AdminAct,
-    *,
-    now: Instant,
-    tester: Tester,
-    cache: VerificationCache,
-) -> Permit:
-    """Return the kernel's permit for an act; raise its refusal if there is none."""
-    if len(pool) > _POOL_MAX:
-        raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
-    request = Request(actor, act.action, TopicName(key.principal, act.topic))
-    evidence = gather_evidence(
-        request, pool, at=now, cache=cache, standing=tester, budget=Budget.of(WORK_MAX)
-    )
-    decision = decide(request, evidence, Facts(), now)
-    if isinstance(decision, Denial):
-        raise decision.as_refusal()
-    return decision
+def principals(keys: Iterable[bytes]) -> list[Principal]:
+    """Return the principals with these keys, as rows have them; an empty one means none."""
+    return [principal_from_bytes(key) for key in keys if key]

@@ -52,6 +52,10 @@ __all__ = ["PolicyStore", "revoke_ungranted", "loaded_of", "was_replaced"]
 
 _VERSIONS_MAX: Final = 1_000
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
+_CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
+
+_Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Principal]
+"""What a certificate is, is called and has for parameters, and who signed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +187,6 @@ def _pair(expression: SExpression) -> tuple[bytes, bytes]:
         case (bytes(one), bytes(other)):
             return one, other
     raise ValueError("a pair of texts was expected")
-
-
-_CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
-
-_Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Principal]
-"""What a certificate is, is called and has for parameters, and who signed it."""
 
 
 def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:

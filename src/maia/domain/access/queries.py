@@ -9,8 +9,9 @@ answer is the one that a broker would give.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
+from typing import Final
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -18,21 +19,17 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     Principal,
-    SignedCertificate,
     SignedKind,
     SigningKey,
     TopicName,
     TypeName,
     TypePattern,
     Validity,
-    VerificationCache,
-    VerifiedConstitution,
     covers_request,
     issue,
 )
 from maia.credentials.arguments import Given
 from maia.credentials.validity.statements import AuditHead
-from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.audit import AuditRecord, record_from_bytes
 from maia.domain.access.core import AccessCore
 from maia.domain.access.issuance import held_certificates, sample_resources
@@ -44,20 +41,20 @@ from maia.domain.access.results import (
     Holder,
     Page,
     RegisterEntry,
-    cursor_number,
-    page_limit,
 )
 from maia.domain.access.role_activation import activated_of
 from maia.domain.access.unit_of_work import audit_head
 from maia.domain.access.validity import RegisterTester
-from maia.domain.storage.store import Where
+from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
 from maia.events import Instant
 from maia.policy import Denial, Facts, Request, decide, gather_evidence
-from maia.roles import Policy, PossibleRight, possible_rights
+from maia.roles import possible_rights
 from maia.types import VerifiedType
 
-__all__ = ["AccessQuestions", "Supposition", "abilities"]
+__all__ = ["AccessQuestions"]
+
+_SECOND: Final = 1_000_000
 
 
 class AccessQuestions(AccessCore):
@@ -108,14 +105,8 @@ class AccessQuestions(AccessCore):
         self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
     ) -> Page[Activated]:
         """Return the roles that are active."""
-        page_limit(limit, self._settings.limits)
         where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
-        with self._reading() as tables:
-            rows = tables.find(
-                MEMBERSHIPS, *where, limit=limit, order=MEMBERSHIPS.c.number, after=cursor_number(after)
-            )
-            found = tuple(activated_of(tables, row) for row in rows)
-            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
+        return self._page(MEMBERSHIPS, *where, after=after, limit=limit, shape=activated_of)
 
     def is_of(self, principal: Principal, membership: bytes) -> bool:
         """Say whether a membership is, or was, this principal's."""
@@ -126,26 +117,17 @@ class AccessQuestions(AccessCore):
     def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
         """Return what a member of a role would be able to do, as the kernel would decide it."""
         with self._reading() as tables:
-            given = Supposition(
-                key=self._key,
-                policy=self._policy_in_force(tables),
-                held=held_certificates(tables, now),
-                types=tuple(self._registry.holding(tables, now).values()),
-                tester=RegisterTester(self._tester(tables), now),
-                cache=self._cache,
-                now=now,
-                constitutions=self._settings.constitutions,
-            )
-            found = abilities(given, role, arguments)
+            found = self._abilities(tables, role, arguments, now)
             return tuple(replace(one, rule=self._rule_called(tables, one.rule)) for one in found)
 
     def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
         """Return the audit records that follow number `after`."""
-        page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
-            rows = tables.find(AUDIT, limit=limit, order=AUDIT.c.number, after=max(0, after))
-            found = tuple(record_from_bytes(row.body, row.previous) for row in rows)
-            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
+        return self._page(
+            AUDIT,
+            after=str(max(0, after)),
+            limit=limit,
+            shape=lambda _, row: record_from_bytes(row.body, row.previous),
+        )
 
     def audit_head(self) -> AuditHead:
         """Return how long the audit is and what its last record makes of all of them."""
@@ -153,74 +135,52 @@ class AccessQuestions(AccessCore):
             return audit_head(tables)
 
     def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
-        page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
-            rows = tables.find(RIGHTS, *where, limit=limit, order=RIGHTS.c.number, after=cursor_number(after))
-            found = (replace(entry_of(row), rule=self._rule_called(tables, row.rule)) for row in rows)
-            return Page(tuple(found), str(rows[-1].number) if len(rows) == limit else None)
-
-
-_SECOND = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Supposition:
-    """Everything that an answer is made of."""
-
-    key: SigningKey
-    policy: Policy
-    held: Sequence[SignedCertificate]
-    types: Sequence[VerifiedType]
-    tester: Tester
-    cache: VerificationCache
-    now: Instant
-    constitutions: tuple[VerifiedConstitution, ...] = ()
-
-
-def abilities(given: Supposition, role: str, arguments: Sequence[Given]) -> tuple[Ability, ...]:
-    """Return what a member of `role(arguments)` would be able to do, by action and resource."""
-    # A key that no principal has: even a certificate that leaked would be of no use.
-    seed = sha256(given.key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
-    member = SigningKey.from_seed(seed).principal
-    found: list[Ability] = []
-    for right in possible_rights(given.policy, role, arguments, member, given.now):
-        if right.authority is not None:
-            found += _decided(given, right, right.authority, member)
-            continue
-        privilege = right.grant.privilege
-        attributes = None if privilege.attributes is ALL_ATTRIBUTES else tuple(sorted(privilege.attributes))
-        resource = f"{privilege.resource.kind.value} {privilege.resource.pattern}"
-        found += [
-            Ability(right.grant.id, action, resource, attributes, None, None, right.restriction)
-            for action in _in_order(privilege.actions)
-        ]
-    return tuple(found)
-
-
-def _decided(
-    given: Supposition, right: PossibleRight, authority: Authority, member: Principal
-) -> Iterator[Ability]:
-    start = Instant(given.now - given.now % _SECOND)
-    validity = Validity(start, Instant(start + _SECOND))
-    certificate = AuthorisationCertificate(given.key.principal, member, False, authority, validity)
-    pool = [*given.held, issue(certificate, given.key)]
-    attributes = None if authority.attributes is ALL_ATTRIBUTES else tuple(sorted(authority.attributes))
-    for request in _requests(given.types, authority, member):
-        evidence = gather_evidence(
-            request,
-            pool,
-            at=given.now,
-            cache=given.cache,
-            constitutions=given.constitutions,
-            standing=given.tester,
+        return self._page(
+            RIGHTS,
+            *where,
+            after=after,
+            limit=limit,
+            shape=lambda tables, row: replace(entry_of(row), rule=self._rule_called(tables, row.rule)),
         )
-        decision = decide(request, evidence, Facts(), given.now)
-        resource = request.resource
-        shown = resource.path if isinstance(resource, TopicName) else resource.name
-        if isinstance(decision, Denial):
-            yield Ability(right.grant.id, request.action, shown, attributes, None, decision.code)
-        else:
-            yield Ability(right.grant.id, request.action, shown, attributes, decision.view, None)
+
+    def _abilities(
+        self, tables: Tables, role: str, arguments: Sequence[Given], now: Instant
+    ) -> Iterator[Ability]:
+        # A key that no principal has: even a certificate that leaked would be of no use.
+        seed = sha256(self._key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
+        member = SigningKey.from_seed(seed).principal
+        held, tester = held_certificates(tables, now), RegisterTester(self._tester(tables), now)
+        types = tuple(self._registry.holding(tables, now).values())
+        start = Instant(now - now % _SECOND)
+        validity = Validity(start, Instant(start + _SECOND))
+        for right in possible_rights(self._policy_in_force(tables), role, arguments, member, now):
+            authority, privilege, rule = right.authority, right.grant.privilege, right.grant.id
+            named = (privilege if authority is None else authority).attributes
+            attributes = None if named is ALL_ATTRIBUTES else tuple(sorted(named))
+            if authority is None:
+                # Facts decide about values in the restriction, so the kernel cannot be asked.
+                shown = f"{privilege.resource.kind.value} {privilege.resource.pattern}"
+                for action in _in_order(privilege.actions):
+                    yield Ability(rule, action, shown, attributes, None, None, right.restriction)
+                continue
+            certificate = AuthorisationCertificate(self.principal, member, False, authority, validity)
+            pool = [*held, issue(certificate, self._key)]
+            for request in _requests(types, authority, member):
+                evidence = gather_evidence(
+                    request,
+                    pool,
+                    at=now,
+                    cache=self._cache,
+                    constitutions=self._settings.constitutions,
+                    standing=tester,
+                )
+                decision = decide(request, evidence, Facts(), now)
+                resource = request.resource
+                shown = resource.path if isinstance(resource, TopicName) else resource.name
+                if isinstance(decision, Denial):
+                    yield Ability(rule, request.action, shown, attributes, None, decision.code)
+                else:
+                    yield Ability(rule, request.action, shown, attributes, decision.view, None)
 
 
 def _requests(types: Iterable[VerifiedType], authority: Authority, member: Principal) -> Iterator[Request]:

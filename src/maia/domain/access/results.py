@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
@@ -37,6 +37,7 @@ __all__ = [
     "page_limit",
 ]
 
+_CURSOR_MAX: Final = 128
 _Row = TypeVar("_Row")
 
 
@@ -223,9 +224,6 @@ class Ability:
     """The code of the kernel's refusal, where the domain itself cannot pass the right on."""
     restriction: str | None = None
     """The restriction as the policy writes it, where facts decide about values in it; no view then."""
-
-
-_CURSOR_MAX = 128
 
 
 def page_limit(limit: int, limits: AccessLimits) -> int:

@@ -48,7 +48,6 @@ from maia.domain.access.results import (
     Wallet,
     Withheld,
     cursor_bytes,
-    cursor_number,
     page_limit,
 )
 from maia.domain.access.role_activation import active_row
@@ -181,8 +180,7 @@ class AccessControl(AccessStatements, AccessQuestions):
     def appointments(
         self, *, holder: Principal | None = None, after: str | None = None, limit: int = 100
     ) -> Page[SignedAppointment]:
-        """Return appointments that this domain gave and has not taken back."""
-        page_limit(limit, self._settings.limits)
+        """Return appointments that this domain gave and has not revoked."""
         where = [
             APPOINTMENTS.c.kind == AppointmentKind.APPOINTMENT.value,
             APPOINTMENTS.c.issuer == self.principal.key,
@@ -190,12 +188,13 @@ class AccessControl(AccessStatements, AccessQuestions):
         ]
         if holder is not None:
             where.append(APPOINTMENTS.c.holder == holder.key)
-        with self._reading() as tables:
-            rows = tables.find(
-                APPOINTMENTS, *where, limit=limit, order=APPOINTMENTS.c.number, after=cursor_number(after)
-            )
-            found = tuple(appointment_from_bytes(row.certificate) for row in rows)
-            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
+        return self._page(
+            APPOINTMENTS,
+            *where,
+            after=after,
+            limit=limit,
+            shape=lambda _, row: appointment_from_bytes(row.certificate),
+        )
 
     def assert_fact(self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant) -> bool:
         """Assert a fact; return whether it is new.

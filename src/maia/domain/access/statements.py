@@ -68,9 +68,9 @@ class AccessStatements(AccessCore):
             moments = [self._publisher.next_due(tables, now)]
             if self._publisher.is_silent(tables, now):
                 moments = [Instant(now + self._settings.period_s * 1_000_000)]
-            standing = self._validity(tables)
+            validity = self._validity(tables)
             for tester, kind in self._timed_testers(tables):
-                fresh = standing.fresh_until(tester, now, kind)
+                fresh = validity.fresh_until(tester, now, kind)
                 moments.append(now if fresh is None else Instant(fresh + 1))
             return max(now, min(moments))
 
@@ -86,11 +86,7 @@ class AccessStatements(AccessCore):
 
     def statements(self, *, after: str | None = None, limit: int = 100) -> Page[SignedStatement]:
         """Return the statements that this domain signed, the oldest that is kept first."""
-        page_limit(limit, self._settings.limits)
-        with self._reading() as tables:
-            rows = tables.find(STATEMENTS, limit=limit, order=STATEMENTS.c.number, after=cursor_number(after))
-            more = str(rows[-1].number) if len(rows) == limit else None
-            return Page(tuple(map(read_statement, rows)), more)
+        return self._page(STATEMENTS, after=after, limit=limit, shape=lambda _, row: read_statement(row))
 
     def revalidate_once(
         self, certificate: bytes, request: bytes, nonce: bytes, *, now: Instant
@@ -125,17 +121,17 @@ class AccessStatements(AccessCore):
         with self._begin(actor, now) as work:
             if by not in self._issuers_followed(work.tables, now):
                 return Revoked()
-            heard = self._validity(work.tables).hear(signed, now)
-            if not heard.is_news:
+            received = self._validity(work.tables).hear(signed, now)
+            if not received.is_news:
                 return Revoked()
             self._is_ahead = True
             self._keep_received(work.tables, by)
             # An issuer may list what it likes, and revokes its own certificates alone.
             check = self._tester(work.tables)
-            rows = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(heard.revoked))
+            rows = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(received.revoked))
             bad = [row.id for row in rows if _is_bad(check, row, now)]
             end_dependents(work, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"revoked by {by}")
-            problem = keep_audit_head(work.tables, signed.statement, now) or heard.problem
+            problem = keep_audit_head(work.tables, signed.statement, now) or received.problem
             if work.ids or problem is not None:
                 said = "" if problem is None else problem.code
                 work.record("statement.receive", ("by", str(by)), ("problem", said), *_ended(work))
@@ -196,9 +192,9 @@ class AccessStatements(AccessCore):
 
     def _end_stale(self, work: UnitOfWork) -> None:
         """End what depends on a certificate of another issuer that has no valid statement now."""
-        standing, check = self._validity(work.tables), self._tester(work.tables)
+        validity, check = self._validity(work.tables), self._tester(work.tables)
         for tester, kind in list(self._timed_testers(work.tables)):
-            if standing.fresh_until(tester, work.now, kind) is not None:
+            if validity.fresh_until(tester, work.now, kind) is not None:
                 continue
             where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
             while rows := work.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):

@@ -46,6 +46,10 @@ __all__ = [
 ]
 
 _AUDIT: Final = "audit"
+_ANSWERS: Final = "answers"
+_KEY_MAX: Final = 200
+"""Characters of an idempotency key."""
+_SECOND: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -98,11 +102,6 @@ def end_of(moment: Instant | None) -> int:
     return FOR_EVER if moment is None else int(moment)
 
 
-_SECOND: Final = 1_000_000
-_KEY_MAX: Final = 200
-_COUNT: Final = "answers"
-
-
 def answered_once(
     tables: Tables,
     key: str,
@@ -126,7 +125,7 @@ def answered_once(
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
         raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")
-    if add_to(tables, _COUNT, int(known is None)) > settings.limits.remembered_answers:
+    if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
         raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
     until = now + settings.answers_kept_s * _SECOND
     tables.put(ANSWERS, [AnswerRow(actor.key, key, request, answer, until)])
@@ -142,5 +141,5 @@ def use_nonce(tables: Tables, principal: Principal, nonce: bytes, *, until: Inst
 
 def forget_old(tables: Tables, now: Instant) -> None:
     """Remove what is remembered no longer."""
-    add_to(tables, _COUNT, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
+    add_to(tables, _ANSWERS, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
     tables.delete(NONCES, NONCES.c.until <= now - 1)

@@ -19,8 +19,7 @@ from typing import Final
 
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
-from maia.domain.facts.sources import FactSource
-from maia.domain.facts.values import Row
+from maia.domain.facts.sources import FactSource, Row
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.events import Instant

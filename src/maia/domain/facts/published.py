@@ -30,16 +30,16 @@ __all__ = [
     "mark_unpublished",
 ]
 
-_SAID: Final = "facts said"
+_STATED: Final = "facts stated"
 _NOT_YET: Final = b""
 
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
-    """Return what is true of whom, as far as conditions of the policy ask; None if nothing is to be said.
+    """Return what is true of whom, as far as conditions of the policy ask; None if nothing is stated.
 
-    Of more people than one statement can name, nothing is said, and no such condition holds.
+    Of more people than one statement can name, nothing is stated, and no such condition holds.
     """
     names = [] if policy is None else _asked_for(policy)
     if not names:
@@ -56,11 +56,11 @@ def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
 def take_unpublished_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
     """Return what is to be stated now because it differs from what was stated last; None if it does not."""
     facts = stated_facts(tables, policy)
-    said = tables.get(META, _SAID)
-    if _digest(facts) == (_digest(None) if said is None else said.data):
+    stated = tables.get(META, _STATED)
+    if _digest(facts) == (_digest(None) if stated is None else stated.data):
         return None
     mark_published(tables, facts)
-    # Where nothing is to be said any more, that is said once: a list without facts.
+    # Where nothing is to be stated any more, one list without facts says so.
     return {} if facts is None else facts
 
 
@@ -68,31 +68,31 @@ def mark_unpublished(tables: Tables, policy: Policy | None, name: str) -> bool:
     """Have a fact stated with the next statement if a condition asks for it; return whether one does."""
     if policy is None or name not in _asked_for(policy):
         return False
-    tables.put(META, [MetaRow(_SAID, 0, _NOT_YET)])
+    tables.put(META, [MetaRow(_STATED, 0, _NOT_YET)])
     return True
 
 
 def has_unpublished_facts(tables: Tables) -> bool:
     """Say whether facts wait to be stated."""
-    said = tables.get(META, _SAID)
-    return said is not None and said.data == _NOT_YET
+    stated = tables.get(META, _STATED)
+    return stated is not None and stated.data == _NOT_YET
 
 
 def mark_published(tables: Tables, facts: StatedFacts | None) -> None:
     """Note what has just been stated."""
-    tables.put(META, [MetaRow(_SAID, 0, _digest(facts))])
+    tables.put(META, [MetaRow(_STATED, 0, _digest(facts))])
 
 
 def _digest(facts: StatedFacts | None) -> bytes:
-    said = b"nothing" if facts is None else b"".join(key.key + uid.encode() for key, uid in sorted(facts))
-    return sha256(said).digest()
+    stated = b"nothing" if facts is None else b"".join(key.key + uid.encode() for key, uid in sorted(facts))
+    return sha256(stated).digest()
 
 
 def _asked_for(policy: Policy) -> list[str]:
     """Return the facts about one principal that a condition of a grant names."""
     grants = (grant for grants in policy.grants.values() for grant in grants)
-    said = " ".join(grant.privilege.condition or "" for grant in grants)
-    asked = set(_WORD.findall(said))
+    conditions = " ".join(grant.privilege.condition or "" for grant in grants)
+    asked = set(_WORD.findall(conditions))
     return [
         name
         for name, declared in sorted(policy.facts.items())

@@ -61,7 +61,8 @@ class Tables:
 
     def get(self, table: Table[Row], *key: Cell) -> Row | None:
         """Return the row with this key."""
-        values = {f"key_{place}": part for place, part in enumerate(key)}
+        parts = zip(table.key, key, strict=True)
+        values = {f"key_{place}": part for place, (_, part) in enumerate(parts)}
         found = self._connection.execute(table.by_key, values).first()
         return None if found is None else table.row(*found)
 
