@@ -45,7 +45,7 @@ from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
-__all__ = ["WORK_MAX", "AccessCore", "principals"]
+__all__ = ["WORK_MAX", "AccessCore", "principals", "rule_name"]
 
 WORK_MAX: Final = 4096
 """Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
@@ -172,12 +172,6 @@ class AccessCore:
     def _tester(self, tables: Tables) -> DomainTester:
         return DomainTester(tables, self._validity(tables), self.principal)
 
-    def _rule_called(self, tables: Tables, grant: str) -> str:
-        """Return how people find a grant: by role and place, or by id if the policy has it no more."""
-        policy = self._policies.in_force(tables)
-        found = None if policy is None else policy.grant(grant)
-        return grant if found is None else f"grant {found.role}, {found.place}"
-
     def _policy_in_force(self, tables: Tables) -> Policy:
         policy = self._policies.in_force(tables)
         if policy is None:
@@ -188,3 +182,9 @@ class AccessCore:
 def principals(keys: Iterable[bytes]) -> list[Principal]:
     """Return the principals with these keys, as rows have them; an empty one means none."""
     return [principal_from_bytes(key) for key in keys if key]
+
+
+def rule_name(policy: Policy | None, grant: str) -> str:
+    """Return how people find a grant: by role and place, or by id if the policy has it no more."""
+    found = None if policy is None else policy.grant(grant)
+    return grant if found is None else f"grant {found.role}, {found.place}"

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, TypeAlias
 
+from sqlalchemy import select
+
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
 from maia.credentials.appointments import AppointmentKind, appointment_from_bytes
@@ -51,6 +53,7 @@ from maia.types import VerifiedType
 __all__ = ["PolicyStore", "revoke_ungranted", "loaded_of", "was_replaced"]
 
 _VERSIONS_MAX: Final = 1_000
+_NEWEST: Final = select(POLICIES.sql).order_by(POLICIES.c.version.desc()).limit(1)
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
 _CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
 
@@ -140,8 +143,7 @@ def read_policy(
 
 def newest(tables: Tables) -> PolicyRow | None:
     """Return the policy that was loaded last."""
-    rows = tables.find(POLICIES, limit=1, order=POLICIES.c.version, descending=True)
-    return rows[0] if rows else None
+    return tables.first(POLICIES, _NEWEST)
 
 
 def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:

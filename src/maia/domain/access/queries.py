@@ -31,7 +31,7 @@ from maia.credentials import (
 from maia.credentials.arguments import Given
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
-from maia.domain.access.core import AccessCore
+from maia.domain.access.core import AccessCore, rule_name
 from maia.domain.access.issuance import held_certificates, sample_resources
 from maia.domain.access.policy_store import was_replaced
 from maia.domain.access.register import Question, attribute_of, entry_of
@@ -118,7 +118,8 @@ class AccessQuestions(AccessCore):
         """Return what a member of a role would be able to do, as the kernel would decide it."""
         with self._reading() as tables:
             found = self._abilities(tables, role, arguments, now)
-            return tuple(replace(one, rule=self._rule_called(tables, one.rule)) for one in found)
+            policy = self._policies.in_force(tables)
+            return tuple(replace(one, rule=rule_name(policy, one.rule)) for one in found)
 
     def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
         """Return the audit records that follow number `after`."""
@@ -135,13 +136,15 @@ class AccessQuestions(AccessCore):
             return audit_head(tables)
 
     def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
-        return self._page(
-            RIGHTS,
-            *where,
-            after=after,
-            limit=limit,
-            shape=lambda tables, row: replace(entry_of(row), rule=self._rule_called(tables, row.rule)),
-        )
+        with self._reading() as tables:
+            policy = self._policies.in_force(tables)
+            return self._page(
+                RIGHTS,
+                *where,
+                after=after,
+                limit=limit,
+                shape=lambda _, row: replace(entry_of(row), rule=rule_name(policy, row.rule)),
+            )
 
     def _abilities(
         self, tables: Tables, role: str, arguments: Sequence[Given], now: Instant

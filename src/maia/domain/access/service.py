@@ -25,6 +25,7 @@ from maia.credentials.arguments import Argument, Given, Word, read_word
 from maia.credentials.validity.online_tests import TestKind
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
+from maia.domain.access.core import rule_name
 from maia.domain.access.issuance import held_certificates, row_of
 from maia.domain.access.memberships import StoreWorld, membership_from_bytes
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
@@ -435,10 +436,12 @@ class AccessControl(AccessStatements, AccessQuestions):
         granted = rights(policy, membership, world, work.now)
         for right in granted:
             self._roles.keep_foreign_certificates(work, right.depends_on, shown)
+        if not granted:
+            return [], []
         issued, withheld = self._issuer.issue_all(work, membership, granted, tester)
         return (
-            [replace(one, rule=self._rule_called(work.tables, one.rule)) for one in issued],
-            [replace(one, rule=self._rule_called(work.tables, one.rule)) for one in withheld],
+            [replace(one, rule=rule_name(policy, one.rule)) for one in issued],
+            [replace(one, rule=rule_name(policy, one.rule)) for one in withheld],
         )
 
     def _wallet(

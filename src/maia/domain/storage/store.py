@@ -19,7 +19,18 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Column, ColumnElement, Connection, Engine, create_engine, event, func, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    create_engine,
+    event,
+    func,
+    select,
+    update,
+)
 from sqlalchemy import delete as sql_delete
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -64,6 +75,11 @@ class Tables:
         parts = zip(table.key, key, strict=True)
         values = {f"key_{place}": part for place, (_, part) in enumerate(parts)}
         found = self._connection.execute(table.by_key, values).first()
+        return None if found is None else table.row(*found)
+
+    def first(self, table: Table[Row], statement: Select[Any]) -> Row | None:
+        """Return the first row of a statement that was built once: building costs more than the answer."""
+        found = self._connection.execute(statement).first()
         return None if found is None else table.row(*found)
 
     def put(self, table: Table[Row], rows: Sequence[Row]) -> None:
