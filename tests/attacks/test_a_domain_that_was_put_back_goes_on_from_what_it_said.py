@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 from maia.credentials import BadSignature, ValidityState, statement_from_bytes, statement_to_bytes
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.policy import Permit
 from support.access_control import JONES, MET, SMITH, Station, court, later, listed, met, order, told, verdict
 
@@ -43,7 +43,7 @@ def test_after_an_old_copy_was_put_back_nothing_revoked_comes_back_and_new_revoc
 
     again = Station(MET, sqlite_store(old / "domain.sqlite"))
     again.now = later(1)
-    gone = again.hear_statement(statement_from_bytes(statement_to_bytes(last)))
+    gone = again.receive_statement(statement_from_bytes(statement_to_bytes(last)))
     assert set(gone.ids) == {one.id for one in smith.issued}
     assert gone.statement.statement.sequence > last.statement.sequence
     verifier.hear(gone.statement, again.now)
@@ -66,13 +66,13 @@ def test_what_was_issued_after_the_copy_stays_revoked_too(tmp_path: Path):
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     last = station.revoke([right.id], "appeal").statement
     again = met()
-    assert again.hear_statement(last).ids
+    assert again.receive_statement(last).ids
     assert right.id in listed(
         again.revoke_appointment(
             again.appoint(SMITH.principal, "medal", [], right.certificate.certificate.validity).id, ""
         ).statement
     )
-    assert again.hear_statement(last).statement is None
+    assert again.receive_statement(last).statement is None
 
 
 @pytest.mark.parametrize("lists_since", [1, 2, 3])
@@ -90,13 +90,13 @@ def test_a_store_that_has_signed_lists_of_its_own_before_it_hears_what_it_said_t
     for number in range(lists_since):
         copy.now = later(28 * (number + 1))
         copy.beat()
-    gone = copy.hear_statement(lost)
+    gone = copy.receive_statement(lost)
     assert right.id in gone.ids
     assert right.id in listed(gone.statement)
     verifier.hear(gone.statement, copy.now)
     assert right.id in verifier.revoked_by(MET.principal)
     audit = copy.access.audit_head()
-    assert copy.hear_statement(lost).statement is None, "it is known now"
+    assert copy.receive_statement(lost).statement is None, "it is known now"
     assert copy.access.audit_head() == audit
 
 
@@ -107,7 +107,7 @@ def test_a_domain_that_hears_its_own_lists_again_does_nothing():
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     said = [*station.beat(), station.revoke([right.id], "appeal").statement, *station.beat()]
     audit = station.access.audit_head()
-    assert [station.hear_statement(one).ids for one in said] == [()] * len(said)
+    assert [station.receive_statement(one).ids for one in said] == [()] * len(said)
     assert station.access.audit_head() == audit
 
 
@@ -118,5 +118,5 @@ def test_nobody_else_moves_a_domain_ahead():
     data = statement_to_bytes(mine)
     forged = data.replace(b"(8:sequence1:%d)" % mine.statement.sequence, b"(8:sequence1:9)")
     with pytest.raises(BadSignature):
-        station.hear_statement(statement_from_bytes(forged))
+        station.receive_statement(statement_from_bytes(forged))
     assert station.access.audit_head().length == met().access.audit_head().length

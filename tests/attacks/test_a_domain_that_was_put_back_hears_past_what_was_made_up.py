@@ -43,7 +43,7 @@ def heard_by(station: Station, said: Said) -> RecordedNotes:
     async def hear() -> RecordedNotes:
         notes, service = RecordedNotes(), SimpleNamespace(clock=lambda: station.now, ask=ask)
         stream = StatementStream(service, MET, StreamSettings((), None, ()), notes)  # type: ignore[arg-type]
-        await stream._hear_own_words(SimpleNamespace(subscribe=subscribe))  # type: ignore[arg-type]
+        await stream._receive_own_stream(SimpleNamespace(subscribe=subscribe))  # type: ignore[arg-type]
         return notes
 
     return asyncio.run(hear())

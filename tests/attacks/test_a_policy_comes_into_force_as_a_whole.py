@@ -104,7 +104,7 @@ def test_a_stored_policy_that_was_tampered_with_grants_nothing_after_a_restart(s
 def test_a_policy_whose_types_are_gone_grants_nothing_after_a_restart(station: Station) -> None:
     """A42: what it was read with is part of it."""
     with station.store.transaction() as tables:
-        tables.delete(TYPES, {})
+        tables.delete(TYPES)
     assert station.restarted().policy() is None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.domain.storage.sql_store import postgres_store, sqlite_store
+from maia.domain.storage.store import Tables, postgres_store, sqlite_store
 from maia.domain.storage.tables import ALL_TABLES
 from support.access_control import (
     BROWN,
@@ -56,7 +56,7 @@ class CutStore:
     @contextmanager
     def transaction(self):
         with self.inner.transaction() as tables:
-            yield CutTables(tables, self)
+            yield CutTables(tables._connection, self)
 
     @contextmanager
     def reading(self):
@@ -69,28 +69,26 @@ class CutStore:
         self.writes_left -= 1
 
 
-class CutTables:
-    def __init__(self, inner, store):
-        self.inner, self.store = inner, store
-        self.get, self.find, self.distinct = inner.get, inner.find, inner.distinct
-        self.counted = inner.count
+class CutTables(Tables):
+    __slots__ = ("_cut",)
 
-    def count(self, table, where):
-        return self.counted(table, where)
+    def __init__(self, connection, cut):
+        super().__init__(connection)
+        self._cut = cut
 
     def put(self, table, rows):
-        self.store.count()
-        self.inner.put(table, rows)
+        self._cut.count()
+        super().put(table, rows)
 
-    def delete(self, table, where):
-        self.store.count()
-        return self.inner.delete(table, where)
+    def delete(self, table, *where):
+        self._cut.count()
+        return super().delete(table, *where)
 
 
 def contents(store) -> dict:
     """Everything that a store holds."""
     with store.reading() as tables:
-        return {table.name: tables.find(table, {}, limit=100_000) for table in ALL_TABLES}
+        return {table.name: tables.find(table, limit=100_000) for table in ALL_TABLES}
 
 
 def prepared(store, *, logged_in: bool = True) -> tuple[Station, object]:
@@ -184,7 +182,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from maia.events import Instant
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from support.access_control import COURT, MET, POLICY, SMITH, Station, later, met, order, told
 
 def say(*words):

@@ -209,7 +209,7 @@ def test_a_domain_that_states_another_audit_is_noticed_as_it_speaks():
     forged.now = other.now = later(1000 + 31 * 40)
     told(other, forged)
     last = other.audit(limit=500).rows[-1]
-    assert last.act == "statement.hear"
+    assert last.act == "statement.receive"
     assert dict(last.details)["problem"] == AuditTruncated.code
     with pytest.raises(AuditTruncated):
         check_against(list(forged.audit().rows), all_heads(other))

@@ -47,12 +47,12 @@ def test_an_issuer_that_lists_the_certificate_of_another_ends_nothing():
     shown = order(courts, SMITH, "42", PLATE)
     wallet = station.login(SMITH.principal, [shown])
     lie = RevocationList(COUNCIL.principal, 99, None, frozenset({shown.id}))
-    gone = station.hear_statement(sign_statement(lie, COUNCIL))
+    gone = station.receive_statement(sign_statement(lie, COUNCIL))
     assert not gone.memberships
     assert not gone.ids
     verifier = broker(station.now, station)
     assert isinstance(verdict(SMITH.principal, wallet.chains, verifier, station.now), Permit)
-    truth = station.hear_statement(courts.revoke_appointment(shown.id, "appeal").statement)
+    truth = station.receive_statement(courts.revoke_appointment(shown.id, "appeal").statement)
     assert [one.role for one in truth.memberships] == ["np_tracker", "supervisor"]
     check_consistent(station)
 

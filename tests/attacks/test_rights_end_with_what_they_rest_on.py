@@ -82,8 +82,8 @@ def test_an_order_taken_back_in_one_domain_ends_rights_in_the_third():
     assert isinstance(verdict(SMITH.principal, guest.chains, verifier, station.now), Permit)
 
     by_courts = courts.revoke_appointment(shown.id, "appeal")
-    by_met = station.hear_statement(by_courts.statement)
-    by_border = third.hear_statement(by_met.statement)
+    by_met = station.receive_statement(by_courts.statement)
+    by_border = third.receive_statement(by_met.statement)
     assert [one.role for one in by_met.memberships] == ["np_tracker", "supervisor"]
     assert [one.role for one in by_border.memberships] == ["guest_tracker"]
     verifier.hear(by_met.statement, station.now)
@@ -105,7 +105,7 @@ def test_only_what_depended_on_the_order_falls_among_many():
         station.assert_fact("case_assignment", [detective.principal, "42"])
         orders[detective] = order(courts, detective, "42", PLATE)
         wallets[detective] = station.login(detective.principal, [orders[detective]])
-    gone = station.hear_statement(courts.revoke_appointment(orders[detectives[3]].id, "appeal").statement)
+    gone = station.receive_statement(courts.revoke_appointment(orders[detectives[3]].id, "appeal").statement)
     assert {one.principal for one in gone.memberships} == {detectives[3].principal}
     verifier = broker(station.now, station)
     for detective in detectives:
@@ -142,11 +142,11 @@ def test_an_old_statement_of_the_courts_brings_nothing_back():
     before = courts.current_statements(courts.now)
     shown = order(courts, SMITH, "42", PLATE)
     station.login(SMITH.principal, [shown])
-    station.hear_statement(courts.revoke_appointment(shown.id, "appeal").statement)
+    station.receive_statement(courts.revoke_appointment(shown.id, "appeal").statement)
     for again in (station, station.restarted()):
         for statement in before:
             try:
-                assert again.hear_statement(statement) == Revoked()
+                assert again.receive_statement(statement) == Revoked()
             except StatementOld:
                 continue
         with pytest.raises(ActivationRefused):
@@ -158,10 +158,10 @@ def test_statements_of_strangers_are_not_kept():
     station = met()
     stranger = Station(BROWN)
     for statement in stranger.access.due(station.now):
-        assert station.hear_statement(statement) == Revoked()
-    assert station.access.heard_statements(BROWN.principal, station.now) == ()
-    assert BROWN.principal not in station.access.issuers_wanted(station.now)
-    assert court().key.principal in station.access.issuers_wanted(station.now)
+        assert station.receive_statement(statement) == Revoked()
+    assert station.access.received_statements(BROWN.principal, station.now) == ()
+    assert BROWN.principal not in station.access.issuers_followed(station.now)
+    assert court().key.principal in station.access.issuers_followed(station.now)
 
 
 def test_a_subscriber_who_was_away_finds_its_right_revoked_on_its_return():
@@ -237,7 +237,7 @@ def test_a_restart_keeps_revocations_numbers_nonces_and_the_policy():
         station.rights_of(SMITH.principal).rows,
         station.current_statements(station.now),
         station.facts("case_assignment").rows,
-        station.access.heard_statements(courts.key.principal, station.now),
+        station.access.received_statements(courts.key.principal, station.now),
     )
     again = station.restarted()
     after = (
@@ -247,7 +247,7 @@ def test_a_restart_keeps_revocations_numbers_nonces_and_the_policy():
         again.rights_of(SMITH.principal).rows,
         again.current_statements(again.now),
         again.facts("case_assignment").rows,
-        again.access.heard_statements(courts.key.principal, again.now),
+        again.access.received_statements(courts.key.principal, again.now),
     )
     assert after == before
     again.now = later(26)

@@ -14,9 +14,9 @@ from maia.roles import (
     activate,
     activate_all,
     certificate_support,
+    ended_memberships,
+    ended_rights,
     fact_support,
-    fallen,
-    fallen_rights,
     membership_certificate,
     membership_support,
     parse_policy,
@@ -76,17 +76,17 @@ def test_a_lost_ground_falls_through_two_domains_and_touches_nobody_else():
         held += [right for member in guests for right in rights(county, member, world, NOON)]
     assert (len(in_met), len(in_county), len(held)) == (4, 4, 2)
 
-    first = fallen(in_met, lost={fact_support("on_duty", [SMITH.principal])})
+    first = ended_memberships(in_met, lost={fact_support("on_duty", [SMITH.principal])})
     assert [found.membership.role for found in first] == ["officer", "sergeant"]
     revoked = {
         Support(SupportKind.CERTIFICATE, one.id)
         for one in shown[SMITH]
         if one.certificate.serial in {found.membership.id for found in first}
     }
-    second = fallen(in_county, lost=revoked)
+    second = ended_memberships(in_county, lost=revoked)
     assert [found.membership.role for found in second] == ["guest", "reader"]
     gone = {membership_support(found.membership) for found in second}
-    assert [right.principal for right in fallen_rights(held, lost=gone)] == [SMITH.principal]
+    assert [right.principal for right in ended_rights(held, lost=gone)] == [SMITH.principal]
     everybody = {found.membership.principal for found in (*first, *second)}
     assert everybody == {SMITH.principal}
 
@@ -125,7 +125,7 @@ def test_removing_one_of_several_rules_keeps_what_rests_on_the_others():
     world = KnownWorld({"detective": [(SMITH.principal,)]}, [appointment(COURT, SMITH, "order", "A")])
     members = activate(policy(TWO_RULES), world, SMITH.principal, "tracker", None, NOON)
     dropped = TWO_RULES.replace("rule tracker(plate)\n    while order(plate)\n", "")
-    (found,) = fallen(members, policy=policy(dropped), now=NOON)
+    (found,) = ended_memberships(members, policy=policy(dropped), now=NOON)
     assert found.membership.arguments == ("A",)
     assert activate(policy(dropped), world, SMITH.principal, "tracker", ["A"], NOON) == ()
 

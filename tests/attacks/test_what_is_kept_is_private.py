@@ -17,7 +17,7 @@ import pytest
 
 from maia.domain.facts.poller import FactAges
 from maia.domain.storage.fenced_store import FencedStore
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.log import LogBroken

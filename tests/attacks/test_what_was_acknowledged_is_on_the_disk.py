@@ -21,7 +21,7 @@ import pytest
 from maia.api.responses import WalletAnswer
 from maia.credentials import RevocationList, sign_statement, statement_to_bytes
 from maia.domain.storage.fenced_store import FencedStore
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.keystore.wallet_folder import WalletFolder
 from maia.log import LogDiskFull

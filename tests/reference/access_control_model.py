@@ -115,7 +115,9 @@ class Model:
         elif said.role == "np_tracker":
             # By which order is the engine's choice; everything else follows from it.
             (order,) = [
-                self.orders[ground.support.id] for ground in said.rests_on if ground.support.id in self.orders
+                self.orders[ground.support.id]
+                for ground in said.depends_on
+                if ground.support.id in self.orders
             ]
             watched = {
                 ("order", order.id),
@@ -123,7 +125,7 @@ class Model:
                 ("fact", ("case_assignment", principal, order.case)),
             }
         else:
-            watched = {("member", ground.support.id) for ground in said.rests_on}
+            watched = {("member", ground.support.id) for ground in said.depends_on}
         end = said.until if said.until is not None else 1 << 62
         return Member(
             said.id, one.certificate.id, principal, said.role, said.arguments, frozenset(watched), end

@@ -84,7 +84,7 @@ class Member:
     role: str
     values: tuple
     rule: Rule
-    rests_on: tuple
+    depends_on: tuple
     since: int
     until: int | None
 
@@ -185,7 +185,7 @@ class Model:
     def _stands(self, member) -> bool:
         if member.rule not in self.policy.rules or (member.until is not None and self.now > member.until):
             return False
-        return all(self._is_there(item) for item, watched in member.rests_on if watched)
+        return all(self._is_there(item) for item, watched in member.depends_on if watched)
 
     def _is_there(self, item) -> bool:
         if isinstance(item, Member):

@@ -9,7 +9,15 @@ import pytest
 from maia.credentials import Action, TypeName
 from maia.events import Instant
 from maia.predicates.language.parser import format_predicate
-from maia.roles import KnownWorld, activate, activate_all, fact_support, fallen, parse_policy, rights
+from maia.roles import (
+    KnownWorld,
+    activate,
+    activate_all,
+    ended_memberships,
+    fact_support,
+    parse_policy,
+    rights,
+)
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.roles import DAY, HOUR, JONES, SMITH, appointment, key, later
 from support.types import NOON, PITO, attribute
@@ -88,7 +96,7 @@ def test_an_officer_hears_of_burglaries_at_her_own_station():
 def test_whoever_is_taken_off_the_roster_is_off_duty_and_keeps_her_rank():
     world = KnownWorld(ON_DUTY, SHOWN)
     members = activate_all(POLICE, world, SMITH.principal, NOON)
-    down = fallen(members, lost={fact_support("roster", [SMITH.principal, "Parkside"])})
+    down = ended_memberships(members, lost={fact_support("roster", [SMITH.principal, "Parkside"])})
     assert [found.membership.role for found in down] == ["officer_on_duty", "custody_officer"]
 
 
@@ -129,14 +137,14 @@ def test_she_prescribes_in_her_own_name_for_the_patients_she_treats():
 
 def test_leaving_the_building_ends_nothing_that_was_only_asked_on_the_way_in():
     members = activate_all(CLINIC, KnownWorld(RECORDS, LICENSED), DOCTOR.principal, NOON)
-    assert fallen(members, lost={fact_support("in_building", [DOCTOR.principal])}) == ()
-    down = fallen(members, lost={fact_support("registered", ["D1", "P7"])})
+    assert ended_memberships(members, lost={fact_support("in_building", [DOCTOR.principal])}) == ()
+    down = ended_memberships(members, lost={fact_support("registered", ["D1", "P7"])})
     assert [found.membership.role for found in down] == ["treating_doctor"]
 
 
 def test_losing_the_licence_ends_every_role_that_rests_on_it():
     members = activate_all(CLINIC, KnownWorld(RECORDS, LICENSED), DOCTOR.principal, NOON)
-    down = fallen(members, lost={members[0].rests_on[0].support})
+    down = ended_memberships(members, lost={members[0].depends_on[0].support})
     assert {found.membership.role for found in down} == {"doctor", "treating_doctor"}
 
 

@@ -28,8 +28,8 @@ from maia.roles import (
     KnownWorld,
     activate,
     certificate_support,
+    ended_memberships,
     fact_support,
-    fallen,
     parse_policy,
     rights,
 )
@@ -131,7 +131,7 @@ def test_with_the_capability_she_sees_her_plate_and_no_other():
     ids=["the order is revoked on appeal", "she leaves the detectives", "she is taken off the case"],
 )
 def test_whatever_is_lost_of_it_ends_her_role(lost):
-    assert [found.lost for found in fallen(track(), lost={lost})] == [lost]
+    assert [found.lost for found in ended_memberships(track(), lost={lost})] == [lost]
 
 
 def test_what_happens_to_others_does_not():
@@ -140,9 +140,9 @@ def test_what_happens_to_others_does_not():
         fact_support("case_assignment", [JONES.principal, "case 18"]),
         fact_support("case_assignment", [SMITH.principal, "case 18"]),
     }
-    assert fallen(track(), lost=others, policy=MET, now=later(days=30)) == ()
+    assert ended_memberships(track(), lost=others, policy=MET, now=later(days=30)) == ()
 
 
 def test_the_role_ends_with_the_order():
-    assert len(fallen(track(), now=later(days=30, seconds=1))) == 1
+    assert len(ended_memberships(track(), now=later(days=30, seconds=1))) == 1
     assert track(at=later(days=30, seconds=1)) == ()

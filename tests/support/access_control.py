@@ -7,10 +7,10 @@ from maia.credentials.appointments import SignedAppointment
 from maia.credentials.encoding.statements import statement_from_bytes
 from maia.credentials.validity.statements import RevocationList, SignedStatement
 from maia.domain.access.audit import check_linked, record_from_bytes
+from maia.domain.access.memberships import membership_from_bytes, support_key
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
-from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import memory_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
@@ -101,7 +101,7 @@ WITH_ACTOR = frozenset(
     (
         *("register_type", "hold", "load_policy", "appoint", "revoke_appointment", "assert_fact"),
         *("retract_fact", "replace_facts", "activate", "deactivate", "authorise", "login"),
-        *("register_delegation", "revoke", "hear_statement", "once"),
+        *("register_delegation", "revoke", "receive_statement", "once"),
     )
 )
 
@@ -129,7 +129,7 @@ def told(listener: Station, *speakers: Station) -> None:
         speaker.now = listener.now
         speaker.beat()
         for statement in speaker.current_statements(speaker.now):
-            listener.hear_statement(statement)
+            listener.receive_statement(statement)
 
 
 def order(courts: Station, holder: SigningKey, case: str, plate: str, days: float = 10) -> SignedAppointment:
@@ -170,7 +170,7 @@ def broker(now: Instant, *stations: Station) -> ValidityState:
 def check_consistent(station: Station) -> None:
     """Everything that the tables of a domain say about one thing, they say together."""
     with station.store.reading() as tables:
-        everything = {table.name: tables.find(table, {}, limit=100_000) for table in ALL_TABLES}
+        everything = {table.name: tables.find(table, limit=100_000) for table in ALL_TABLES}
     meta = {row.name: row for row in everything["meta"]}
     _check_audit(everything, meta)
     _check_statements(everything, meta)
@@ -224,8 +224,8 @@ def _check_memberships(everything) -> None:
     for row in everything["supports"]:
         supports.setdefault(row.dependent, set()).add(row.support)
     for row in everything["memberships"]:
-        rests_on = membership_from_bytes(row.membership).rests_on
-        wanted = set() if ended[row.id] else {support_key(ground.support) for ground in rests_on}
+        depends_on = membership_from_bytes(row.membership).depends_on
+        wanted = set() if ended[row.id] else {support_key(ground.support) for ground in depends_on}
         assert supports.get(row.id, set()) == wanted
     for row in everything["rights"]:
         if row.membership and row.revoked_at is None:

@@ -20,7 +20,7 @@ from maia.domain.access.policy_store import read_policy
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.sql_store import memory_store
+from maia.domain.storage.store import memory_store
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import RoleMembership, certificate_support, fact_support, membership_support
@@ -79,7 +79,7 @@ class _CutTables:
 
     def __getattr__(self, name: str):
         found = getattr(self._tables, name)
-        if name not in ("put", "delete"):
+        if name not in ("put", "delete", "delete_in"):
             return found
 
         def write(*words, **named):
@@ -261,7 +261,7 @@ class DomainBeside:
         if said is None:
             return
         statement = self.courts[said.issuer].revoke_appointment(self.shown[said].id, "appeal").statement
-        self.take_away(lambda: self.station.hear_statement(statement))
+        self.take_away(lambda: self.station.receive_statement(statement))
         self.model.certificates.discard(said)
 
     def activate(self) -> None:
@@ -482,7 +482,7 @@ class DomainBeside:
                 membership.role,
                 tuple((argument_kind(value).value, value) for value in membership.arguments),
                 self.called[membership.rule],
-                tuple((self.called[ground.support], ground.is_watched) for ground in membership.rests_on),
+                tuple((self.called[ground.support], ground.is_watched) for ground in membership.depends_on),
                 int(membership.since),
                 None if membership.until is None else int(membership.until),
             )
@@ -500,7 +500,7 @@ class DomainBeside:
 
     def _relied_on(self, some):
         """Draw a fact or certificate to lose, most often one that somebody rests on."""
-        members = {item for one in self.model.members for item, watched in one.rests_on if watched}
+        members = {item for one in self.model.members for item, watched in one.depends_on if watched}
         rights = {item for right in self.rights.values() for way in right.ways for item in way}
         return self._of_use(some, members | rights)
 

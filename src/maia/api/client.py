@@ -3,7 +3,7 @@
     with DomainClient("127.0.0.1:7600", domain=met, key=key, credentials=certificates) as client:
         client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
 
-The domain is known by its key: whoever answers with another one is not talked
+The domain is known by its key: a server that answers with another one is not talked
 to. Every call is signed for this domain and its present run. What the domain
 refuses is raised with the domain's own code.
 """
@@ -72,7 +72,7 @@ class DomainUnavailable(Unavailable):
 
 
 class NotThisDomain(BrokenCredential):
-    """Whoever answers at the address does not hold the key of the domain that was meant."""
+    """The server at the address does not hold the key of the domain that was meant."""
 
     code = "CREDENTIAL-ANOTHER-DOMAIN"
 
@@ -203,9 +203,7 @@ class DomainClient:
                 body = self._read(response, ends)
         except httpx.ConnectError as problem:
             if is_about_the_key(problem):
-                raise NotThisDomain(
-                    f"whoever answers at `{self.address}` is not `{self.domain}`"
-                ) from problem
+                raise NotThisDomain(f"the server at `{self.address}` is not `{self.domain}`") from problem
             raise DomainUnavailable(f"no domain's server answers at `{self.address}`") from problem
         except httpx.HTTPError as problem:
             raise DomainUnavailable(
@@ -231,29 +229,29 @@ class DomainClient:
 
 
 class DomainSaid(Exception):
-    """What a domain's server refused, on its way to whoever called."""
+    """What a domain's server refused, on its way to the caller."""
 
-    def __init__(self, told: ApiProblem) -> None:
-        super().__init__(told.detail)
-        self.code, self._told = told.code, told
+    def __init__(self, problem: ApiProblem) -> None:
+        super().__init__(problem.detail)
+        self.code, self._problem = problem.code, problem
 
     def as_ours(self) -> MaiaError:
         """Return it as an error of the family that its status belongs to, with the domain's code."""
         for begins, family in _FAMILIES:
             if self.code.startswith(begins):
-                return family(self._told)
-        return RefusedByDomain(self._told)
+                return family(self._problem)
+        return RefusedByDomain(self._problem)
 
 
 class _ToldByDomain(Exception):
     """What the errors below have in common: their code is the domain's own."""
 
-    def __init__(self, told: ApiProblem) -> None:
-        incident = f" (incident {ascii(told.incident[:64])[1:-1]})" if told.incident else ""
-        super().__init__(told.detail + incident)
+    def __init__(self, problem: ApiProblem) -> None:
+        incident = f" (incident {ascii(problem.incident[:64])[1:-1]})" if problem.incident else ""
+        super().__init__(problem.detail + incident)
         # On the object, where it hides the code of the class.
-        self.__dict__["code"] = told.code
-        self._problems = told.problems
+        self.__dict__["code"] = problem.code
+        self._problems = problem.problems
 
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields, with each problem of a policy."""
@@ -332,11 +330,11 @@ def run_of(about: DomainAnswer) -> bytes:
 
 def problem_told(body: bytes) -> DomainSaid:
     """Return what a domain's server refused; what is no code of Maia's is not passed on as one."""
-    told = decoded_answer(body, ApiProblem)
-    if not _CODE.fullmatch(told.code):
+    problem = decoded_answer(body, ApiProblem)
+    if not _CODE.fullmatch(problem.code):
         raise StrangeAnswer("the domain's server refuses with a code that is none")
-    shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in told.detail[:_DETAIL_MAX])
-    return DomainSaid(msgspec.structs.replace(told, detail=shown))
+    shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in problem.detail[:_DETAIL_MAX])
+    return DomainSaid(msgspec.structs.replace(problem, detail=shown))
 
 
 def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
@@ -348,7 +346,7 @@ def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
 
 
 def is_about_the_key(problem: BaseException) -> bool:
-    """Say whether a connection failed because whoever answers does not hold the key that was meant."""
+    """Say whether a connection failed because the server does not hold the key that was meant."""
     found: BaseException | None = problem
     while found is not None:
         problem, found = found, found.__cause__ or found.__context__

@@ -1,7 +1,7 @@
-"""How is a caller told what went wrong? By problem details (RFC 9457) with Maia's own codes.
+"""How does a caller learn what went wrong? By problem details (RFC 9457) with Maia's own codes.
 
-The detail is the sentence that the error itself has for whoever is refused;
-what only the owner may know is not in it. An error that nobody foresaw gets
+The detail is the sentence that the error itself has for the one that is refused;
+what only the owner may know is not in it. An unforeseen error gets
 a number that the log has too, and says nothing else.
 """
 
@@ -85,7 +85,7 @@ class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     detail: str
     incident: str | None = None
-    """The number under which the log has more; only for errors that nobody foresaw."""
+    """The number under which the log has more; only for unforeseen errors."""
     problems: list[dict[str, str | int]] | None = None
     """Every mistake of a policy, with its line and rule."""
 
@@ -98,7 +98,7 @@ def status_of(problem: MaiaError) -> int:
 
 
 def problem_of(problem: MaiaError) -> ApiProblem:
-    """Return what the caller is told."""
+    """Return the problem as the caller sees it."""
     record = problem.as_record()
     listed = record.get("problems")
     title = next((title for family, title in _TITLES if isinstance(problem, family)), "wrong")

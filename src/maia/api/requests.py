@@ -158,7 +158,7 @@ class CertificatesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DelegationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A certificate by which somebody passed a right on, in base64."""
+    """A certificate by which its issuer passed a right on, in base64."""
 
     certificate: bytes
 
@@ -208,13 +208,13 @@ class FactsQuestion(PageQuestion, frozen=True, kw_only=True):
 
 
 class HolderQuestion(PageQuestion, frozen=True, kw_only=True):
-    """Whose appointments; without a word, everybody's."""
+    """Whose appointments; all of them if none is named."""
 
     holder: _Key | None = None
 
 
 class RegisterQuestion(PageQuestion, frozen=True, kw_only=True):
-    """Only what stands at a moment, if one is given; `now` is one."""
+    """Only what is valid at a moment, if one is given; `now` is one."""
 
     standing_at: _Moment | None = None
 

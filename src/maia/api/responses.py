@@ -104,7 +104,7 @@ class AppointmentPage(msgspec.Struct, frozen=True):
 
 
 class MembershipAnswer(msgspec.Struct, frozen=True):
-    """A role that somebody has, or had."""
+    """A role that a principal has, or had."""
 
     id: str
     principal: str
@@ -172,7 +172,7 @@ class OpenAnswer(msgspec.Struct, frozen=True):
 
 
 class RevokedAnswer(msgspec.Struct, frozen=True):
-    """What was taken away, and the statement that tells everybody."""
+    """What was revoked, and the statement about it."""
 
     ids: list[str]
     memberships: list[MembershipAnswer]
@@ -181,7 +181,7 @@ class RevokedAnswer(msgspec.Struct, frozen=True):
     is_news: bool = True
     """False: what was retracted did not hold."""
     still_open: list[OpenAnswer] = []
-    """Certificates that demand no test, for verifiers that do not hear the statement."""
+    """Certificates that demand no test, for verifiers that do not receive the statement."""
     closes_at: str | None = None
     """When the present lists end, and every other certificate is refused everywhere."""
 

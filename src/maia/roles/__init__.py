@@ -1,6 +1,6 @@
 """OASIS roles: who becomes a member of what, by which rules, and what a member is granted."""
 
-from maia.roles.cascade import fallen, fallen_rights
+from maia.roles.cascade import ended_memberships, ended_rights
 from maia.roles.changes import PolicyChanges, changes
 from maia.roles.engine import (
     ActivationLimits,
@@ -19,8 +19,8 @@ from maia.roles.grants import PossibleRight, possible_rights, rights
 from maia.roles.known_world import KnownWorld, WithMemberships
 from maia.roles.matching import ActivationTooLarge
 from maia.roles.memberships import (
-    Fallen,
-    FallReason,
+    EndedMembership,
+    EndReason,
     GrantedRight,
     Ground,
     RoleMembership,
@@ -49,8 +49,8 @@ __all__ = [
     "AppointmentDeclaration",
     "BadPolicy",
     "FactDeclaration",
-    "FallReason",
-    "Fallen",
+    "EndReason",
+    "EndedMembership",
     "Grant",
     "GrantedRight",
     "Ground",
@@ -78,8 +78,8 @@ __all__ = [
     "checked_arguments",
     "fact_called",
     "fact_support",
-    "fallen",
-    "fallen_rights",
+    "ended_memberships",
+    "ended_rights",
     "membership_certificate",
     "membership_support",
     "parse_policy",

@@ -1,9 +1,9 @@
-"""What falls when something is lost, and what stays?
+"""What ends when something is lost, and what stays?
 
-A membership falls when something it is watched for is lost, when its time is
+A membership ends when something that it watches is lost, when its time is
 over, when the policy no longer has its rule, or no longer accepts the issuer
-of a certificate it rests on. Whatever is watched for resting on it falls after
-it, and nothing else does. The same answers are given for granted rights.
+of a certificate it depends on. What watches the membership ends after it, and
+nothing else does. The same answers are given for granted rights.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 
 from maia.events import Instant
 from maia.roles.memberships import (
-    Fallen,
-    FallReason,
+    EndedMembership,
+    EndReason,
     GrantedRight,
     Ground,
     RoleMembership,
@@ -24,110 +24,112 @@ from maia.roles.memberships import (
 )
 from maia.roles.policy import Policy
 
-__all__ = ["fallen", "fallen_rights"]
+__all__ = ["ended_memberships", "ended_rights"]
 
 _NOTHING: Final[frozenset[Support]] = frozenset()
 
 
-def fallen(
+def ended_memberships(
     memberships: Iterable[RoleMembership],
     *,
     lost: Set[Support] = _NOTHING,
     policy: Policy | None = None,
     now: Instant | None = None,
-) -> tuple[Fallen, ...]:
-    """Return the memberships that have ended, each after those that it rested on.
+) -> tuple[EndedMembership, ...]:
+    """Return the memberships that have ended, each after those that it depended on.
 
     `lost` are facts retracted, certificates revoked or stale, and memberships
-    given up. With `policy`, memberships whose rule or issuer is gone fall; with
+    given up. With `policy`, memberships whose rule or issuer is gone end; with
     `now`, those whose time is over.
     """
-    standing = {member.id: member for member in memberships}
-    resting: dict[Support, list[RoleMembership]] = {}
-    for member in standing.values():
+    active = {member.id: member for member in memberships}
+    dependents: dict[Support, list[RoleMembership]] = {}
+    for member in active.values():
         for support in member.watched:
-            resting.setdefault(support, []).append(member)
+            dependents.setdefault(support, []).append(member)
     first = [
         found
-        for member in standing.values()
+        for member in active.values()
         if (found := _ended(member, lost=lost, policy=policy, now=now)) is not None
     ]
-    return _with_what_rests_on_them(first, resting)
+    return _with_dependents(first, dependents)
 
 
-def fallen_rights(
+def ended_rights(
     rights: Iterable[GrantedRight],
     *,
     lost: Set[Support] = _NOTHING,
     policy: Policy | None = None,
     now: Instant | None = None,
 ) -> tuple[GrantedRight, ...]:
-    """Return the rights that have ended; `lost` names the memberships that have fallen, too."""
+    """Return the rights that have ended; `lost` names the memberships that have ended, too."""
     return tuple(right for right in rights if _right_ended(right, lost=lost, policy=policy, now=now))
 
 
-def _with_what_rests_on_them(
-    first: list[Fallen], resting: dict[Support, list[RoleMembership]]
-) -> tuple[Fallen, ...]:
-    """Return the fallen in an order in which nothing stands before what it rested on."""
+def _with_dependents(
+    first: list[EndedMembership], dependents: dict[Support, list[RoleMembership]]
+) -> tuple[EndedMembership, ...]:
+    """Return what ended in an order in which nothing comes before what it depended on."""
     reasons = {found.membership.id: found for found in first}
     pending = deque(first)
     while pending:
         support = membership_support(pending.popleft().membership)
-        for member in resting.get(support, ()):
+        for member in dependents.get(support, ()):
             if member.id not in reasons:
-                found = Fallen(member, FallReason.SUPPORT_LOST, support)
+                found = EndedMembership(member, EndReason.SUPPORT_LOST, support)
                 reasons[member.id] = found
                 pending.append(found)
-    # A membership rests on earlier ones only, so a walk that visits supports first is enough.
-    ordered: dict[bytes, Fallen] = {}
+    # A membership depends on earlier ones only, so a walk that visits supports first is enough.
+    ordered: dict[bytes, EndedMembership] = {}
     for found in reasons.values():
         _place(found, reasons, ordered)
     return tuple(ordered.values())
 
 
-def _place(found: Fallen, reasons: dict[bytes, Fallen], ordered: dict[bytes, Fallen]) -> None:
-    """Put a fallen membership behind the fallen ones that it rests on. Iterative: chains may be long."""
+def _place(
+    found: EndedMembership, reasons: dict[bytes, EndedMembership], ordered: dict[bytes, EndedMembership]
+) -> None:
+    """Put an ended membership behind the ended ones that it depends on. Iterative: chains may be long."""
     pending, entered = [found], set[bytes]()
     while pending:
         top = pending[-1].membership
         if top.id in entered or top.id in ordered:
-            # Also where somebody hands in memberships that rest on each other, which the engine never makes.
+            # Also for memberships that depend on each other, which the engine never makes.
             ordered.setdefault(top.id, pending.pop())
             continue
         entered.add(top.id)
         pending += [
             reasons[ground.support.id]
-            for ground in top.rests_on
+            for ground in top.depends_on
             if ground.support.id in reasons and ground.support.id not in entered
         ]
 
 
 def _ended(
     member: RoleMembership, *, lost: Set[Support], policy: Policy | None, now: Instant | None
-) -> Fallen | None:
-    gone = next((ground.support for ground in member.rests_on if _is_lost(ground, lost)), None)
+) -> EndedMembership | None:
+    gone = next((ground.support for ground in member.depends_on if _is_lost(ground, lost)), None)
     if gone is not None:
-        return Fallen(member, FallReason.SUPPORT_LOST, gone)
+        return EndedMembership(member, EndReason.SUPPORT_LOST, gone)
     if now is not None and member.until is not None and now > member.until:
-        return Fallen(member, FallReason.ENDED)
+        return EndedMembership(member, EndReason.ENDED)
     if policy is not None and policy.rule(member.rule) is None:
-        return Fallen(member, FallReason.RULE_GONE)
-    rejected = _rejected(member.rests_on, policy)
-    return None if rejected is None else Fallen(member, FallReason.ISSUER_NOT_ACCEPTED, rejected)
+        return EndedMembership(member, EndReason.RULE_GONE)
+    rejected = _rejected(member.depends_on, policy)
+    return None if rejected is None else EndedMembership(member, EndReason.ISSUER_NOT_ACCEPTED, rejected)
 
 
 def _right_ended(
     right: GrantedRight, *, lost: Set[Support], policy: Policy | None, now: Instant | None
 ) -> bool:
-    if any(_is_lost(ground, lost) for ground in right.rests_on):
+    if any(_is_lost(ground, lost) for ground in right.depends_on):
         return True
     ends = right.validity.not_after
     if now is not None and ends is not None and now > ends:
         return True
     if policy is not None and policy.grant(right.grant) is None:
         return True
-    return _rejected(right.rests_on, policy) is not None
+    return _rejected(right.depends_on, policy) is not None
 
 
 def _is_lost(ground: Ground, lost: Set[Support]) -> bool:

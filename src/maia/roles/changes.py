@@ -1,7 +1,7 @@
 """What does a new policy say that the old one did not, and what does it no longer say?
 
 An operator asks before loading it, the audit record keeps the answer. Rules
-are compared by what they say, not by where they stand.
+are compared by what they say, not by where they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PolicyChanges:
 
     @property
     def takes_away(self) -> bool:
-        """Say whether somebody may lose something."""
+        """Return whether a member may lose a role or right."""
         return bool(self.rules_gone or self.grants_gone or self.issuers_gone)
 
 

@@ -7,7 +7,7 @@
     role np_tracker(plate: string)
     role herts_officer(number: int) of hertfordshire named officer
 
-The last is a role of another domain: whoever shows that domain's role
+The last is a role of another domain: a holder of that domain's role
 membership certificate meets a premise that asks for it.
 """
 

@@ -1,9 +1,9 @@
 """Who may become a member of a role, by which rules, and until when?
 
-`activate` is the role activation of OASIS: it looks for every way to meet the
-premises of any one rule of the role. It changes nothing; whoever asked keeps
-the memberships it likes. Nothing here gives a role back that has fallen: its
-principal activates it again.
+`activate` is the role activation of OASIS: it finds every way to meet the
+premises of any one rule of the role. It changes nothing; the caller keeps the
+memberships. A role that has ended is not given back here: its principal
+activates it again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class UnknownRole(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class ActivationLimits:
-    """How far one activation may look.
+    """How far one activation may search.
 
     More than `memberships` different arguments are refused. Of several ways to
     the same role with the same arguments by the same rule, the `ways` that last
@@ -124,9 +124,9 @@ def activate_all(
     now: Instant,
     limits: ActivationLimits = DEFAULT_LIMITS,
 ) -> tuple[RoleMembership, ...]:
-    """Return the memberships of every role that `principal` can have now, each after those it rests on.
+    """Return the memberships of every role that `principal` can have now, each after those it depends on.
 
-    Rules that ask their user for a value are left out: nobody is there to state it.
+    Rules that ask their user for a value are left out: no user is there to state it.
     """
     gained: list[RoleMembership] = []
     for role in policy.roles_in_order:
@@ -149,21 +149,21 @@ def membership_certificate(policy: Policy, membership: RoleMembership) -> Appoin
 
 
 def role_called(policy: Policy, role: str) -> RoleDeclaration:
-    """Return a role of the policy, or say which near name may have been meant."""
+    """Return a role of the policy, or name the near one that may have been meant."""
     if role not in policy.roles:
         raise UnknownRole(f"the policy has no role `{shown(role)}`{_hint(role, policy.roles)}")
     return policy.roles[role]
 
 
 def fact_called(policy: Policy, name: str) -> FactDeclaration:
-    """Return a fact of the policy, or say which near name may have been meant."""
+    """Return a fact of the policy, or name the near one that may have been meant."""
     if name not in policy.facts:
         raise UnknownFact(f"the policy declares no fact `{shown(name)}`{_hint(name, policy.facts)}")
     return policy.facts[name]
 
 
 def appointment_called(policy: Policy, name: str) -> AppointmentDeclaration:
-    """Return an appointment that the domain itself makes by its policy, or say which may have been meant."""
+    """Return an appointment that the domain itself makes by its policy, or name the near one."""
     every = [one for one in policy.appointments.values() if not one.is_role]
     own = {one.called: one for one in every if policy.domain in policy.issuers(one.name)}
     if name not in own:
@@ -216,7 +216,7 @@ def whole_second(moment: Instant) -> Instant:
 
 
 def end_of(way: Way, ends: Ends, now: Instant) -> Instant | None:
-    """Return when something that rests on `way` ends: with the first watched thing, or as the text says."""
+    """Return when something that depends on `way` ends: with the first watched thing, or as the rule says."""
     moments = [way.clock_ends]
     moments += [
         ground.until for ground in way.grounds if ground.is_watched or ground.premise in ends.premises

@@ -77,7 +77,7 @@ _TESTS: Final = {test.value: test for test in TestKind}
 
 @dataclass(frozen=True, slots=True)
 class _May:
-    """What stands behind `may`."""
+    """What follows `may`."""
 
     actions: frozenset[Action]
     resource: Resource
@@ -276,7 +276,7 @@ def _restriction(reading: Reading, fragment: Fragment, may: _May) -> Vocabulary 
 
 
 def _provided(reading: Reading) -> tuple[str | None, TimeWindow | None, bool]:
-    """Read `provided`: a time window, or a condition over facts; and say whether all was well."""
+    """Read `provided`: a time window, or a condition over facts; and return whether it was good."""
     for _, fragment in reading.clauses("provided"):
         windows: list[TimeWindow | None] = []
         opens_window = _WINDOW.match(fragment.text) is not None
@@ -303,7 +303,7 @@ def _known_zones(reading: Reading, fragment: Fragment, predicate: Predicate) -> 
 
 
 def _tests(reading: Reading) -> tuple[TestKind, ...] | None:
-    """Read `checked by`: a timed revocation list unless said otherwise; `dates` alone asks nobody."""
+    """Read `checked by`: a timed revocation list by default; `dates` alone demands no statement."""
     found: list[TestKind] = []
 
     def read(reader: TermReader) -> None:

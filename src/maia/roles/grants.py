@@ -76,7 +76,7 @@ def rights(
 def possible_rights(
     policy: Policy, role: str, arguments: Sequence[Given], holder: Principal, now: Instant
 ) -> tuple[PossibleRight, ...]:
-    """Say what a member of `role(arguments)` would be able to do, whatever the facts are."""
+    """Return what a member of `role(arguments)` would be able to do, independent of facts."""
     values = [value for value in checked_arguments(role_called(policy, role), arguments) if value is not None]
     found = []
     for grant in policy.grants[role]:

@@ -2,7 +2,7 @@
 
 A membership remembers the rule that let it come about, and ends when the
 policy no longer has that rule. What counts is what the rule says: a line that
-moves, or a comment that changes, ends nobody's role. Who may issue an
+moves, or a comment that changes, ends no role. Who may issue an
 appointment is left out, because it is checked for each membership on its own.
 """
 

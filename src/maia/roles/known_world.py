@@ -34,14 +34,14 @@ class KnownWorld:
     def appointments(
         self, called: str, *, kind: AppointmentKind, holder: Principal | None
     ) -> Iterator[VerifiedAppointment]:
-        """Yield certificates with this name inside, of one holder or (None) of anybody."""
+        """Yield certificates with this name inside, of one holder or (None) of all."""
         for shown in self.certificates:
             said = shown.certificate
             if said.name == called and said.kind is kind and holder in (None, said.holder):
                 yield shown
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
-        """Yield active memberships of a role, of one holder or (None) of anybody."""
+        """Yield active memberships of a role, of one holder or (None) of all."""
         for member in self.active:
             if member.role == role and holder in (None, member.principal):
                 yield member

@@ -2,7 +2,7 @@
 
 A slow and plain search: premises in the order of the text, each extending the
 values found so far. Kinds are compared with values, so 1 never meets true.
-Every look at a row, a certificate or a membership counts as one step, and the
+Every row, certificate or membership that is read counts as one step, and the
 search is given up when it has taken too many.
 """
 
@@ -66,7 +66,7 @@ Binding: TypeAlias = Mapping[str, Argument]
 
 
 class ActivationTooLarge(Unavailable):
-    """Too many facts, certificates or memberships would have to be looked at."""
+    """Too many facts, certificates or memberships would have to be read."""
 
     code = "ROLES-SEARCH-TOO-LARGE"
 
@@ -186,7 +186,7 @@ class Search:
         self.steps += 1
         if self.steps > self.steps_max:
             raise ActivationTooLarge(
-                f"more than {self.steps_max} facts, certificates and memberships would have to be looked at"
+                f"more than {self.steps_max} facts, certificates and memberships would have to be read"
             )
 
 
@@ -225,7 +225,7 @@ def bind(
 
 
 def values_for(binding: Binding, *, holder: Principal, now: Instant) -> dict[str, PresentValue]:
-    """Return what `$name` stands for in the predicates of a rule or grant."""
+    """Return what `$name` means in the predicates of a rule or grant."""
     return {name: as_value(value) for name, value in {**binding, "holder": holder, "now": now}.items()}
 
 

@@ -1,9 +1,9 @@
-"""Who is in which role, what does that rest on, and what does it give?
+"""Who is in which role, what does that depend on, and what does it give?
 
 These are the values that the engine returns and the domain service keeps. A
 membership remembers every premise that let it come about. Only those that the
 policy marked with `while` are watched: when one of them is lost, so is the
-membership, and with it whatever rests on it.
+membership, and with it all that depends on it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from maia.credentials.validity.online_tests import TestKind
 from maia.events import Instant
 
 __all__ = [
-    "FallReason",
-    "Fallen",
+    "EndReason",
+    "EndedMembership",
     "GrantedRight",
     "Ground",
     "RoleMembership",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SupportKind(Enum):
-    """What sort of thing a membership can rest on."""
+    """What sort of thing a membership can depend on."""
 
     FACT = "fact"
     CERTIFICATE = "certificate"
@@ -44,7 +44,7 @@ class SupportKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """One thing that a membership or a right can rest on, by its id.
+    """One thing that a membership or a right can depend on, by its id.
 
     Two supports are the same if kind and id are; `shown` is for people. The id
     of a fact is a digest of its name and arguments, kinds included.
@@ -98,8 +98,8 @@ class Ground:
 class RoleMembership:
     """`principal` is in `role(arguments)` from `since` to `until`, by one rule and on some grounds.
 
-    `until` is a whole second, included. None means that nothing it rests on
-    ends by itself, and that policy or issuer said so in as many words.
+    `until` is a whole second, included. None means that nothing it depends on
+    ends by itself, and that policy or issuer said so explicitly.
     """
 
     id: bytes
@@ -107,17 +107,17 @@ class RoleMembership:
     role: str
     arguments: tuple[Argument, ...]
     rule: str
-    rests_on: tuple[Ground, ...]
+    depends_on: tuple[Ground, ...]
     since: Instant
     until: Instant | None
 
     @property
     def watched(self) -> frozenset[Support]:
         """Return what must not be lost."""
-        return frozenset(ground.support for ground in self.rests_on if ground.is_watched)
+        return frozenset(ground.support for ground in self.depends_on if ground.is_watched)
 
 
-class FallReason(Enum):
+class EndReason(Enum):
     """Why a membership or a right has ended."""
 
     SUPPORT_LOST = "support-lost"
@@ -127,11 +127,11 @@ class FallReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fallen:
+class EndedMembership:
     """A membership that has ended, why, and the support that was lost if one was."""
 
     membership: RoleMembership
-    reason: FallReason
+    reason: EndReason
     lost: Support | None = None
 
 
@@ -139,7 +139,7 @@ class Fallen:
 class GrantedRight:
     """What one grant gives one membership: everything a certificate needs, except its signature.
 
-    `rests_on` has the membership itself first, always watched, and what met
+    `depends_on` has the membership itself first, always watched, and what met
     the grant's own premises after it.
     """
 
@@ -149,19 +149,19 @@ class GrantedRight:
     validity: Validity
     tests: tuple[TestKind, ...]
     may_delegate: bool
-    rests_on: tuple[Ground, ...]
+    depends_on: tuple[Ground, ...]
 
     @property
     def watched(self) -> frozenset[Support]:
         """Return what must not be lost."""
-        return frozenset(ground.support for ground in self.rests_on if ground.is_watched)
+        return frozenset(ground.support for ground in self.depends_on if ground.is_watched)
 
 
 class World(Protocol):
     """What is so at this moment, as the engine asks for it. Answers come in a fixed order.
 
-    The world answers for standing: it leaves out certificates that are revoked
-    or stale, and memberships that have fallen. The engine looks at validity
+    The world answers for validity: it leaves out certificates that are revoked
+    or stale, and memberships that have ended. The engine checks validity
     periods, issuers, names and parameters itself.
     """
 
@@ -171,7 +171,7 @@ class World(Protocol):
     def appointments(
         self, called: str, *, kind: AppointmentKind, holder: Principal | None
     ) -> Iterable[VerifiedAppointment]:
-        """Yield certificates with this name inside, of one holder or (None) of anybody."""
+        """Yield certificates with this name inside, of one holder or (None) of all."""
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterable[RoleMembership]:
-        """Yield active memberships of a role, of one holder or (None) of anybody."""
+        """Yield active memberships of a role, of one holder or (None) of all."""

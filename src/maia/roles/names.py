@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _OF_FILTERS: Final = ("and", "or", "not", "in", "true", "false", "null", "exists", "all", "any")
 _TESTS: Final = ("prefix", "suffix", "contains", "token")
 RESERVED: Final = frozenset(("_", "holder", "here", "now", "the", *_OF_FILTERS, *_TESTS))
-"""Words that mean something wherever a name can stand."""
+"""Words that mean something in any place of a name."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Names:
     imported: dict[str, str] = field(default_factory=dict)
     """By name: the parent that declared it."""
     broken: dict[str, str] = field(default_factory=dict)
-    """Names of which the author hears already what is wrong with them, and what they were to be."""
+    """Names with a reported problem, and what they were to be."""
     is_incomplete: bool = False
     """Whether names are missing that a parent would have declared."""
     rules: list[Rule] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Names:
         return self.types.get(self.aliases.get(name, name))
 
     def unknown(self, what: str, name: str, known: Iterable[str], *, at: int) -> Complaint:
-        """Return what to say of a name that means nothing: each cause is told once."""
+        """Return the problem of an unknown name: each cause is reported once."""
         said = f"there is no {what} `{shown(name)}`"
         if self.is_incomplete or name in self.broken or did_you_mean(name, self.broken):
             return Consequence(said, at=at)
@@ -95,7 +95,7 @@ class Names:
 
 
 def take_name(scanner: Scanner, what: str) -> tuple[str, int]:
-    """Take a name that an author may choose; return it and where it stands."""
+    """Take a name that an author may choose; return it and its place."""
     at = scanner.mark()
     name = scanner.take_match(_NAME)
     if name is None:

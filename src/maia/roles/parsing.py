@@ -109,7 +109,7 @@ class _Parser:
             if statement.word in DECLARING:
                 read_declaration(statement, self._names, self._origin, self._problems)
             elif statement.word not in _WORDS and (said := _MEANT.match(statement.head.text)):
-                self._names.broken.setdefault(said.group(1), "role")  # or whatever it was to be
+                self._names.broken.setdefault(said.group(1), "role")  # or what it was to be
         for statement in statements[1:]:
             self._other(statement)
         return self._policy(title, imports)
@@ -200,7 +200,7 @@ class _Parser:
     def _extended(
         self, statement: Statement, label: str, role: RoleDeclaration, *, is_addition: bool
     ) -> str | None:
-        """Return the parent whose role this adds to; nobody's role is widened by accident."""
+        """Return the parent whose role this adds to; no role is widened by accident."""
         parent = self._names.imported.get(role.name)
         problem = None
         if parent is None and is_addition:
@@ -263,6 +263,6 @@ class _Parser:
             return roles_in_order(self._names.roles, rules)
         except CircularRoles as problem:
             line = max(rule.place.line for rule in self._names.rules if rule.role in problem.circle)
-            said = f"these roles rest on each other: `{' > '.join(problem.circle)}`"
+            said = f"these roles depend on each other: `{' > '.join(problem.circle)}`"
             self._problems.add(PolicyProblem(line, 1, f"rule {problem.circle[0]}", said))
             return None

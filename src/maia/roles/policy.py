@@ -1,10 +1,10 @@
 """What does a domain's policy say, once it has been read and checked?
 
 A policy declares keys, facts, appointments and roles; says by which rules
-somebody becomes a member of a role; and says what a member is granted. It is
+a principal becomes a member of a role; and says what a member is granted. It is
 plain data that `parse_policy` has checked as a whole: every name is declared,
 every parameter has one kind, every variable is bound, every role can end and
-no role rests on itself. There are no negative rules, so a policy without a
+no role depends on itself. There are no negative rules, so a policy without a
 rule grants nothing.
 """
 
@@ -62,7 +62,7 @@ class Special(Enum):
 
 
 ANYTHING = Special.ANYTHING
-"""Whatever stands there."""
+"""Any value."""
 HOLDER = Special.HOLDER
 """The principal that asks to become a member."""
 HERE = Special.HERE
@@ -89,7 +89,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name that stands for one value throughout a rule."""
+    """A name that means one value throughout a rule."""
 
     name: str
 
@@ -103,7 +103,7 @@ class Literal:
 
 
 Term: TypeAlias = Variable | Literal | Special
-"""What can stand between the parentheses of a premise or a head."""
+"""What can be between the parentheses of a premise or a head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class FactDeclaration:
-    """A relation that the domain looks up: a database, a roster, a register."""
+    """A relation that the domain reads: a database, a roster, a register."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -127,7 +127,7 @@ class FactDeclaration:
 class AppointmentDeclaration:
     """A certificate that policies here understand, and whose signature under it counts.
 
-    `is_role` tells a role membership certificate of another domain from an
+    `is_role` distinguishes a role membership certificate of another domain from an
     appointment. `called` is the name inside the certificate.
     """
 
@@ -154,7 +154,7 @@ Declaration: TypeAlias = FactDeclaration | AppointmentDeclaration | RoleDeclarat
 
 @dataclass(frozen=True, slots=True)
 class RolePremise:
-    """Somebody, usually the holder, is an active member of a role of this domain."""
+    """A principal, usually the holder, is an active member of a role of this domain."""
 
     name: str
     terms: tuple[Term, ...]
@@ -164,7 +164,7 @@ class RolePremise:
 
 @dataclass(frozen=True, slots=True)
 class CertificatePremise:
-    """Somebody, usually the holder, has shown an appointment or another domain's role membership."""
+    """A principal, usually the holder, has shown an appointment or another domain's role membership."""
 
     name: str
     terms: tuple[Term, ...]
@@ -202,7 +202,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """When a membership or a right ends, beside the ends of all that it rests on.
+    """When a membership or a right ends, beside the ends of all that it depends on.
 
     `premises` are positions in the rule: `until court_order ends`. `moments`
     are variables of kind timestamp: `until shift_ends`. `-1` among the
@@ -220,7 +220,7 @@ class Rule:
     """One way to become a member of a role: all premises and conditions hold.
 
     `id` is a digest of what the rule says and not of where it is written, so a
-    membership survives when its rule moves, and falls when its rule changes.
+    membership survives when its rule moves, and ends when its rule changes.
     """
 
     id: str
@@ -258,7 +258,7 @@ class Privilege:
     """What one grant allows, with the variables of the grant still in it.
 
     `restriction` speaks of attributes by name and `condition` of facts at the
-    broker; in both `$name` stands for the value of a variable.
+    broker; in both `$name` means the value of a variable.
     """
 
     actions: frozenset[Action]
@@ -293,7 +293,7 @@ class Grant:
 class Policy:
     """All that one domain has decided about roles, those of its parents included.
 
-    `roles_in_order` lists every role after the roles that its rules rest on.
+    `roles_in_order` lists every role after the roles that its rules depend on.
     """
 
     title: str

@@ -1,12 +1,12 @@
 """What does one premise of a rule ask for?
 
     court_order(case, plate)                            a certificate or a role of the holder
-    court_order(case, plate) held by colleague          of somebody else
+    court_order(case, plate) held by colleague          of another principal
     case_assignment(holder, case)                       a fact
     between 09:00 and 17:00 on monday to friday in Europe/London
     on saturday, sunday in Europe/London
 
-`holder` is whoever asks, `_` is anything, a name is a variable, and values
+`holder` is the principal that asks, `_` is anything, a name is a variable, and values
 are written as in filters.
 """
 
@@ -52,7 +52,7 @@ _EVERY_DAY: Final = frozenset(range(1, 8))
 
 @dataclass(frozen=True, slots=True)
 class TermReader:
-    """Reads what stands between parentheses, in one fragment of one rule."""
+    """Reads what is between parentheses, in one fragment of one rule."""
 
     names: Names
     variables: Variables
@@ -98,7 +98,7 @@ class TermReader:
                 raise Complaint(f"`{word}` is a key, and a {_named(kind)} is asked for here", at=at)
             return Literal(self.names.keys[word], ParameterKind.PRINCIPAL)
         if self.names.broken.get(word) == "key":
-            raise Consequence(f"what is wrong with the key `{word}` was said", at=at)
+            raise Consequence(f"what is wrong with the key `{word}` is reported already", at=at)
         if word.lower() in RESERVED:
             raise Complaint(f"`{word}` cannot be the name of a variable", at=at)
         return self.variables.use(word, kind, binds=binds, fragment=self.fragment, at=at)
@@ -122,7 +122,7 @@ class TermReader:
 
 
 def read_premise(reader: TermReader, *, is_watched: bool) -> Premise:
-    """Read what stands behind `while` or `given`."""
+    """Read what follows `while` or `given`."""
     window = take_window(reader.scanner)
     if window is not None:
         return TimePremise(window, is_watched)
@@ -147,7 +147,7 @@ def _held_by(reader: TermReader) -> Term:
 
 
 def take_window(scanner: Scanner) -> TimeWindow | None:
-    """Take a time of the day and week, if one stands next."""
+    """Take a time of the day and week, if one comes next."""
     at = scanner.mark()
     begins, ends, days = 0, MINUTES_IN_A_DAY, _EVERY_DAY
     has_hours = scanner.take_word("between")

@@ -1,9 +1,9 @@
 """What is wrong with a policy, where, and what was perhaps meant?
 
-An author wants to hear of all mistakes at once, each with its line, its rule
-and a hint, and of nothing that only follows from another one. A policy with
+An author wants to see all mistakes at once, each with its line, its rule
+and a hint, and none that only follows from another one. A policy with
 any problem is refused as a whole: the caller keeps the last good one, and
-where there never was one nobody is granted anything.
+where there never was one, nothing is granted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROBLEMS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class PolicyProblem:
-    """One mistake: where it stands (from 1), in which statement, what it is, and a hint."""
+    """One mistake: where it is (from 1), in which statement, what it is, and a hint."""
 
     line: int
     column: int
@@ -86,7 +86,7 @@ class Complaint(Exception):
 
 
 class Consequence(Complaint):
-    """This would not be wrong, had something else not been: what that is, the author hears already."""
+    """This would not be wrong, had something else not been: what that is, is reported already."""
 
 
 class TooManyProblems(Exception):
@@ -113,12 +113,12 @@ class Problems:
             raise TooManyProblems
 
     def add_spoilt(self, problem: PolicyProblem) -> None:
-        """Remember one that leaves nothing else to say about its line."""
+        """Add one that makes further problems of its line worthless."""
         self.add(problem)
         self._spoilt.add(problem.line)
 
     def add_following(self, problem: PolicyProblem) -> None:
-        """Remember one that the author need not hear of, because it follows from another one."""
+        """Add one that is not shown, because it follows from another one."""
         self._following.append(problem)
 
     def refuse_if_any(self) -> None:

@@ -6,7 +6,7 @@
         while case_assignment(holder, case)
         until court_order ends
 
-`while` marks a membership condition: it must stay true, or the role falls.
+`while` marks a membership condition: it must stay true, or the role ends.
 `given` is asked once, on activation. `if` compares values, `ask` lets the
 asker state one, `for` and `until` say when the membership ends at the latest.
 """
@@ -77,7 +77,7 @@ class Reading:
         self.variables = Variables(self.label, self.problems)
 
     def attempt(self, fragment: Fragment, read: Callable[[TermReader], None]) -> bool:
-        """Read one fragment to its end; report what is wrong with it, and say whether all was well."""
+        """Read one fragment to its end; report what is wrong with it, and return whether it was good."""
         reader = TermReader(self.names, self.variables, fragment, fragment.scanner())
         try:
             read(reader)
@@ -88,7 +88,7 @@ class Reading:
         return True
 
     def attempt_all(self, word: str, read: Callable[[TermReader], None]) -> bool:
-        """Read every clause that begins with `word`; say whether all was well with all of them."""
+        """Read every clause that begins with `word`; return whether all of them were good."""
         return min([self.attempt(fragment, read) for _, fragment in self.clauses(word)], default=True)
 
     def clauses(self, *words: str) -> list[tuple[str, Fragment]]:
@@ -96,15 +96,15 @@ class Reading:
         return [(word, fragment) for word, fragment in self.statement.clauses if word in words]
 
     def refuse_clauses_except(self, *words: str) -> None:
-        """Report clauses that do not belong here, and those that stand there twice."""
+        """Report clauses that do not belong here, and those that are there twice."""
         seen: set[str] = set()
         for word, fragment in self.statement.clauses:
             if word not in words:
                 said = f"a `{self.statement.word}` has no clause `{word}`"
                 self.problems.add(fragment.problem(self.label, said))
-            # `may` is counted by its own reader: `may delegate` stands beside it.
+            # `may` is counted by its own reader: `may delegate` is beside it.
             if word in seen & _ALONE - {"may"}:
-                self.problems.add(fragment.problem(self.label, f"`{word}` stands here twice"))
+                self.problems.add(fragment.problem(self.label, f"`{word}` is here twice"))
             seen.add(word)
 
 
@@ -144,7 +144,7 @@ def read_head(
             raise _no_role(reader.names, name, at)
         terms = reader.terms(role.parameters, of=name, binds=binds)
         if not binds and ANYTHING in terms:
-            raise Complaint("`_` cannot stand here: a rule says what its members are about", at=at)
+            raise Complaint("`_` cannot be used here: a rule says what its members are about", at=at)
         found.append((role, terms))
 
     return found[0] if reading.attempt(head, read) and found else None
@@ -176,7 +176,7 @@ def read_asked(reading: Reading) -> bool:
             name, at = take_name(reader.scanner, "a variable of the head")
             if name not in reading.variables.kinds:
                 hint = did_you_mean(name, reading.variables.kinds)
-                raise Complaint(f"`{name}` does not stand in the head", at=at, hint=hint)
+                raise Complaint(f"`{name}` is not in the head", at=at, hint=hint)
             reading.variables.use(name, None, binds=True, fragment=reader.fragment, at=at)
             reading.asked.append(name)
             if not reader.scanner.take(","):
@@ -255,7 +255,7 @@ def read_conditions(reading: Reading) -> tuple[Condition, ...] | None:
     for _, fragment in reading.clauses("if"):
         vocabulary = vocabulary_for(reading.variables.kinds)
         if not vocabulary:
-            reading.variables.check()  # which says what is wrong with the names
+            reading.variables.check()  # which reports what is wrong with the names
             return None
         found = template(reading, fragment, vocabulary)
         if found is None:
@@ -270,7 +270,7 @@ def read_conditions(reading: Reading) -> tuple[Condition, ...] | None:
 
 
 def template(reading: Reading, fragment: Fragment, vocabulary: Vocabulary | None) -> Predicate | None:
-    """Check a predicate in which `$name` stands for a variable; None if something was wrong."""
+    """Check a predicate in which `$name` means a variable; None if something was wrong."""
     samples = sample_values(reading.variables.kinds)
     try:
         predicate = parse_predicate(fragment.text, vocabulary, samples)
@@ -293,5 +293,5 @@ def _check_that_it_ends(reading: Reading) -> None:
     held = (RolePremise, CertificatePremise, TimePremise)
     if not bounded and not any(isinstance(one, held) and one.is_watched for one in reading.premises):
         said = "this role would never end"
-        hint = "rest it on a certificate with `while`, or write `for 30 days` or `until revoked`"
+        hint = "make it depend on a certificate with `while`, or write `for 30 days` or `until revoked`"
         reading.problems.add(reading.statement.head.problem(reading.label, said, hint=hint))

@@ -47,7 +47,7 @@ class Fragment:
         return Scanner(self.text)
 
     def behind(self, word: str) -> Fragment:
-        """Return what stands behind the first word, at its own place."""
+        """Return what follows the first word, at its own place."""
         cut = len(self.text) - len(self.text[len(word) :].lstrip(" \t"))
         return Fragment(self.text[cut:], self.line, self.column + cut)
 

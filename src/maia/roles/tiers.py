@@ -2,8 +2,8 @@
 
 Never both (dissertation 3.2.1, 5.1.4): brokers share all rights of their
 domain, so a domain whose parts have different rights has no brokers of its
-own. What tells the two apart is who may pass the right to connect on: only a
-domain has use for that. Whoever owns a network is no domain of it in this
+own. What distinguishes the two is who may pass the right to connect on: only a
+domain has use for that. The owner of a network is no domain of it in this
 sense, and lets domains and brokers connect as it likes.
 
 A policy that would make a domain both is refused when it is read, and so is a

@@ -39,7 +39,7 @@ class TimeWindow:
 
 
 def is_within(window: TimeWindow, now: Instant) -> bool:
-    """Say whether the clock on the wall in the window's zone is inside; never at the calendar's ends."""
+    """Return whether the wall clock of the window's zone is inside; never at the calendar's ends."""
     if not INSTANT_MIN + _MARGIN <= now <= INSTANT_MAX - _MARGIN:
         return False
     local = _local(window, now)

@@ -1,8 +1,8 @@
 """Is every variable of a rule bound, used, and of one kind?
 
 A variable that nothing binds would let the asker choose what is granted. One
-that stands in a single place is most often a slip of the pen, and in a grant
-a forgotten restriction; whoever means "anything" writes `_`.
+that is used in a single place is most often a slip of the pen, and in a grant
+a forgotten restriction; "anything" is written `_`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SAMPLES: Final[dict[ParameterKind, PresentValue]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One place where a variable stands."""
+    """One place where a variable is used."""
 
     name: str
     kind: ParameterKind | None
@@ -64,7 +64,7 @@ class Variables:
     def use(
         self, name: str, kind: ParameterKind | None, *, binds: bool, fragment: Fragment, at: int
     ) -> Variable:
-        """Note that a variable stands somewhere; `kind` is None where any kind will do."""
+        """Note a use of a variable; `kind` is None where any kind will do."""
         self._uses.append(_Use(name, kind, binds, *fragment.place(at)))
         return Variable(name)
 
@@ -100,7 +100,7 @@ class Variables:
                 said = f"nothing gives `{name}` a value"
                 hint = did_you_mean(name, others) or "bind it in a premise, or let the asker state it: `ask`"
                 self._report(uses[0], said, hint)
-            elif len(uses) == 1 and not did_you_mean(name, unbound):  # one slip of the pen, told once
+            elif len(uses) == 1 and not did_you_mean(name, unbound):  # one slip of the pen, reported once
                 hint = did_you_mean(name, others) or "write `_` if anything will do"
                 self._report(uses[0], f"`{name}` is used in this place only", hint)
 
@@ -134,7 +134,7 @@ class SpokenOf(Mapping[str, PresentValue]):
         return self._samples[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether there is such a variable, without remembering it."""
+        """Return whether there is such a variable."""
         return name in self._samples
 
     def __iter__(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ from maia.credentials import Action, Validity, ValidityState
 from maia.credentials.validity.errors import CertificateRevoked
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessSettings
-from maia.domain.storage.sql_store import postgres_store
+from maia.domain.storage.store import postgres_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Permit
@@ -122,7 +122,7 @@ class Play:
             statement = self.courts.revoke_appointment(chosen, "appeal").statement
             self.model.revoked_orders.add(chosen)
             if statement is not None:
-                self.hear(self.station.hear_statement(statement))
+                self.hear(self.station.receive_statement(statement))
 
     def login(self, who, shows_orders):
         who = PEOPLE[who].principal
@@ -245,5 +245,5 @@ def test_register_lists_and_rights_agree_with_the_model_on_postgres(postgres_ser
     with closing(postgres_store(postgres_server, "access_control")) as store:
         with store.transaction() as tables:
             for table in ALL_TABLES:
-                tables.delete(table, {})
+                tables.delete(table)
         play(steps, store)

@@ -23,9 +23,9 @@ from maia.roles import (
     activate,
     activate_all,
     certificate_support,
+    ended_memberships,
+    ended_rights,
     fact_support,
-    fallen,
-    fallen_rights,
     membership_support,
     parse_policy,
     rights,
@@ -111,7 +111,7 @@ class Beside:
             member.role,
             tuple((argument_kind(value).value, value) for value in member.arguments),
             self.called_rule(member),
-            tuple((self.called[ground.support], ground.is_watched) for ground in member.rests_on),
+            tuple((self.called[ground.support], ground.is_watched) for ground in member.depends_on),
             int(member.since),
             None if member.until is None else int(member.until),
         )
@@ -125,7 +125,7 @@ class Beside:
     def settle(self, lost=frozenset()) -> None:
         """Let everything fall that must, on both sides, and compare."""
         before = set(self.members)
-        down = fallen(self.members.values(), lost=lost, policy=self.policy, now=self.now)
+        down = ended_memberships(self.members.values(), lost=lost, policy=self.policy, now=self.now)
         order = [found.membership.id for found in down]
         assert len(set(order)) == len(order)
         for found in down:
@@ -145,7 +145,7 @@ class Beside:
         return dice.one_of(watched if watched and dice.perhaps(0.7) else some)
 
     def settle_rights(self, lost) -> None:
-        down = fallen_rights(self.issued, lost=lost, policy=self.policy, now=self.now)
+        down = ended_rights(self.issued, lost=lost, policy=self.policy, now=self.now)
         standing = [right for right in self.issued if right not in down]
         for right in self.issued:
             ends = right.validity.not_after
@@ -294,7 +294,7 @@ def activate_everything(both: Beside, principal) -> None:
     assert {(member.role, some) for member, some in zip(found, arguments, strict=True)} == reached
     earlier = {member.id for member in both.members.values()}
     for member in found:
-        supports = {one.support.id for one in member.rests_on if one.support.kind is SupportKind.MEMBERSHIP}
+        supports = {one.support.id for one in member.depends_on if one.support.kind is SupportKind.MEMBERSHIP}
         assert supports <= earlier
         earlier.add(member.id)
 

@@ -635,7 +635,7 @@ def test_what_hangs_from_a_certificate_that_its_owner_has_revoked_is_withheld(co
     station.assert_fact("case_assignment", [SMITH.principal, "42"])
     told(station, courts, owner)
     assert len(station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)]).issued) == 2
-    station.hear_statement(owner.revoke([given.id], "contract ended").statement)
+    station.receive_statement(owner.revoke([given.id], "contract ended").statement)
     wallet = station.login(SMITH.principal, [])
     assert wallet.issued == ()
     assert {one.code for one in wallet.withheld} == {"CREDENTIAL-NO-CHAIN"}
@@ -685,7 +685,7 @@ def test_what_expired_is_kept_for_a_while_and_then_forgotten(station, courts):
     check_consistent(station)
     assert station.rights_of(SMITH.principal).rows == ()
     with station.store.reading() as tables:
-        kept = {table.name: tables.count(table, {}) for table in ALL_TABLES}
+        kept = {table.name: tables.count(table) for table in ALL_TABLES}
     for emptied in ("memberships", "supports", "testers", "revoked", "answers", "nonces"):
         assert kept[emptied] == 0
     assert kept["appointments"] == 0

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.domain.access import cascade
-from maia.domain.access.cascade import RIGHT, lose, rest_on, revoke_rights
+from maia.domain.access.cascade import RIGHT, end_dependents, keep_dependencies, revoke_rights
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.sql_store import memory_store
-from maia.domain.storage.store import FOR_EVER
-from maia.domain.storage.tables import REVOKED, RIGHTS, SUPPORTS, RightRow
+from maia.domain.storage import store
+from maia.domain.storage.store import memory_store
+from maia.domain.storage.tables import FOR_EVER, REVOKED, RIGHTS, SUPPORTS, RightRow
 from maia.roles import Ground, fact_support
 from support.access_control import MET, PITO, SMITH, granted, later
 
@@ -34,43 +33,43 @@ def right(turn: UnitOfWork, number: int, *grounds: Ground) -> bytes:
         b"", 0, SIGNED, MET.principal.key, 0, None, "",
     )  # fmt: skip
     turn.tables.put(RIGHTS, [row])
-    rest_on(turn.tables, identifier, RIGHT, grounds)
+    keep_dependencies(turn.tables, identifier, RIGHT, grounds)
     return identifier
 
 
 def ids_of_supports(turn: UnitOfWork) -> set[bytes]:
-    return {row.dependent for row in turn.tables.find(SUPPORTS, {}, limit=100)}
+    return {row.dependent for row in turn.tables.find(SUPPORTS, limit=100)}
 
 
 @pytest.mark.parametrize("watched", [(True, False), (False, True)])
 def test_what_two_premises_rest_on_is_watched_if_one_of_them_watches_it(turn, watched):
     """A40: a fact that one premise asked for once, and another watches, takes the right with it."""
     held = right(turn, 1, *(Ground(number, ON_CASE, one) for number, one in enumerate(watched)))
-    lose(turn, [ON_CASE], "reassigned")
+    end_dependents(turn, [ON_CASE], "reassigned")
     assert turn.ids == [held]
 
 
 def test_what_is_only_asked_for_once_takes_nothing_with_it(turn):
     right(turn, 1, Ground(0, ON_CASE, is_watched=False))
-    lose(turn, [ON_CASE], "reassigned")
+    end_dependents(turn, [ON_CASE], "reassigned")
     assert turn.ids == []
 
 
 def test_what_rests_on_something_else_now_does_not_fall_with_what_it_rested_on(turn):
     held = right(turn, 1, Ground(0, ON_CASE, is_watched=True))
-    rest_on(turn.tables, held, RIGHT, [Ground(0, ON_DUTY, is_watched=True)])
-    lose(turn, [ON_CASE], "reassigned")
+    keep_dependencies(turn.tables, held, RIGHT, [Ground(0, ON_DUTY, is_watched=True)])
+    end_dependents(turn, [ON_CASE], "reassigned")
     assert turn.ids == []
-    lose(turn, [ON_DUTY], "off duty")
+    end_dependents(turn, [ON_DUTY], "off duty")
     assert turn.ids == [held]
 
 
 def test_everything_that_watches_falls_however_many_rows_there_are(turn, monkeypatch):
     """A40: a fall that is longer than one page is a whole one."""
-    monkeypatch.setattr(cascade, "_AT_ONCE", 2)
+    monkeypatch.setattr(store, "AT_ONCE", 2)
     held = {right(turn, number, Ground(0, ON_CASE, is_watched=True)) for number in range(1, 8)}
     other = right(turn, 9, Ground(0, ON_DUTY, is_watched=True))
-    lose(turn, [ON_CASE], "reassigned")
+    end_dependents(turn, [ON_CASE], "reassigned")
     assert sorted(turn.ids) == sorted(held)
     assert ids_of_supports(turn) == {other}, "who fell rests on nothing any more"
 

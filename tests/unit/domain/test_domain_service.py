@@ -35,11 +35,11 @@ def test_key_groups_hear_once_of_what_was_taken_away() -> None:
 
 
 def test_what_key_groups_were_told_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domain_service, "TOLD_MAX", 8)
+    monkeypatch.setattr(domain_service, "NOTIFIED_MAX", 8)
     groups, ids = Groups(), [bytes([number]) for number in range(100)]
     for one in ids:
         groups.fall(one)
-        assert len(groups.service._told) <= 8  # that it is bounded is the claim
+        assert len(groups.service._notified) <= 8  # that it is bounded is the claim
     assert groups.heard == ids
     groups.fall(*ids[:6])
     groups.fall(*ids[:6])

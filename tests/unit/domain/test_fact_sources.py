@@ -18,8 +18,16 @@ import pytest
 from maia.credentials.arguments import ParameterKind
 from maia.domain.access.results import Revoked
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
-from maia.domain.facts.sources import FactSourceFailed, FileSource, HttpSource, PostgresSource, SqliteSource
-from maia.domain.facts.values import BadFactRow, Row, row_of
+from maia.domain.facts.sources import (
+    BadFactRow,
+    FactSourceFailed,
+    FileSource,
+    HttpSource,
+    PostgresSource,
+    Row,
+    SqliteSource,
+    row_of,
+)
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.events import Instant

@@ -111,7 +111,7 @@ def test_a_revocation_touches_what_it_takes_and_nothing_else(station: Station) -
     """The same number of rows, whether there are ten rights on record or thousands."""
     few = touched(station)
     with station.store.transaction() as tables:
-        (row, *_) = tables.find(RIGHTS, {"kind": "issued"}, limit=1)
+        (row, *_) = tables.find(RIGHTS, RIGHTS.c.kind == "issued", limit=1)
         copies = [
             type(row)(**{
                 **{name: getattr(row, name) for name in row.__slots__},

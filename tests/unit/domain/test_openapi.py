@@ -21,8 +21,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from maia.api.client import DomainClient
 from maia.clock import system_now
+from maia.domain.http.application import ENDPOINTS
 from maia.domain.http.openapi import openapi_document
-from maia.domain.http.routes import endpoints_of
 from maia.domain.server.access_config import AccessConfig
 from maia.net.tls import pinning_context
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
@@ -32,14 +32,7 @@ from support.tested_rights import POLICY, logged_in, make_known
 EXAMPLES = 10
 
 
-class NoPages:
-    """Stands for the pages where only their table is looked at."""
-
-    def __getattr__(self, name: str) -> str:
-        return name
-
-
-DOCUMENT = openapi_document(endpoints_of(NoPages()))  # type: ignore[arg-type]  # nothing is called
+DOCUMENT = openapi_document(ENDPOINTS)
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
 LIKELY: Mapping[str, list[str]] = {

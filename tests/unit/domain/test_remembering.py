@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access.idempotency import answered_once, forget_old, use_nonce
 from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.storage.sql_store import memory_store
-from maia.domain.storage.store import Tables
+from maia.domain.access.unit_of_work import answered_once, forget_old, use_nonce
+from maia.domain.storage.store import Tables, memory_store
 from maia.events import Instant
 from support.access_control import JONES, SMITH, later
 

@@ -29,10 +29,10 @@ from maia.credentials.validity.validity_state import ValidityState
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.background import pushing
+from maia.domain.server.background import push_credentials
 from maia.domain.server.prepared_access import PreparedAccess, StreamOfFacts
 from maia.domain.server.statement_stream import StatementStream
-from maia.domain.storage.sql_store import sqlite_store
+from maia.domain.storage.store import sqlite_store
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.keystore.wallet_folder import WalletFolder
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
@@ -260,7 +260,7 @@ async def test_the_certificates_of_a_broker_are_kept_fresh_in_its_folder(tmp_pat
             return {one.id for one in WalletFolder(folder).read().certificates}
 
         async def pushed_until(holds: Callable[[], bool]) -> None:
-            task = asyncio.create_task(pushing(pushes, running.service, "x:1", RecordedNotes()))
+            task = asyncio.create_task(push_credentials(pushes, running.service, "x:1", RecordedNotes()))
             async with asyncio.timeout(PATIENCE_S):
                 while not holds():
                     await asyncio.sleep(0.05)
@@ -295,7 +295,7 @@ async def test_a_broker_gets_what_the_policy_grants_it_without_asking(tmp_path: 
             lambda access: access.assert_fact("ours", (BROKER.principal,), actor=actor, now=now)
         )
         task = asyncio.create_task(
-            pushing(((BROKER.principal, folder),), running.service, "x:1", RecordedNotes())
+            push_credentials(((BROKER.principal, folder),), running.service, "x:1", RecordedNotes())
         )
         async with asyncio.timeout(PATIENCE_S):
             while not (folder / "wallet.json").exists():

@@ -13,15 +13,15 @@ from maia.events import Instant
 from maia.roles import (
     ActivationLimits,
     ActivationTooLarge,
-    FallReason,
+    EndReason,
     KnownWorld,
     SupportKind,
     UnknownRole,
     activate,
     activate_all,
     certificate_support,
+    ended_memberships,
     fact_support,
-    fallen,
     membership_certificate,
     membership_support,
     possible_rights,
@@ -79,13 +79,13 @@ def officer(clauses, world=WORLD, who=SMITH, at=NOON, arguments=None):
 def test_a_membership_remembers_what_it_rests_on():
     (member,) = tracking()
     assert (member.principal, member.role, member.arguments) == (SMITH.principal, "tracker", ("AE05 XYZ",))
-    assert [ground.support for ground in member.rests_on] == [
+    assert [ground.support for ground in member.depends_on] == [
         certificate_support(ORDER),
         fact_support("detective", [SMITH.principal]),
         fact_support("assigned", [SMITH.principal, "c1"]),
     ]
-    assert [ground.is_watched for ground in member.rests_on] == [True, True, False]
-    assert member.rests_on[0].issuer == COURT.principal
+    assert [ground.is_watched for ground in member.depends_on] == [True, True, False]
+    assert member.depends_on[0].issuer == COURT.principal
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ def test_it_ends_with_the_role_that_it_rests_on():
 def test_what_is_watched_takes_the_role_with_it_and_what_is_given_does_not():
     members = tracking()
     gone = fact_support("assigned", [SMITH.principal, "c1"])
-    assert fallen(members, lost={gone}) == ()
-    (found,) = fallen(members, lost={fact_support("detective", [SMITH.principal])})
-    assert found.reason is FallReason.SUPPORT_LOST
+    assert ended_memberships(members, lost={gone}) == ()
+    (found,) = ended_memberships(members, lost={fact_support("detective", [SMITH.principal])})
+    assert found.reason is EndReason.SUPPORT_LOST
     assert found.lost == fact_support("detective", [SMITH.principal])
-    (found,) = fallen(members, lost={certificate_support(ORDER)})
+    (found,) = ended_memberships(members, lost={certificate_support(ORDER)})
     assert found.lost.shown == "order(c1, AE05 XYZ)"
 
 
@@ -247,7 +247,9 @@ def test_roles_fall_in_cascade_the_lower_one_first():
     checked = policy(DECLARED + CHAIN)
     smiths = activate_all(checked, world, SMITH.principal, NOON)
     joness = activate_all(checked, world, JONES.principal, NOON)
-    down = fallen((*reversed(smiths), *joness), lost={fact_support("detective", [SMITH.principal])})
+    down = ended_memberships(
+        (*reversed(smiths), *joness), lost={fact_support("detective", [SMITH.principal])}
+    )
     assert [found.membership.role for found in down] == ["officer", "senior", "tracker"]
     assert {found.membership.principal for found in down} == {SMITH.principal}
     assert down[2].lost == membership_support(down[1].membership)
@@ -255,11 +257,11 @@ def test_roles_fall_in_cascade_the_lower_one_first():
 
 def test_a_long_chain_of_memberships_is_no_trouble():
     (first,) = officer("for 1 day")
-    chain, ground = [first], tracking()[0].rests_on[0]
+    chain, ground = [first], tracking()[0].depends_on[0]
     for number in range(5000):
         below = replace(ground, support=membership_support(chain[-1]))
-        chain.append(replace(first, id=number.to_bytes(4, "big"), rests_on=(below,)))
-    down = fallen(reversed(chain), lost=set(), now=later(days=2))
+        chain.append(replace(first, id=number.to_bytes(4, "big"), depends_on=(below,)))
+    down = ended_memberships(reversed(chain), lost=set(), now=later(days=2))
     assert [found.membership.id for found in down] == [member.id for member in chain]
 
 
@@ -267,26 +269,29 @@ def test_memberships_that_claim_to_rest_on_each_other_all_fall():
     """The engine makes no such memberships; a damaged store might."""
     (one,) = officer("for 1 day")
     other = replace(one, id=b"other")
-    ground = tracking()[0].rests_on[0]
+    ground = tracking()[0].depends_on[0]
     circle = [
-        replace(one, rests_on=(replace(ground, support=membership_support(other)), ground)),
-        replace(other, rests_on=(replace(ground, support=membership_support(one)),)),
+        replace(one, depends_on=(replace(ground, support=membership_support(other)), ground)),
+        replace(other, depends_on=(replace(ground, support=membership_support(one)),)),
     ]
-    assert {found.membership.id for found in fallen(circle, lost={ground.support})} == {one.id, b"other"}
+    assert {found.membership.id for found in ended_memberships(circle, lost={ground.support})} == {
+        one.id,
+        b"other",
+    }
 
 
 def test_a_role_falls_when_its_time_is_over():
     members = officer("for 8 hours")
-    assert fallen(members, now=later(hours=8)) == ()
-    (found,) = fallen(members, now=Instant(later(hours=8) + 1))
-    assert found.reason is FallReason.ENDED
+    assert ended_memberships(members, now=later(hours=8)) == ()
+    (found,) = ended_memberships(members, now=Instant(later(hours=8) + 1))
+    assert found.reason is EndReason.ENDED
 
 
 def test_a_role_that_fell_comes_back_only_when_it_is_activated_again():
     (member,) = tracking()
     (again,) = tracking(at=later(hours=1))
     assert again.id != member.id
-    assert fallen([again], lost={membership_support(member)}) == ()
+    assert ended_memberships([again], lost={membership_support(member)}) == ()
 
 
 def test_a_membership_of_another_domain_is_a_support_by_its_id():
@@ -294,8 +299,8 @@ def test_a_membership_of_another_domain_is_a_support_by_its_id():
     body += "role visitor(force: string)\nrule visitor(force)\n    while officer(force)\n"
     shown = appointment(OTHER_DOMAIN, SMITH, "officer", "met", kind=AppointmentKind.ROLE_MEMBERSHIP)
     (member,) = activate(policy(body), KnownWorld({}, [shown]), SMITH.principal, "visitor", None, NOON)
-    assert member.rests_on[0].support.kind is SupportKind.CERTIFICATE
-    assert fallen([member], lost={certificate_support(shown)})
+    assert member.depends_on[0].support.kind is SupportKind.CERTIFICATE
+    assert ended_memberships([member], lost={certificate_support(shown)})
     imposter = appointment(OTHER_DOMAIN, SMITH, "officer", "met")
     assert activate(policy(body), KnownWorld({}, [imposter]), SMITH.principal, "visitor", None, NOON) == ()
 

@@ -6,12 +6,12 @@ import pytest
 
 from maia.roles import (
     BadPolicy,
-    FallReason,
+    EndReason,
     KnownWorld,
     activate,
     changes,
-    fallen,
-    fallen_rights,
+    ended_memberships,
+    ended_rights,
     parse_policy,
     rights,
 )
@@ -120,7 +120,7 @@ def test_a_parents_role_is_never_widened_in_silence(body, sentence):
 def test_a_circle_through_a_parents_role_is_found():
     body = "role desk\nrule desk\n    while sergeant(_)\nalso rule sergeant(1)\n    while desk\n"
     (sentence,) = sentences(lambda: county(body))
-    assert "rest on each other" in sentence
+    assert "depend on each other" in sentence
 
 
 def test_two_parents_with_a_common_parent_agree():
@@ -169,16 +169,16 @@ def members():
 
 def after(body: str):
     """Return the arguments of the memberships that fall with a new policy, and why."""
-    down = fallen(members(), policy=policy(body), now=NOON)
+    down = ended_memberships(members(), policy=policy(body), now=NOON)
     return {(found.membership.arguments[0], found.reason) for found in down}
 
 
 def test_removing_one_of_several_rules_keeps_the_others():
     """A41."""
     without_facts = BODY.replace('rule tracker("every")\n    while detective(holder)\n    for 1 day\n', "")
-    assert after(without_facts) == {("every", FallReason.RULE_GONE)}
+    assert after(without_facts) == {("every", EndReason.RULE_GONE)}
     without_orders = BODY.replace("rule tracker(plate)\n    while order(plate)\n", "")
-    assert after(without_orders) == {("A", FallReason.RULE_GONE), ("B", FallReason.RULE_GONE)}
+    assert after(without_orders) == {("A", EndReason.RULE_GONE), ("B", EndReason.RULE_GONE)}
 
 
 def test_a_rule_that_moves_or_gets_a_comment_ends_nobody():
@@ -188,7 +188,7 @@ def test_a_rule_that_moves_or_gets_a_comment_ends_nobody():
 
 
 def test_a_rule_that_says_something_else_is_another_rule():
-    assert after(BODY.replace("for 1 day", "for 2 days")) == {("every", FallReason.RULE_GONE)}
+    assert after(BODY.replace("for 1 day", "for 2 days")) == {("every", EndReason.RULE_GONE)}
     stricter = BODY.replace(
         "    while order(plate)\n", "    while order(plate)\n    while detective(holder)\n"
     )
@@ -197,7 +197,7 @@ def test_a_rule_that_says_something_else_is_another_rule():
 
 def test_an_issuer_who_is_no_longer_accepted_takes_only_its_own_orders_away():
     fewer = BODY.replace("by court, high_court", "by court")
-    assert after(fewer) == {("B", FallReason.ISSUER_NOT_ACCEPTED)}
+    assert after(fewer) == {("B", EndReason.ISSUER_NOT_ACCEPTED)}
     assert changes(policy(BODY), policy(fewer)).issuers_gone == ("order",)
     more = BODY.replace("by court, high_court", "by court, high_court, here")
     assert after(more) == set()
@@ -206,7 +206,7 @@ def test_an_issuer_who_is_no_longer_accepted_takes_only_its_own_orders_away():
 def test_rights_of_a_grant_that_is_gone_fall_and_those_of_the_other_stay():
     held = [right for member in members() for right in rights(policy(BODY), member, WORLD, NOON)]
     fewer = policy(BODY.replace("grant tracker(_)\n    may subscribe Numberplate(location)\n", ""))
-    down = fallen_rights(held, policy=fewer, now=NOON)
+    down = ended_rights(held, policy=fewer, now=NOON)
     assert len(held) == 6
     assert {right.grant for right in down} == {policy(BODY).grants["tracker"][1].id}
     assert len(down) == 3

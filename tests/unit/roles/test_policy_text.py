@@ -278,7 +278,7 @@ def test_enough_is_enough():
             "`x` is a int here and a string in",
             "",
         ),
-        ("rule tracker(_)\n while order(_, _)", "`_` cannot stand here", ""),
+        ("rule tracker(_)\n while order(_, _)", "`_` cannot be used here", ""),
         ("rule tracker(holder)\n for 1 day", "`holder` is a principal, and a string is asked for here", ""),
         ("rule tracker(court)\n for 1 day", "`court` is a key, and a string is asked for here", ""),
         ("rule tracker(5)\n for 1 day", "expected a quoted string", ""),
@@ -291,7 +291,7 @@ def test_enough_is_enough():
         ("rule clerk\n for 8 ours", "expected seconds, minutes, hours", "did you mean `hours`"),
         ("rule clerk\n for 0 hours", "expected a duration", ""),
         ("rule clerk\n for 600 weeks", "longer than ten years", "until revoked"),
-        ("rule clerk\n for 1 day\n for 2 days", "`for` stands here twice", ""),
+        ("rule clerk\n for 1 day\n for 2 days", "`for` is here twice", ""),
         ("rule clerk\n while between 9 and 17 in Europe/London", "expected a time of the day", ""),
         ("rule clerk\n while between 09:00 and 24:01 in Europe/London", "`24:01` is no time of the day", ""),
         ("rule clerk\n while between 09:00 and 17:00", "expected `in` and a time zone", ""),
@@ -317,7 +317,7 @@ def test_enough_is_enough():
         ("rule clerk\n given level(p, n)\n if n == $p\n for 1 day", "`$p`: a int was expected", ""),
         (
             "rule tracker(plate)\n ask plat\n for 1 day",
-            "`plat` does not stand in the head",
+            "`plat` is not in the head",
             "did you mean `plate`",
         ),
         ("rule clerk\n where x == 1\n for 1 day", "a `rule` has no clause `where`", ""),
@@ -359,7 +359,7 @@ def test_a_rule_that_is_unsafe_or_unclear_is_refused(rule, sentence, hint):
             "may subscribe Numberplate(*)\nmay publish Numberplate(*)\nwhere numberplate == $plate",
             "one privilege",
         ),
-        ('OF PLATE\nwhere location == "x"', "stands here twice"),
+        ('OF PLATE\nwhere location == "x"', "is here twice"),
         ("OF PLATE\nask plate", "has no clause `ask`"),
         ("OF PLATE\nchecked by luck", "expected `dates` or some of"),
         ("OF PLATE\nprovided Duty == true", "uid"),
@@ -428,7 +428,7 @@ def test_a_word_that_only_looks_like_a_comment_gets_a_hint():
 )
 def test_roles_that_rest_on_each_other_are_refused(rules):
     sentence, _ = problem("role a\nrole b\nrole c\n" + rules)
-    assert "these roles rest on each other" in sentence
+    assert "these roles depend on each other" in sentence
 
 
 @pytest.mark.parametrize(

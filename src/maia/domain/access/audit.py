@@ -1,11 +1,12 @@
 """What was done in this domain, by whom, and could the log have been changed since?
 
 Every act leaves one record. Each digest covers the record and the digest
-before it, so the digest of the last record speaks for all. That head travels
-inside every list of revocations; whoever kept the statements of another
-domain can check that the log it is shown still leads through every head it
-has seen (`check_against`). Deleted, edited or cut off: the heads disagree, and
-no key of the domain can change what others have kept.
+before it, so the digest of the last record covers all. That head is part of
+every revocation list. A domain keeps the heads that other domains state: when
+another domain shows its audit, the audit must lead through all of them
+(`check_against`). Deleted, edited or cut off: the heads disagree, and no key
+of the domain can change what others have kept. Two digests for one length, or
+an audit that became shorter, are noticed when the list arrives.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.validity.statements import AuditHead, RevocationList, Statement
+from maia.domain.access.results import Page
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import WITNESSED, WitnessRow
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
 
@@ -30,10 +34,12 @@ __all__ = [
     "AuditRecord",
     "AuditTruncated",
     "BadAuditRecord",
+    "keep_audit_head",
     "check_against",
     "check_linked",
     "record_from_bytes",
     "record_of",
+    "witnessed_heads",
 ]
 
 AUDIT_START: Final = AuditHead(0, bytes(32))
@@ -42,6 +48,8 @@ AUDIT_START: Final = AuditHead(0, bytes(32))
 _DETAIL_MAX: Final = 400
 _DETAILS_MAX: Final = 32
 _LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
+_HEADS_MAX: Final = 10_000
+"""Heads of one domain that are kept; beyond, every second of the older ones is removed."""
 
 
 class BadAuditRecord(BadInput):
@@ -70,7 +78,7 @@ class AuditTruncated(BrokenCredential):
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One act: its number, moment, actor and word, what it was about, and the digest up to here."""
+    """One act: its number, moment, actor and name, its details, and the digest up to here."""
 
     number: int
     at: Instant
@@ -91,7 +99,10 @@ def record_of(
     head: AuditHead, *, at: Instant, actor: Principal, act: str, details: Iterable[tuple[str, str]]
 ) -> AuditRecord:
     """Return the record that follows `head`; long details are cut, and say so."""
-    kept = tuple((name, _cut(text)) for name, text in list(details)[:_DETAILS_MAX])
+    kept = tuple(
+        (name, text if len(text) <= _DETAIL_MAX else text[: _DETAIL_MAX - 1] + "…")
+        for name, text in list(details)[:_DETAILS_MAX]
+    )
     number = head.length + 1
     body = write_canonical(
         (
@@ -135,7 +146,7 @@ def check_linked(records: Iterable[AuditRecord], *, after: AuditHead = AUDIT_STA
 def check_against(records: Iterable[AuditRecord], witnessed: Iterable[AuditHead]) -> AuditHead:
     """Return the head of a whole audit that leads through every head that was witnessed; refuse others.
 
-    Records are looked at one after the other, so that a long audit need not be held in memory.
+    Records are read one after the other, so that a long audit need not be held in memory.
     """
     waiting = deque(sorted(set(witnessed), key=lambda one: one.length))
     head = AUDIT_START
@@ -167,12 +178,50 @@ def _digest(previous: bytes, body: bytes) -> bytes:
     return sha256(b"maia/1/audit\x00" + previous + body).digest()
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _DETAIL_MAX else text[: _DETAIL_MAX - 1] + "…"
-
-
 def _detail(expression: SExpression) -> tuple[str, str]:
     match expression:
         case (bytes(name), bytes(text)):
             return name.decode(), text.decode()
     raise BadAuditRecord("a detail of an audit record is a name and a text")
+
+
+def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCredential | None:
+    """Keep the audit head of another domain's list; return how it contradicts earlier ones."""
+    if not isinstance(said, RevocationList) or said.audit is None:
+        return None
+    head, by = said.audit, said.by.key
+    row = WitnessRow(by, head.length, head.digest, said.sequence, now)
+    known = tables.find(WITNESSED, WITNESSED.c.issuer == by, WITNESSED.c.length == head.length, limit=2)
+    if any(one.digest == head.digest for one in known):
+        return None
+    longest = tables.find(
+        WITNESSED, WITNESSED.c.issuer == by, limit=1, order=WITNESSED.c.length, descending=True
+    )
+    tables.put(WITNESSED, [row])
+    if tables.count(WITNESSED, WITNESSED.c.issuer == by) > _HEADS_MAX:
+        older = tables.find(
+            WITNESSED, WITNESSED.c.issuer == by, limit=_HEADS_MAX // 2, order=WITNESSED.c.length
+        )
+        for one in older[1::2]:
+            tables.delete(
+                WITNESSED,
+                WITNESSED.c.issuer == by,
+                WITNESSED.c.length == one.length,
+                WITNESSED.c.digest == one.digest,
+            )
+    if known:
+        return AuditForked(f"`{said.by}` states two audits of {head.length} records")
+    if longest and longest[0].length > head.length and longest[0].sequence < said.sequence:
+        return AuditTruncated(
+            f"the audit of `{said.by}` had {longest[0].length} records, and now has {head.length}"
+        )
+    return None
+
+
+def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:
+    """Return the heads of a domain, the shortest first."""
+    rows = tables.find(
+        WITNESSED, WITNESSED.c.issuer == by.key, limit=limit, order=WITNESSED.c.length, after=after
+    )
+    found = tuple(AuditHead(row.length, row.digest) for row in rows)
+    return Page(found, str(rows[-1].length) if len(rows) == limit else None)

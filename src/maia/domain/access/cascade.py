@@ -1,156 +1,216 @@
-"""What falls when something that others rest on is gone?
+"""What ends when a fact, an appointment, a membership or a right ends?
 
-Memberships and rights remember what they rest on. When a fact, an appointment
-or a membership is lost, exactly those fall that watch it, then those that
-watch these, and so on (dissertation 6.2.4). Each step is one look into an
-index: what does not depend on the loss is never touched.
+Memberships and rights are stored with what they depend on. When a fact, an
+appointment or a membership is lost, exactly those end that watch it, then those
+that watch these, and so on (dissertation 6.2.4). Each step is one read of an
+index: what does not depend on the loss is never touched. Revocation by id and
+removal of what expired long ago are here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
-from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.membership_encoding import membership_from_bytes, support_key
-from maia.domain.storage.store import OneOf, Table, Tables, Where
+from maia.credentials import Principal, certificate_from_bytes, is_for_good
+from maia.domain.access.memberships import membership_from_bytes, support_key
+from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
+from maia.domain.access.settings import AccessSettings
+from maia.domain.access.unit_of_work import UnitOfWork, forget_old
+from maia.domain.storage.store import Tables, chunks
 from maia.domain.storage.tables import (
     APPOINTMENTS,
+    FOR_EVER,
     MEMBERSHIPS,
     REVOKED,
     RIGHTS,
     SUPPORTS,
+    TESTERS,
     AppointmentRow,
     RevokedRow,
     SupportRow,
 )
+from maia.events import Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
 
 __all__ = [
     "MEMBERSHIP",
     "RIGHT",
     "end_memberships",
-    "lose",
-    "rest_on",
+    "forget_expired",
+    "end_dependents",
+    "keep_dependencies",
+    "revoke_again",
     "revoke_appointments",
+    "revoke_ids",
     "revoke_rights",
 ]
 
 MEMBERSHIP: Final = "membership"
 RIGHT: Final = "right"
 
-_AT_ONCE: Final = 500
 _REASON_MAX: Final = 200
+_IDS_MAX: Final = 10_000
+"""Certificates that one act revokes."""
+_SOME: Final = 200
+"""Expired rows of a table that are removed at once."""
+_SECOND: Final = 1_000_000
 
-_Row = TypeVar("_Row")
 
-
-def rest_on(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
-    """Remember what a membership or a right rests on."""
+def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
+    """Store what a membership or a right depends on."""
     watched: dict[bytes, bool] = {}
     for ground in grounds:
         key = support_key(ground.support)
         watched[key] = watched.get(key, False) or ground.is_watched
-    tables.delete(SUPPORTS, {"dependent": dependent})
+    tables.delete(SUPPORTS, SUPPORTS.c.dependent == dependent)
     tables.put(SUPPORTS, [SupportRow(key, dependent, sort, int(on)) for key, on in watched.items()])
 
 
-def lose(turn: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
-    """Let everything fall that watches one of `lost`, and whatever rests on that."""
+def end_dependents(work: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
+    """End everything that watches one of `lost`, and all that depends on it."""
     frontier = sorted({support_key(support) for support in lost})
     while frontier:
-        memberships, rights = _watching(turn.tables, frontier)
-        revoke_rights(turn, rights, reason)
-        before = len(turn.ids)
-        ended = _end(turn, memberships, reason)
+        watching: dict[bytes, str] = {}
+        for chunk in chunks(frontier):
+            where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
+            # One that watches several of them may be cut in two by the end of a page: one row is enough.
+            for rows in work.tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
+                watching |= {row.dependent: row.sort for row in rows}
+        revoke_rights(work, (one for one, sort in watching.items() if sort == RIGHT), reason)
+        before = len(work.ids)
+        ended = _end(work, (one for one, sort in watching.items() if sort == MEMBERSHIP), reason)
         # A policy may also ask for a certificate on a membership of its own domain.
-        certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
+        certificates = [Support(SupportKind.CERTIFICATE, one) for one in work.ids[before:]]
         frontier = sorted(map(support_key, (*map(membership_support, ended), *certificates)))
 
 
-def end_memberships(turn: UnitOfWork, ids: Sequence[bytes], reason: str) -> None:
-    """End memberships, and whatever rests on them."""
-    before = len(turn.ids)
-    ended = _end(turn, ids, reason)
-    certificates = [Support(SupportKind.CERTIFICATE, one) for one in turn.ids[before:]]
-    lose(turn, [*map(membership_support, ended), *certificates], reason)
+def end_memberships(work: UnitOfWork, ids: Sequence[bytes], reason: str) -> None:
+    """End memberships, and all that depends on them."""
+    before = len(work.ids)
+    ended = _end(work, ids, reason)
+    certificates = [Support(SupportKind.CERTIFICATE, one) for one in work.ids[before:]]
+    end_dependents(work, [*map(membership_support, ended), *certificates], reason)
 
 
-def revoke_appointments(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    """Take back certificates on appointments of this domain, and whatever rests on them."""
-    standing = [row for row in rows if row.revoked_at is None]
-    _revoke_appointment_rows(turn, standing, reason)
-    lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in standing]
-    lose(turn, lost, reason)
+def revoke_appointments(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
+    """Revoke appointments of this domain, and all that depends on them."""
+    valid = [row for row in rows if row.revoked_at is None]
+    _revoke_appointment_rows(work, valid, reason)
+    lost = [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in valid]
+    end_dependents(work, lost, reason)
 
 
-def revoke_rights(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
-    """Take back rights, so that the next list names them."""
-    rows = [row for row in _by_id(turn.tables, RIGHTS, ids) if row.revoked_at is None]
-    gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
-    turn.tables.put(RIGHTS, gone)
-    turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
-    for chunk in _chunks([row.id for row in gone]):
-        turn.tables.delete(SUPPORTS, {"dependent": OneOf(chunk)})
-    turn.ids += [row.id for row in gone]
+def revoke_rights(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
+    """Revoke rights, so that the next list names them."""
+    rows = [row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, ids) if row.revoked_at is None]
+    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(RIGHTS, gone)
+    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
+    work.ids += [row.id for row in gone]
 
 
-def _watching(tables: Tables, supports: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the memberships and the rights that watch one of `supports`, each once."""
-    found: dict[bytes, str] = {}
-    for chunk in _chunks(supports):
-        after: bytes | None = None
-        where: Where = {"support": OneOf(chunk), "is_watched": 1}
-        while rows := tables.find(SUPPORTS, where, limit=_AT_ONCE, order="dependent", after=after):
-            # Whoever watches several of them may be cut in two by the end of a page: one row of it is enough.
-            after = rows[-1].dependent
-            found |= {row.dependent: row.sort for row in rows}
-    memberships = [dependent for dependent, sort in found.items() if sort == MEMBERSHIP]
-    return memberships, [dependent for dependent, sort in found.items() if sort == RIGHT]
-
-
-def _end(turn: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
-    """End memberships and take back the certificates on them; return those that had not ended yet."""
+def _end(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
+    """End memberships and revoke their certificates; return those that had not ended yet."""
     rows = sorted(
-        (row for row in _by_id(turn.tables, MEMBERSHIPS, ids) if row.ended_at is None),
+        (row for row in work.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
         key=lambda row: row.number,
     )
-    turn.tables.put(
-        MEMBERSHIPS, [replace(row, ended_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(
+        MEMBERSHIPS, [replace(row, ended_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
     )
-    for chunk in _chunks([row.id for row in rows]):
-        turn.tables.delete(SUPPORTS, {"dependent": OneOf(chunk)})
-    for chunk in _chunks([row.id for row in rows]):
-        _revoke_appointment_rows(turn, _certificates_on(turn.tables, chunk), reason)
+    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
+    # A membership that was renewed has several certificates.
+    on_these = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
+    certificates = sorted((row for row in on_these if row.revoked_at is None), key=lambda row: row.number)
+    _revoke_appointment_rows(work, certificates, reason)
     ended = [membership_from_bytes(row.membership) for row in rows]
-    turn.memberships += ended
+    work.memberships += ended
     return ended
 
 
-def _certificates_on(tables: Tables, memberships: tuple[bytes, ...]) -> list[AppointmentRow]:
-    """Return the certificates on some memberships that stand; a renewed one has several."""
-    found: list[AppointmentRow] = []
-    after: int | None = None
-    where: Where = {"membership": OneOf(memberships), "revoked_at": None}
-    while rows := tables.find(APPOINTMENTS, where, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
-        found += rows
-    return found
+def _revoke_appointment_rows(work: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
+    gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
+    work.tables.put(APPOINTMENTS, gone)
+    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    work.ids += [row.id for row in gone]
 
 
-def _revoke_appointment_rows(turn: UnitOfWork, rows: Sequence[AppointmentRow], reason: str) -> None:
-    gone = [replace(row, revoked_at=turn.now, reason=reason[:_REASON_MAX]) for row in rows]
-    turn.tables.put(APPOINTMENTS, gone)
-    turn.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, turn.now) for row in gone])
-    turn.ids += [row.id for row in gone]
+def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+    """Revoke rights, appointments and role memberships of this domain; refuse those of other issuers.
+
+    What is revoked already stays so, and is no error.
+    """
+    wanted = tuple(dict.fromkeys(ids))
+    if len(wanted) > _IDS_MAX:
+        raise TooManyShown(f"at most {_IDS_MAX} certificates are revoked at once")
+    rights: list[bytes] = []
+    appointments: list[AppointmentRow] = []
+    memberships: list[bytes] = []
+    known_rights = {row.id: row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, wanted)}
+    others = {row.id: row for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, wanted)}
+    for one in wanted:
+        right, appointment = known_rights.get(one), others.get(one)
+        if right is not None:
+            said = certificate_from_bytes(right.certificate).certificate
+            if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
+                raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+            if is_for_good(said):
+                raise HandedOverForGood(f"`{one.hex()[:16]}…` hands root authority over for good")
+            rights.append(one)
+        elif appointment is None:
+            raise UnknownCertificate(f"no certificate of the register has the id `{one.hex()[:64]}`")
+        elif appointment.issuer != domain.key:
+            raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+        elif appointment.membership:
+            memberships.append(appointment.membership)
+        else:
+            appointments.append(appointment)
+    revoke_rights(work, rights, reason)
+    revoke_appointments(work, appointments, reason)
+    end_memberships(work, memberships, reason)
 
 
-def _by_id(tables: Tables, table: Table[_Row], ids: Iterable[bytes]) -> Iterator[_Row]:
-    for chunk in _chunks(list(dict.fromkeys(ids))):
-        yield from tables.find(table, {"id": OneOf(chunk)}, limit=_AT_ONCE)
+def revoke_again(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
+    """Revoke what an earlier list of this domain revoked, also if the register does not have it any more."""
+    wanted = tuple(sorted(ids))
+    listed = {row.id for row in work.tables.find_in(REVOKED, REVOKED.c.id, wanted)}
+    missed = [one for one in wanted if one not in listed]
+    known = {row.id for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, missed)}
+    known |= {row.id for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, missed)}
+    ours = [one for one in missed if one in known]
+    for start in range(0, len(ours), _IDS_MAX):
+        revoke_ids(work, ours[start : start + _IDS_MAX], reason, domain)
+    forgotten = [one for one in missed if one not in known]
+    work.tables.put(REVOKED, [RevokedRow(one, FOR_EVER, work.now) for one in forgotten])
+    work.ids += forgotten
 
 
-def _chunks(values: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield tuple(values[start : start + _AT_ONCE])
+def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> None:
+    """Remove some of what expired so long ago that no clock in the network takes it for valid."""
+    forget_old(tables, now)
+    long_ago = now - settings.kept_s * _SECOND
+    rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_SOME, order=RIGHTS.c.not_after)
+    memberships = tables.find(
+        MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_SOME, order=MEMBERSHIPS.c.until
+    )
+    gone = (*(row.id for row in rights), *(row.id for row in memberships))
+    tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, gone)
+    tables.delete_in(RIGHTS, RIGHTS.c.id, (row.id for row in rights))
+    tables.delete_in(MEMBERSHIPS, MEMBERSHIPS.c.id, (row.id for row in memberships))
+    # A certificate on a membership ends with it, so the membership has gone before, or goes now.
+    appointments = tables.find(
+        APPOINTMENTS,
+        APPOINTMENTS.c.not_after <= long_ago,
+        limit=_SOME,
+        order=APPOINTMENTS.c.not_after,
+    )
+    ids = [
+        row.id
+        for row in appointments
+        if not row.membership or tables.get(MEMBERSHIPS, row.membership) is None
+    ]
+    tables.delete_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+    tables.delete_in(TESTERS, TESTERS.c.certificate, ids)

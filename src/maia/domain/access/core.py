@@ -1,41 +1,59 @@
 """What do all parts of the access control service share?
 
-The key, the store, and what is remembered of the store to save work. Nothing
-remembered outlives a transaction that failed: whatever was worked out within
-it is read again.
+The key, the store, and caches of the store. No cache outlives a transaction
+that failed. Whether an actor may administer the domain is decided here too: the
+right is a certificate over topics of the domain's own key; to publish on
+`/admin/policy` is to change the policy, to subscribe to `/admin/audit` is to
+read the audit. The policy kernel decides: these topics are reserved, so no
+wildcard and no blanket grant covers them (docs/decisions/reserved-names.md).
+The domain key owns them and needs no certificate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Final, TypeVar
 
-from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, principal_from_bytes
+from maia.credentials import (
+    Budget,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TopicName,
+    VerificationCache,
+    principal_from_bytes,
+)
 from maia.credentials.validity.statements import SignedStatement
 from maia.credentials.validity.validity_state import ValidityState
-from maia.domain.access.administration import authorised
 from maia.domain.access.issuance import Issuer
-from maia.domain.access.policy_store import PolicyShelf
-from maia.domain.access.refusals import NoPolicy
+from maia.domain.access.policy_store import PolicyStore
+from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.register import Register
-from maia.domain.access.results import AdminAct, Revoked
-from maia.domain.access.role_activation import RoleDesk
+from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
+from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.type_registry import TypeRegistry
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import ValidityPublisher
-from maia.domain.facts.published import unsaid_facts
-from maia.domain.storage.store import DomainStore, Tables
-from maia.domain.storage.tables import HEARD, HeardRow
+from maia.domain.facts.published import take_unpublished_facts
+from maia.domain.storage.store import DomainStore, Tables, Where
+from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
 from maia.events import Instant
-from maia.policy import Permit
+from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
 
-__all__ = ["AccessCore"]
+__all__ = ["WORK_MAX", "AccessCore", "principals", "rule_name"]
 
-_HEARD_MAX = 1 << 16
+WORK_MAX: Final = 4096
+"""Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
+_POOL_MAX: Final = 256
+_RECEIVED_MAX: Final = 1 << 16
+
+_Row = TypeVar("_Row")
+_Shown = TypeVar("_Shown")
 
 
 class AccessCore:
@@ -48,15 +66,15 @@ class AccessCore:
         limits = self._settings.limits
         self._cache = VerificationCache()
         self._registry = TypeRegistry(self._cache, limits, self._settings.constitutions)
-        self._shelf = PolicyShelf(key.principal, self._registry, limits)
-        self._desk = RoleDesk(key, self._settings)
+        self._policies = PolicyStore(key.principal, self._registry, limits)
+        self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
         self._register = Register(key.principal, self._cache, limits, self._settings.constitutions)
-        self._heard: ValidityState | None = None
+        self._received: ValidityState | None = None
         self._is_ahead = False
         self.has_news = False
-        """Whether an act has left something to say for `due`, sooner than was due before."""
+        """Whether an act has left something for `due` to sign, sooner than was due before."""
 
     @property
     def principal(self) -> Principal:
@@ -68,81 +86,105 @@ class AccessCore:
     ) -> Permit:
         """Return the permit of the kernel for an administrative act; raise its refusal if there is none.
 
-        `pool` is what the actor showed. The domain key needs nothing.
+        `pool` are the certificates of the request. The domain key needs none.
         """
-        with self._looking() as tables:
-            return authorised(
-                self._key, actor, pool, act, now=now, tester=self._tester(tables), cache=self._cache
+        if len(pool) > _POOL_MAX:
+            raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
+        request = Request(actor, act.action, TopicName(self.principal, act.topic))
+        with self._reading() as tables:
+            evidence = gather_evidence(
+                request,
+                pool,
+                at=now,
+                cache=self._cache,
+                standing=self._tester(tables),
+                budget=Budget.of(WORK_MAX),
             )
+        decision = decide(request, evidence, Facts(), now)
+        if isinstance(decision, Denial):
+            raise decision.as_refusal()
+        return decision
 
-    # ------------------------------------------------------------ turns
+    # ------------------------------------------------------------ units of work
 
     @contextmanager
-    def _turn(self, actor: Principal, now: Instant) -> Iterator[UnitOfWork]:
+    def _begin(self, actor: Principal, now: Instant) -> Iterator[UnitOfWork]:
         """Do one act: everything is kept when the body ends, or nothing is."""
         try:
             with self._store.transaction() as tables:
                 yield UnitOfWork(tables, actor, now)
         except BaseException:
             if self._is_ahead:
-                # What was heard within it is ahead of the store now. An old statement, which changes
-                # nothing, is no reason to read everything again: anybody can send one.
-                self._heard, self._is_ahead = None, False
+                # What was received within it is ahead of the store now. An old statement, which changes
+                # nothing, is no reason to read everything again: any client can send one.
+                self._received, self._is_ahead = None, False
             raise
 
-    @contextmanager
-    def _looking(self) -> Iterator[Tables]:
-        with self._store.reading() as tables:
-            yield tables
+    def _reading(self) -> AbstractContextManager[Tables]:
+        return self._store.reading()
 
-    def _taken_away(self, turn: UnitOfWork) -> Revoked:
-        """State what a turn took away. The record of the act comes before, so that the list speaks for it."""
-        if not turn.ids:
-            return Revoked(memberships=tuple(turn.memberships))
-        statement = self._publisher.state_now(turn.tables, turn.now)
-        return Revoked(tuple(turn.ids), tuple(turn.memberships), statement, is_silent=statement is None)
+    def _state_revoked(self, work: UnitOfWork) -> Revoked:
+        """Sign a list of what an act revoked. The audit record comes before, so that the list covers it."""
+        if not work.ids:
+            return Revoked(memberships=tuple(work.memberships))
+        statement = self._publisher.state_now(work.tables, work.now)
+        return Revoked(tuple(work.ids), tuple(work.memberships), statement, is_silent=statement is None)
 
-    def _taken_away_with_facts(self, turn: UnitOfWork) -> Revoked:
-        """State what a turn took away, and the facts that conditions ask for if it has changed them."""
-        return replace(self._taken_away(turn), facts=self._facts_now(turn))
+    def _state_revoked_and_facts(self, work: UnitOfWork) -> Revoked:
+        """Sign a list of what an act revoked, and the facts of conditions if it has changed them."""
+        return replace(self._state_revoked(work), facts=self._state_facts(work))
 
-    def _facts_now(self, turn: UnitOfWork) -> SignedStatement | None:
-        facts = unsaid_facts(turn.tables, self._shelf.in_force(turn.tables))
-        return None if facts is None else self._publisher.state_facts(turn.tables, turn.now, facts)
+    def _state_facts(self, work: UnitOfWork) -> SignedStatement | None:
+        facts = take_unpublished_facts(work.tables, self._policies.in_force(work.tables))
+        return None if facts is None else self._publisher.state_facts(work.tables, work.now, facts)
+
+    def _page(
+        self,
+        table: Table[_Row],
+        *where: Where,
+        after: str | None,
+        limit: int,
+        shape: Callable[[Tables, _Row], _Shown],
+    ) -> Page[_Shown]:
+        """Return a page of a numbered table, each row in the shape of an answer."""
+        page_limit(limit, self._settings.limits)
+        with self._reading() as tables:
+            number = table.c.number
+            rows = tables.find(table, *where, limit=limit, order=number, after=cursor_number(after))
+            more = str(getattr(rows[-1], number.name)) if len(rows) == limit else None
+            return Page(tuple(shape(tables, row) for row in rows), more)
 
     # ------------------------------------------------------------ what is known
 
-    def _standing(self, tables: Tables) -> ValidityState:
-        """Return what was heard of other issuers."""
-        if self._heard is None:
-            rows = tables.find(HEARD, {}, limit=_HEARD_MAX)
-            self._heard = ValidityState.reloaded(row.record for row in rows)
-        return self._heard
+    def _validity(self, tables: Tables) -> ValidityState:
+        """Return what was received from other issuers."""
+        if self._received is None:
+            rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
+            self._received = ValidityState.reloaded(row.record for row in rows)
+        return self._received
 
-    def _keep_heard(self, tables: Tables, by: Principal) -> None:
-        """Keep what is known of an issuer as it is now, with the periods that are seen to be over."""
-        records = self._standing(tables).exported(by)
-        tables.delete(HEARD, {"issuer": by.key})
-        tables.put(HEARD, [HeardRow(by.key, number, record) for number, record in enumerate(records)])
+    def _keep_received(self, tables: Tables, by: Principal) -> None:
+        """Store what is known of an issuer as it is now, with the periods that are seen to be over."""
+        records = self._validity(tables).exported(by)
+        tables.delete(RECEIVED, RECEIVED.c.issuer == by.key)
+        tables.put(RECEIVED, [ReceivedRow(by.key, number, record) for number, record in enumerate(records)])
 
     def _tester(self, tables: Tables) -> DomainTester:
-        return DomainTester(tables, self._standing(tables), self.principal)
-
-    def _rule_called(self, tables: Tables, grant: str) -> str:
-        """Return how people find a grant: by role and place, or by id if the policy has it no more."""
-        policy = self._shelf.in_force(tables)
-        found = None if policy is None else policy.grant(grant)
-        return grant if found is None else f"grant {found.role}, {found.place}"
+        return DomainTester(tables, self._validity(tables), self.principal)
 
     def _policy_in_force(self, tables: Tables) -> Policy:
-        policy = self._shelf.in_force(tables)
+        policy = self._policies.in_force(tables)
         if policy is None:
             raise NoPolicy("no policy is in force in this domain, so nothing is granted")
         return policy
 
 
-def principals(keys: Sequence[object]) -> Iterator[Principal]:
-    """Yield the principals with these keys, as rows have them."""
-    for key in keys:
-        if isinstance(key, bytes) and key:
-            yield principal_from_bytes(key)
+def principals(keys: Iterable[bytes]) -> list[Principal]:
+    """Return the principals with these keys, as rows have them; an empty one means none."""
+    return [principal_from_bytes(key) for key in keys if key]
+
+
+def rule_name(policy: Policy | None, grant: str) -> str:
+    """Return how people find a grant: by role and place, or by id if the policy has it no more."""
+    found = None if policy is None else policy.grant(grant)
+    return grant if found is None else f"grant {found.role}, {found.place}"

@@ -3,8 +3,8 @@
 The role engine says what is granted, to whom and until when. Here that becomes
 a signed certificate with a test by this domain, together with the chain that
 leads from the owner of the resource through this domain to it. What the domain
-cannot itself pass on is withheld: such a certificate would help nobody, and
-its register would claim what no broker grants.
+cannot itself pass on is withheld: such a certificate would be of no use, and
+the register would claim what no broker grants.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from maia.credentials import (
 )
 from maia.credentials.validity.online_tests import OnlineTest, TestKind
 from maia.credentials.validity.validity_state import Tester
-from maia.domain.access.cascade import RIGHT, rest_on
+from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
-from maia.domain.storage.store import From, Tables
-from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import Instant
 from maia.roles import GrantedRight, RoleMembership
@@ -62,7 +62,7 @@ _SECOND: Final = 1_000_000
 _REGISTER: Final = "register"
 
 NAME: Final = "name"
-"""What stands in `about` for a certificate that says whom a name means."""
+"""What `about` is for a certificate that binds a name."""
 
 
 class Issuer:
@@ -73,17 +73,21 @@ class Issuer:
         self._key, self._settings, self._cache = key, settings, cache
 
     def issue_all(
-        self, turn: UnitOfWork, membership: RoleMembership, granted: Iterable[GrantedRight], tester: Tester
+        self, work: UnitOfWork, membership: RoleMembership, granted: Iterable[GrantedRight], tester: Tester
     ) -> tuple[list[Issued], list[Withheld]]:
         """Issue what was granted to a member, or return what was issued before and lasts long enough."""
-        on_record = held_certificates(turn.tables, turn.now)
-        held = [one for one in on_record if tester.problem_with(one, turn.now) is None]
-        standing = self._standing(turn, membership)
+        on_record = held_certificates(work.tables, work.now)
+        held = [one for one in on_record if tester.problem_with(one, work.now) is None]
+        # The rights of the member that are valid, by what was granted; the longest lived of each.
+        where = (RIGHTS.c.membership == membership.id, *valid_rights(work.now))
+        most = self._settings.limits.rights_each
+        rows = work.tables.find(RIGHTS, *where, limit=most, order=RIGHTS.c.not_after)
+        standing = {row.granted: row for row in rows}
         issued: list[Issued] = []
         withheld: list[Withheld] = []
         for right in granted:
             try:
-                issued.append(self._one(turn, membership, right, held, standing))
+                issued.append(self._one(work, membership, right, held, standing))
             except BrokenCredential as problem:
                 withheld.append(Withheld(right.grant, problem.code))
         return issued, withheld
@@ -131,7 +135,7 @@ class Issuer:
 
     def _one(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         membership: RoleMembership,
         right: GrantedRight,
         held: Sequence[SignedCertificate],
@@ -139,39 +143,30 @@ class Issuer:
     ) -> Issued:
         granted = _digest(right)
         known = standing.get(granted)
-        if known is not None and self._lasts(known, right, turn.now):
+        half_s = self._settings.right_s * _SECOND // 2
+        new_end = end_of(self.unsigned(right, work.now, 0).validity.not_after)
+        # No renewal while half of its time is left, or where a new one would not last longer.
+        if known is not None and (known.not_after >= new_end or known.not_after - work.now > half_s):
             signed = certificate_from_bytes(known.certificate)
-            return Issued(signed, self.chain_to(signed, held, turn.now), membership.id, right.grant)
+            return Issued(signed, self.chain_to(signed, held, work.now), membership.id, right.grant)
         # The number is drawn first and lost if there is no chain: numbers need no row without gaps.
-        number = next_number(turn.tables, _REGISTER)
-        signed = issue(self.unsigned(right, turn.now, number), self._key)
-        chain = self.chain_to(signed, held, turn.now)
+        number = next_number(work.tables, _REGISTER)
+        signed = issue(self.unsigned(right, work.now, number), self._key)
+        chain = self.chain_to(signed, held, work.now)
         if len(standing) >= self._settings.limits.rights_each:
             raise ServiceFull(f"a member has at most {self._settings.limits.rights_each} rights")
         row = replace(
-            row_of(signed, EntryKind.ISSUED, turn, number),
+            row_of(signed, EntryKind.ISSUED, work, number),
             membership=membership.id,
             rule=right.grant,
             granted=granted,
             is_revalidated=int(TestKind.REVALIDATION in right.tests),
         )
-        turn.tables.put(RIGHTS, [row])
-        rest_on(turn.tables, row.id, RIGHT, right.rests_on)
+        work.tables.put(RIGHTS, [row])
+        keep_dependencies(work.tables, row.id, RIGHT, right.depends_on)
         standing[granted] = row
-        turn.given += 1
+        work.given += 1
         return Issued(signed, chain, membership.id, right.grant)
-
-    def _standing(self, turn: UnitOfWork, membership: RoleMembership) -> dict[bytes, RightRow]:
-        """Return the rights of a member that stand, by what was granted; the longest lived of each."""
-        where = {"membership": membership.id, "revoked_at": None, "not_after": From(turn.now)}
-        most = self._settings.limits.rights_each
-        rows = turn.tables.find(RIGHTS, where, limit=most, order="not_after")
-        return {row.granted: row for row in rows}
-
-    def _lasts(self, row: RightRow, right: GrantedRight, now: Instant) -> bool:
-        """Say whether a right needs no renewal: half of its time is left, or no new one would last longer."""
-        new = self.unsigned(right, now, 0).validity.not_after
-        return row.not_after >= end_of(new) or row.not_after - now > self._settings.right_s * _SECOND // 2
 
     def _proved(
         self,
@@ -229,13 +224,13 @@ class Issuer:
 
 def held_certificates(tables: Tables, now: Instant) -> tuple[SignedCertificate, ...]:
     """Return the certificates that lead to this domain and have not expired."""
-    where = {"kind": EntryKind.HELD.value, "revoked_at": None, "not_after": From(now)}
-    rows = tables.find(RIGHTS, where, limit=1 << 14, order="number")
+    where = (RIGHTS.c.kind == EntryKind.HELD.value, *valid_rights(now))
+    rows = tables.find(RIGHTS, *where, limit=1 << 14, order=RIGHTS.c.number)
     return tuple(certificate_from_bytes(row.certificate) for row in rows)
 
 
 def row_of(
-    signed: SignedCertificate, kind: EntryKind, turn: UnitOfWork, number: int | None = None
+    signed: SignedCertificate, kind: EntryKind, work: UnitOfWork, number: int | None = None
 ) -> RightRow:
     """Return the row of the register for a certificate."""
     certificate = signed.certificate
@@ -245,7 +240,7 @@ def row_of(
     )
     return RightRow(
         id=signed.id,
-        number=next_number(turn.tables, _REGISTER) if number is None else number,
+        number=next_number(work.tables, _REGISTER) if number is None else number,
         kind=kind.value,
         issuer=certificate.issuer.key,
         subject=subject.key if isinstance(subject, Principal) else b"",
@@ -256,8 +251,8 @@ def row_of(
         granted=b"",
         is_revalidated=0,
         certificate=certificate_to_bytes(signed),
-        registered_by=turn.actor.key,
-        registered_at=turn.now,
+        registered_by=work.actor.key,
+        registered_at=work.now,
         revoked_at=None,
         reason="",
     )
@@ -282,7 +277,7 @@ def about(resources: ResourcePattern | ResourceName) -> str:
 
 
 def sample_resources(resources: ResourcePattern, owner: Owner) -> Iterator[ResourceName]:
-    """Yield some resources that a pattern speaks of, to look for a chain with."""
+    """Yield some resources that a pattern covers, to search a chain with."""
     for name in _samples(resources):
         try:
             match resources:
@@ -312,10 +307,10 @@ def _samples(resources: ResourcePattern) -> tuple[str, ...]:
 
 
 def _digest(right: GrantedRight) -> bytes:
-    """Return a digest of what is granted and of what it rests on, but not of how long it lasts."""
+    """Return a digest of what is granted and of what it depends on, but not of how long it lasts."""
     supports = tuple(
         (ground.support.kind.value.encode(), ground.support.id, b"1" if ground.is_watched else b"0")
-        for ground in right.rests_on
+        for ground in right.depends_on
     )
     tests = tuple(sorted(kind.value.encode() for kind in right.tests))
     expression = (

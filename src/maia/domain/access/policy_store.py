@@ -2,9 +2,15 @@
 
 A policy is kept as the text that was loaded, with the texts of the role sets
 that it imports and the ids of the event types that it was read with. After a
-restart the same texts are read again. The same once more is no new version: it
-says nothing that was not in force. One that cannot be read any more grants
-nothing: to go back to an older one could grant what was taken away since.
+restart the same texts are read again. Loading the same policy again makes no
+new version. A policy that cannot be read any more grants nothing: to go back to
+an older one could grant what was revoked since.
+
+When another policy comes into force, memberships end whose rule is gone or that
+depend on an issuer that is accepted no longer, and rights whose grant is gone;
+with them all that depends on them. Rules are compared by what they say: one
+that only moved ends nothing, and removing one of several keeps what the others
+gave (A41).
 """
 
 from __future__ import annotations
@@ -12,26 +18,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
+
+from sqlalchemy import select
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
+from maia.credentials.appointments import AppointmentKind, appointment_from_bytes
+from maia.credentials.arguments import ParameterKind, argument_kind
+from maia.domain.access.cascade import end_memberships, revoke_rights
+from maia.domain.access.memberships import membership_from_bytes
 from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
-from maia.domain.access.results import LoadedPolicy, Revoked
+from maia.domain.access.results import EntryKind, LoadedPolicy, Revoked
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.type_registry import TypeRegistry
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import POLICIES, PolicyRow
+from maia.domain.storage.store import AT_ONCE, Tables
+from maia.domain.storage.tables import (
+    APPOINTMENTS,
+    MEMBERSHIPS,
+    POLICIES,
+    RIGHTS,
+    SUPPORTS,
+    PolicyRow,
+    active_memberships,
+    valid_rights,
+)
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.roles import Policy, parse_policy
+from maia.roles import Grant, Policy, SupportKind, ended_memberships, parse_policy
+from maia.roles.policy import CertificatePremise
 from maia.types import VerifiedType
 
-__all__ = ["PolicyShelf", "loaded_of", "was_replaced"]
+__all__ = ["PolicyStore", "revoke_ungranted", "loaded_of", "was_replaced"]
 
-_LOOKED_AT: Final = 1_000
+_VERSIONS_MAX: Final = 1_000
+_NEWEST: Final = select(POLICIES.sql).order_by(POLICIES.c.version.desc()).limit(1)
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
+_CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
+
+_Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Principal]
+"""What a certificate is, is called and has for parameters, and who signed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +69,7 @@ class _Read:
     policy: Policy | None
 
 
-class PolicyShelf:
+class PolicyStore:
     """Reads policies, and remembers the one in force."""
 
     def __init__(self, domain: Principal, registry: TypeRegistry, limits: AccessLimits) -> None:
@@ -60,18 +87,18 @@ class PolicyShelf:
             self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
 
-    def unchanged(self, turn: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+    def unchanged(self, work: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
         """Return the policy in force, if it is this text, read with these others and the types of now."""
-        row = newest(turn.tables)
-        if row is None or row.text != text or self.in_force(turn.tables) is None:
+        row = newest(work.tables)
+        if row is None or row.text != text or self.in_force(work.tables) is None:
             return None
         known, ids, _ = _read_with_from_bytes(row.read_with)
-        types = {name: one.id for name, one in self._registry.newest(turn.tables, turn.now).items()}
+        types = {name: one.id for name, one in self._registry.newest(work.tables, work.now).items()}
         # A parent may import those before it, so their order matters.
         return row if list(known.items()) == list(parents.items()) and ids == types else None
 
     def put_in_force(
-        self, turn: UnitOfWork, text: str, parents: Mapping[str, str]
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str]
     ) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""
         if (
@@ -79,14 +106,16 @@ class PolicyShelf:
             > self._limits.policy_bytes
         ):
             raise ServiceFull(f"a policy has at most {self._limits.policy_bytes} bytes, with all it imports")
-        types = self._registry.newest(turn.tables, turn.now)
+        types = self._registry.newest(work.tables, work.now)
         policy = read_policy(text, parents, types, self._domain)
-        before = newest(turn.tables)
+        before = newest(work.tables)
         version = 1 if before is None else before.version + 1
-        read_with = _read_with_to_bytes(parents, types, turn.now)
+        texts: SExpression = tuple((origin.encode(), one.encode()) for origin, one in parents.items())
+        ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
+        read_with = write_canonical((texts, ids, b"%d" % work.now))
         digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
-        row = PolicyRow(version, text, read_with, digest, turn.actor.key, turn.now)
-        turn.tables.put(POLICIES, [row])
+        row = PolicyRow(version, text, read_with, digest, work.actor.key, work.now)
+        work.tables.put(POLICIES, [row])
         return policy, row
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
@@ -114,16 +143,17 @@ def read_policy(
 
 def newest(tables: Tables) -> PolicyRow | None:
     """Return the policy that was loaded last."""
-    rows = tables.find(POLICIES, {}, limit=1, order="version", descending=True)
-    return rows[0] if rows else None
+    return tables.first(POLICIES, _NEWEST)
 
 
 def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
-    """Say whether a policy was in force once and another is now: going back is for somebody to decide."""
+    """Say whether a policy was in force once and another is now: an administrator decides to go back."""
     last = newest(tables)
     if last is None or _is_of(last, text, parents):
         return False
-    before = tables.find(POLICIES, {"text": text}, limit=_LOOKED_AT, order="version", descending=True)
+    before = tables.find(
+        POLICIES, POLICIES.c.text == text, limit=_VERSIONS_MAX, order=POLICIES.c.version, descending=True
+    )
     return any(_is_of(row, text, parents) for row in before)
 
 
@@ -143,12 +173,6 @@ def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
     )
 
 
-def _read_with_to_bytes(parents: Mapping[str, str], types: Mapping[str, VerifiedType], now: Instant) -> bytes:
-    texts: SExpression = tuple((origin.encode(), text.encode()) for origin, text in parents.items())
-    ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
-    return write_canonical((texts, ids, b"%d" % now))
-
-
 def _read_with_from_bytes(data: bytes) -> tuple[dict[str, str], dict[str, bytes], Instant]:
     try:
         match read_canonical(data, _LIMITS):
@@ -165,3 +189,60 @@ def _pair(expression: SExpression) -> tuple[bytes, bytes]:
         case (bytes(one), bytes(other)):
             return one, other
     raise ValueError("a pair of texts was expected")
+
+
+def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:
+    """End memberships and revoke rights that a new policy does not grant; `before` it was in force."""
+    active = active_memberships(work.now)
+    for members in work.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
+        found = ended_memberships((membership_from_bytes(row.membership) for row in members), policy=policy)
+        end_memberships(work, [one.membership.id for one in found], "the policy changed")
+    issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(work.now))
+    after = ""
+    while rules := work.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
+        after = rules[-1]
+        for rule in (one for one in rules if policy.grant(one) is None):
+            for rows in work.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
+                revoke_rights(work, [row.id for row in rows], "the policy changed")
+    for grants in policy.grants.values():
+        for grant in grants:
+            _revoke_by_issuer(work, policy, before, grant)
+
+
+def _revoke_by_issuer(work: UnitOfWork, policy: Policy, before: Policy | None, grant: Grant) -> None:
+    """Revoke rights that depend on a certificate whose issuer the grant no longer accepts for it."""
+    names = [one.name for one in grant.premises if isinstance(one, CertificatePremise) and one.is_watched]
+    if not names:
+        return
+    # Two appointments may be called the same inside certificates. What met either of them may have been
+    # for the one that the issuer has lost: the right ends, and a member that still has it logs in again.
+    lost = {one for name in names for one in _accepted(before, name) - _accepted(policy, name)}
+    good = {one for name in names for one in _accepted(policy, name)} - lost
+    by_grant = (RIGHTS.c.rule == grant.id, *valid_rights(work.now))
+    for rows in work.tables.every(RIGHTS, *by_grant, order=RIGHTS.c.number):
+        gone = [row.id for row in rows if not _certificates_behind(work, row.id) <= good]
+        revoke_rights(work, gone, "the policy changed")
+
+
+def _accepted(policy: Policy | None, name: str) -> frozenset[_Signed]:
+    """Return which certificates a policy takes for what it calls by this name."""
+    declared = None if policy is None else policy.appointments.get(name)
+    if policy is None or declared is None:
+        return frozenset()
+    kind = AppointmentKind.ROLE_MEMBERSHIP if declared.is_role else AppointmentKind.APPOINTMENT
+    kinds = tuple(parameter.kind for parameter in declared.parameters)
+    return frozenset((kind, declared.called, kinds, issuer) for issuer in policy.issuers(name))
+
+
+def _certificates_behind(work: UnitOfWork, right: bytes) -> set[_Signed]:
+    """Return what the certificates behind a right are, each with who signed it."""
+    supports = work.tables.find(
+        SUPPORTS, SUPPORTS.c.dependent == right, SUPPORTS.c.is_watched == 1, limit=AT_ONCE
+    )
+    keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
+    ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
+    found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+    return {
+        (one.kind, one.name, tuple(map(argument_kind, one.parameters)), one.issuer)
+        for one in (appointment_from_bytes(row.certificate).certificate for row in found)
+    }

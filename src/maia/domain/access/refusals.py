@@ -1,4 +1,4 @@
-"""In which ways does the access control service say no, beside those of the policy kernel?"""
+"""In which ways does the access control service refuse, beside those of the policy kernel?"""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class ActivationRefused(Refusal):
 
 
 class NotTheirMembership(Refusal):
-    """The membership belongs to somebody else, or has ended."""
+    """The membership belongs to another principal, or has ended."""
 
     code = "REFUSED-NOT-THEIR-MEMBERSHIP"
 
 
 class NotOurs(Refusal):
-    """This domain did not issue it, and cannot take it back or speak for it."""
+    """This domain did not issue it, and cannot revoke it or state its validity."""
 
     code = "REFUSED-NOT-OURS"
 
@@ -53,7 +53,7 @@ class TiersMixed(Refusal):
 
 
 class HandedOverForGood(Refusal):
-    """A certificate hands root authority over for good, and nobody can take it back."""
+    """A certificate hands root authority over for good, and cannot be revoked."""
 
     code = "REFUSED-HANDED-OVER"
 

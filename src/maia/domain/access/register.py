@@ -1,9 +1,9 @@
 """Who holds which right, by which chain, until when?
 
-The register has every certificate that this domain issued, holds, or was told
-of because somebody passed a right on (dissertation 6.2). It finds who might be
-able to do something; whether they can is decided by the policy kernel and
-nobody else, from the same certificates that a broker would be shown.
+The register has every certificate that this domain issued or holds, and those
+by which a holder passed a right on (dissertation 6.2). It finds the principals
+that might be able to do something; the policy kernel alone decides whether
+they are, from the same certificates that a broker would get.
 """
 
 from __future__ import annotations
@@ -28,18 +28,15 @@ from maia.credentials.authority_algebra import intersect
 from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
-from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry
+from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.pages import cursor_bytes, page_limit
-from maia.domain.storage.store import From, OneOf, Tables, Where
-from maia.domain.storage.tables import RIGHTS, RightRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import (
     ConditionNotMet,
-    Decision,
-    Evidence,
     Facts,
     Permit,
     Request,
@@ -124,12 +121,19 @@ class Register:
             standing=tester,
         )
         decision = decide(request, evidence, Facts(), question.at)
-        if not _answers(decision, question):
+        # A decision answers the question with a yes, or with a yes under a condition.
+        if not isinstance(decision, Permit):
+            is_yes = decision.kind is ConditionNotMet
+        else:
+            uid = question.attribute
+            is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
+        if not is_yes:
             return None
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
         if isinstance(decision, Permit):
             return Holder(principal, decision.view, decision.until, chains)
-        return Holder(principal, None, _first_end(evidence), chains, is_conditional=True)
+        ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
+        return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
 
     def pool_of(
         self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
@@ -139,36 +143,31 @@ class Register:
         known, frontier = {self._domain.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
-            where: Where = {
-                "subject": OneOf(tuple(sorted(frontier))),
-                "revoked_at": None,
-                "not_after": From(at),
-            }
-            rows = tables.find(RIGHTS, where, limit=_POOL_MAX, order="number")
+            to_these = RIGHTS.c.subject.in_(sorted(frontier))
+            rows = tables.find(RIGHTS, to_these, *valid_rights(at), limit=_POOL_MAX, order=RIGHTS.c.number)
             found = [certificate_from_bytes(row.certificate) for row in rows]
             pool |= {signed.id: signed for signed in found}
             frontier = {signed.certificate.issuer.key for signed in found} - known
         return list(pool.values())[:_POOL_MAX]
 
     def shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
-        """Return the certificates that may be part of anybody's chain: to the domain, and to names."""
-        named: Where = {"subject": b"", "revoked_at": None, "not_after": From(at)}
-        rows = tables.find(RIGHTS, named, limit=_AT_ONCE, order="number")
+        """Return the certificates that may be part of any principal's chain: to the domain, and to names."""
+        to_names = RIGHTS.c.subject == b""
+        rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
-        standing: Where = {"revoked_at": None, "not_after": From(question.at)}
         groups = tuple({about(question.event_type.name), ""})
         found: set[bytes] = set()
         speaks_to_names = False
         for one in groups:
-            where = {**standing, "about": one}
-            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
-            speaks_to_names |= tables.count(RIGHTS, {**where, "subject": b""}) > 0
+            where = (*valid_rights(question.at), RIGHTS.c.about == one)
+            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
+            speaks_to_names |= tables.count(RIGHTS, *where, RIGHTS.c.subject == b"") > 0
         if speaks_to_names:
-            where = {**standing, "about": NAME}
-            found |= set(_keys(tables.distinct(RIGHTS, "subject", where, limit=limit, after=after or b"")))
+            where = (*valid_rights(question.at), RIGHTS.c.about == NAME)
+            found |= set(_keys(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b"")))
         owner = question.event_type.name.owner
         if isinstance(owner, Principal) and (after is None or owner.key > after):
             found.add(owner.key)
@@ -177,36 +176,45 @@ class Register:
     # ------------------------------------------------------------ what was passed on
 
     def register_delegation(
-        self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester
+        self, work: UnitOfWork, signed: SignedCertificate, tester: Tester
     ) -> RegisterEntry:
-        """Note a certificate with which somebody passed on what leads through this domain."""
-        known = turn.tables.get(RIGHTS, signed.id)
+        """Register a certificate by which a holder passed on a right that leads through this domain."""
+        known = work.tables.get(RIGHTS, signed.id)
         if known is not None:
             return entry_of(known)
-        self._check_delegation(turn, signed, tester)
-        where: Where = {"issuer": signed.certificate.issuer.key, "kind": EntryKind.DELEGATED.value}
-        if turn.tables.count(RIGHTS, where) >= self._limits.rights_each:
+        self._check_delegation(work, signed, tester)
+        by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
+        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
+        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._limits.rights_each:
             raise ServiceFull(f"one principal passes on at most {self._limits.rights_each} rights")
-        row = row_of(signed, EntryKind.DELEGATED, turn)
-        turn.tables.put(RIGHTS, [row])
+        row = row_of(signed, EntryKind.DELEGATED, work)
+        work.tables.put(RIGHTS, [row])
         return entry_of(row)
 
-    def _check_delegation(self, turn: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
+    def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate, tester: Tester) -> None:
         certificate = signed.certificate
         if not isinstance(certificate, AuthorisationCertificate):
             raise BadRegistration("only a certificate that passes a right on is registered")
         self._cache.check(signed)
-        if not certificate.validity.contains(turn.now) and _is_over(certificate, turn.now):
+        end = certificate.validity.not_after
+        if end is not None and end < work.now:
             raise BadRegistration("the certificate has expired")
-        shared = self.shared(turn.tables, turn.now)
-        pool = self.pool_of(turn.tables, certificate.issuer, turn.now, shared)
-        good = [one for one in pool if tester.problem_with(one, turn.now) is None]
-        if not any(
-            self._passes_on(chain, certificate) for chain in self._chains(good, certificate, turn.now)
-        ):
-            raise BadRegistration(
-                "its issuer holds no right through this domain that may be passed on and covers any of it"
+        shared = self.shared(work.tables, work.now)
+        pool = self.pool_of(work.tables, certificate.issuer, work.now, shared)
+        good = [one for one in pool if tester.problem_with(one, work.now) is None]
+        for chain in self._chains(good, certificate, work.now):
+            leads_here = chain.root == self._domain or any(
+                signed.certificate.issuer == self._domain for signed in chain.certificates
             )
+            if (
+                leads_here
+                and chain.may_delegate
+                and intersect(chain.authority, certificate.authority) is not None
+            ):
+                return
+        raise BadRegistration(
+            "its issuer holds no right through this domain that may be passed on and covers any of it"
+        )
 
     def _chains(
         self, pool: Sequence[SignedCertificate], certificate: AuthorisationCertificate, now: Instant
@@ -233,16 +241,6 @@ class Register:
                 except BrokenCredential:
                     continue
 
-    def _passes_on(self, chain: VerifiedChain, certificate: AuthorisationCertificate) -> bool:
-        through_us = chain.root == self._domain or any(
-            signed.certificate.issuer == self._domain for signed in chain.certificates
-        )
-        return (
-            through_us
-            and chain.may_delegate
-            and intersect(chain.authority, certificate.authority) is not None
-        )
-
 
 def entry_of(row: RightRow) -> RegisterEntry:
     """Return a row of the register as an answer."""
@@ -258,7 +256,7 @@ def entry_of(row: RightRow) -> RegisterEntry:
 
 
 def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | None:
-    """Return the uid of an attribute that somebody names."""
+    """Return the uid of the attribute with a name; None without one."""
     if name is None:
         return None
     if name not in event_type.vocabulary:
@@ -266,26 +264,8 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
     return event_type.vocabulary[name].uid
 
 
-def _answers(decision: Decision, question: Question) -> bool:
-    """Say whether a decision is a yes to the question, or one under a condition."""
-    if not isinstance(decision, Permit):
-        return decision.kind is ConditionNotMet
-    uid = question.attribute
-    return uid is None or any(shows(window, uid) for window in decision.view.windows)
-
-
-def _first_end(evidence: Evidence) -> Instant | None:
-    ends = [chain.validity.not_after for chain in evidence.chains if chain.validity.not_after is not None]
-    return min(ends, default=None)
-
-
-def _is_over(certificate: AuthorisationCertificate, now: Instant) -> bool:
-    end = certificate.validity.not_after
-    return end is not None and end < now
-
-
 def _keys(values: Iterable[object]) -> Iterator[bytes]:
-    """Yield the keys among the subjects of rows; an empty one stands for a name or a threshold."""
+    """Yield the keys among the subjects of rows; an empty one means a name or a threshold."""
     for value in values:
         if isinstance(value, bytes) and value:
             yield value

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.validity.statements import SignedStatement
+from maia.domain.access.refusals import BadPage
+from maia.domain.access.settings import AccessLimits
 from maia.events import AttributeUid, Instant
 from maia.policy import View
 from maia.roles import RoleMembership
@@ -21,17 +23,21 @@ __all__ = [
     "Ability",
     "Activated",
     "AdminAct",
-    "RegisterEntry",
     "EntryKind",
     "Holder",
     "Issued",
     "LoadedPolicy",
     "Page",
+    "RegisterEntry",
     "Revoked",
     "Wallet",
     "Withheld",
+    "cursor_bytes",
+    "cursor_number",
+    "page_limit",
 ]
 
+_CURSOR_MAX: Final = 128
 _Row = TypeVar("_Row")
 
 
@@ -74,18 +80,18 @@ class Page(Generic[_Row]):
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What an act took away. The caller publishes `statement`, and answers when that is done.
+    """What an act revoked. The caller publishes `statement`, and answers when that is done.
 
     `ids` are certificates (rights, appointments and role memberships) that the
-    domain no longer stands by; `memberships` fell, in the order of the cascade.
-    Without anything to say there is no statement. Where a list has no more
+    domain has revoked; `memberships` ended, in the order of the cascade.
+    Where nothing was revoked there is no statement. Where a list has no more
     room, there is none either: `is_silent` is then true and every right of
     this domain goes stale when the present list ends. `facts` are those that
     conditions of this domain ask for, where the act has changed them. Without
     `is_news` there was nothing to take away: what was retracted did not hold.
 
     `still_open` are certificates that demand no test: a verifier that does not
-    hear the statement accepts them up to that moment (None: for ever). Every
+    receive the statement accepts them up to that moment (None: for ever). Every
     other one is refused everywhere when the present lists end, at `closes_at`.
     """
 
@@ -101,7 +107,7 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """A policy in force: number, digest, text, who loaded it, and what fell with the one before.
+    """A policy in force: number, digest, text, who loaded it, and what ended with the one before.
 
     With `is_unchanged` it was loaded once more, and had been in force already.
     """
@@ -125,7 +131,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A right that stands: its certificate, and the chain from the owner to it, itself included."""
+    """A valid right: its certificate, and the chain from the owner to it, itself included."""
 
     certificate: SignedCertificate
     chain: tuple[SignedCertificate, ...]
@@ -176,7 +182,7 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegisterEntry:
-    """One line of the register: a certificate, where it came from, and whether it still stands."""
+    """One line of the register: a certificate, where it came from, and whether it was revoked."""
 
     kind: EntryKind
     certificate: SignedCertificate
@@ -218,3 +224,29 @@ class Ability:
     """The code of the kernel's refusal, where the domain itself cannot pass the right on."""
     restriction: str | None = None
     """The restriction as the policy writes it, where facts decide about values in it; no view then."""
+
+
+def page_limit(limit: int, limits: AccessLimits) -> int:
+    """Return the size of a page; refuse one that is none."""
+    if not 1 <= limit <= limits.page:
+        raise BadPage(f"a page has 1 to {limits.page} rows")
+    return limit
+
+
+def cursor_number(after: str | None) -> int | None:
+    """Return the number after which a page begins."""
+    if after is None:
+        return None
+    if not (after.isascii() and after.isdecimal() and len(after) <= 19):
+        raise BadPage("this cursor is none of ours")
+    return min(int(after), (1 << 63) - 1)
+
+
+def cursor_bytes(after: str | None) -> bytes | None:
+    """Return the key after which a page begins."""
+    if after is None:
+        return None
+    try:
+        return bytes.fromhex(after[:_CURSOR_MAX])
+    except ValueError:
+        raise BadPage("this cursor is none of ours") from None

@@ -1,7 +1,7 @@
-"""How does somebody become a member of a role, and what is on record then?
+"""How does a principal become a member of a role, and what is registered then?
 
-The role engine finds the ways; the desk keeps the memberships that come of
-them, with everything that they rest on, and signs a role membership
+The role engine finds the memberships; they are kept here with all that they
+depend on, and each gets a signed role membership
 certificate for each, which other domains can ask for (dissertation 6.1).
 """
 
@@ -25,13 +25,13 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.arguments import Argument, argument_to_expression
 from maia.credentials.validity.online_tests import OnlineTest, TestKind
-from maia.domain.access.cascade import MEMBERSHIP, rest_on
+from maia.domain.access.cascade import MEMBERSHIP, keep_dependencies
+from maia.domain.access.memberships import membership_from_bytes, membership_to_bytes, support_key
 from maia.domain.access.refusals import ServiceFull, TooManyShown
 from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
-from maia.domain.storage.membership_encoding import membership_from_bytes, membership_to_bytes, support_key
-from maia.domain.storage.store import From, Tables, Where
+from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     APPOINTMENTS,
     MEMBERSHIPS,
@@ -39,18 +39,19 @@ from maia.domain.storage.tables import (
     AppointmentRow,
     MembershipRow,
     TesterRow,
+    active_memberships,
 )
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, SupportKind
 
-__all__ = ["RoleDesk", "activated_of", "active_row", "is_active"]
+__all__ = ["RoleActivation", "activated_of", "active_row", "is_active"]
 
 _SECOND: Final = 1_000_000
 _NUMBERS: Final = "memberships"
 _CERTIFICATES: Final = "appointments"
 
 
-class RoleDesk:
+class RoleActivation:
     """Keeps memberships and appointments of one domain."""
 
     def __init__(self, key: SigningKey, settings: AccessSettings) -> None:
@@ -64,22 +65,43 @@ class RoleDesk:
             raise TooManyShown(f"a request shows at most {self._settings.limits.shown} certificates")
         return [verify_appointment(signed) for signed in given]
 
-    def take_in(
-        self, turn: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
+    def register(
+        self, work: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[Activated, bool]:
-        """Put a membership on record and say True, or find the same way there and say False.
+        """Register a membership; return it, and whether it is new.
 
-        What half of its time is left of is not activated a second time.
+        A membership by the same rule and grounds that has half of its time left is not activated again.
         """
-        way = _way(membership)
-        known = self._lasting(turn, way, membership)
-        if known is not None:
-            return activated_of(turn.tables, known), False
-        self._check_room(turn, membership.principal)
-        signed = self._certificate(turn, membership)
+        way, active = _way(membership), active_memberships(work.now)
+        same = work.tables.find(
+            MEMBERSHIPS,
+            MEMBERSHIPS.c.way == way,
+            *active,
+            limit=1,
+            order=MEMBERSHIPS.c.until,
+            descending=True,
+        )
+        for known in same:
+            left, whole = known.until - work.now, known.until - known.activated_at
+            if known.until >= end_of(membership.until) or 2 * left > whole:
+                return activated_of(work.tables, known), False
+        by_principal = MEMBERSHIPS.c.principal == membership.principal.key
+        if work.tables.count(MEMBERSHIPS, by_principal, *active) >= self._settings.limits.memberships_each:
+            raise ServiceFull(
+                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
+            )
+        signed = self._sign(
+            work,
+            AppointmentKind.ROLE_MEMBERSHIP,
+            membership.principal,
+            membership.role,
+            membership.arguments,
+            Validity(Instant(work.now - work.now % _SECOND), membership.until),
+            membership.id,
+        )
         row = MembershipRow(
             id=membership.id,
-            number=next_number(turn.tables, _NUMBERS),
+            number=next_number(work.tables, _NUMBERS),
             principal=membership.principal.key,
             role=membership.role,
             rule=membership.rule,
@@ -87,53 +109,31 @@ class RoleDesk:
             until=end_of(membership.until),
             membership=membership_to_bytes(membership),
             certificate=signed.id,
-            activated_by=turn.actor.key,
-            activated_at=turn.now,
+            activated_by=work.actor.key,
+            activated_at=work.now,
             ended_at=None,
             reason="",
         )
-        turn.tables.put(MEMBERSHIPS, [row])
-        rest_on(turn.tables, membership.id, MEMBERSHIP, membership.rests_on)
-        self.keep_relied_on(turn, membership.rests_on, shown)
-        turn.given += 1
+        work.tables.put(MEMBERSHIPS, [row])
+        keep_dependencies(work.tables, membership.id, MEMBERSHIP, membership.depends_on)
+        self.keep_foreign_certificates(work, membership.depends_on, shown)
+        work.given += 1
         return Activated(membership, signed), True
-
-    def _lasting(self, turn: UnitOfWork, way: bytes, membership: RoleMembership) -> MembershipRow | None:
-        """Return the membership by the same way that lasts as long, or long enough."""
-        where: Where = {"way": way, "ended_at": None, "until": From(turn.now)}
-        rows = turn.tables.find(MEMBERSHIPS, where, limit=1, order="until", descending=True)
-        if not rows:
-            return None
-        (row,) = rows
-        left, whole = row.until - turn.now, row.until - row.activated_at
-        return row if row.until >= end_of(membership.until) or 2 * left > whole else None
 
     def appoint(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         holder: Principal,
         name: str,
         parameters: Sequence[Argument],
         validity: Validity,
     ) -> SignedAppointment:
         """Sign and register an appointment."""
-        return self._sign(turn, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
-
-    def _certificate(self, turn: UnitOfWork, membership: RoleMembership) -> SignedAppointment:
-        start = Instant(turn.now - turn.now % _SECOND)
-        return self._sign(
-            turn,
-            AppointmentKind.ROLE_MEMBERSHIP,
-            membership.principal,
-            membership.role,
-            membership.arguments,
-            Validity(start, membership.until),
-            membership.id,
-        )
+        return self._sign(work, AppointmentKind.APPOINTMENT, holder, name, parameters, validity, b"")
 
     def _sign(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         kind: AppointmentKind,
         holder: Principal,
         name: str,
@@ -141,7 +141,7 @@ class RoleDesk:
         validity: Validity,
         membership: bytes,
     ) -> SignedAppointment:
-        number = next_number(turn.tables, _CERTIFICATES)
+        number = next_number(work.tables, _CERTIFICATES)
         test = OnlineTest(TestKind.TIMED_CRL, self._key.principal, self._settings.locations)
         appointment = Appointment(
             issuer=self._key.principal,
@@ -153,13 +153,13 @@ class RoleDesk:
             serial=number.to_bytes(8),
         )
         signed = issue_appointment(appointment, self._key)
-        turn.tables.put(APPOINTMENTS, [_row(signed, turn, number, membership)])
+        work.tables.put(APPOINTMENTS, [_row(signed, work, number, membership)])
         return signed
 
-    def keep_relied_on(
-        self, turn: UnitOfWork, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
+    def keep_foreign_certificates(
+        self, work: UnitOfWork, grounds: Sequence[Ground], shown: Sequence[VerifiedAppointment]
     ) -> None:
-        """Register the certificates of others that something rests on, and who must vouch for them."""
+        """Register certificates of other issuers that something depends on, and who states their validity."""
         watched = {
             ground.support.id: ground.is_watched
             for ground in grounds
@@ -168,31 +168,21 @@ class RoleDesk:
         for verified in shown:
             if verified.id not in watched:
                 continue
-            if turn.tables.get(APPOINTMENTS, verified.id) is None:
-                number = next_number(turn.tables, _CERTIFICATES)
-                turn.tables.put(APPOINTMENTS, [_row(verified.signed, turn, number, b"")])
-        self._watch_testers(turn, [one for one, is_watched in watched.items() if is_watched])
-
-    def _watch_testers(self, turn: UnitOfWork, certificates: Sequence[bytes]) -> None:
-        for identifier in certificates:
-            row = turn.tables.get(APPOINTMENTS, identifier)
+            if work.tables.get(APPOINTMENTS, verified.id) is None:
+                number = next_number(work.tables, _CERTIFICATES)
+                work.tables.put(APPOINTMENTS, [_row(verified.signed, work, number, b"")])
+        for identifier in (one for one, is_watched in watched.items() if is_watched):
+            row = work.tables.get(APPOINTMENTS, identifier)
             if row is None or row.issuer == self._key.principal.key:
                 continue
             tests = appointment_from_bytes(row.certificate).certificate.validity.tests
-            turn.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
-
-    def _check_room(self, turn: UnitOfWork, principal: Principal) -> None:
-        where = {"principal": principal.key, "ended_at": None, "until": From(turn.now)}
-        if turn.tables.count(MEMBERSHIPS, where) >= self._settings.limits.memberships_each:
-            raise ServiceFull(
-                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
-            )
+            work.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
 
 
 def _way(membership: RoleMembership) -> bytes:
     """Return a digest of a membership that leaves out when it began and how long it lasts."""
     supports = sorted(
-        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.rests_on
+        (support_key(ground.support), b"1" if ground.is_watched else b"0") for ground in membership.depends_on
     )
     expression = (
         membership.principal.key,
@@ -222,7 +212,7 @@ def activated_of(tables: Tables, row: MembershipRow) -> Activated:
     return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))
 
 
-def _row(signed: SignedAppointment, turn: UnitOfWork, number: int, membership: bytes) -> AppointmentRow:
+def _row(signed: SignedAppointment, work: UnitOfWork, number: int, membership: bytes) -> AppointmentRow:
     said = signed.certificate
     return AppointmentRow(
         id=signed.id,
@@ -234,8 +224,8 @@ def _row(signed: SignedAppointment, turn: UnitOfWork, number: int, membership: b
         not_after=end_of(said.validity.not_after),
         membership=membership,
         certificate=appointment_to_bytes(signed),
-        registered_by=turn.actor.key,
-        registered_at=turn.now,
+        registered_by=work.actor.key,
+        registered_at=work.now,
         revoked_at=None,
         reason="",
     )

@@ -23,11 +23,12 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.arguments import Argument, Given, Word, read_word
 from maia.credentials.validity.online_tests import TestKind
-from maia.domain.access import idempotency as remembering
-from maia.domain.access.cascade import end_memberships, lose
+from maia.domain.access import unit_of_work as remembering
+from maia.domain.access.cascade import end_dependents, end_memberships, revoke_ids
+from maia.domain.access.core import rule_name
 from maia.domain.access.issuance import held_certificates, row_of
-from maia.domain.access.policy_change import let_go_of_what_is_not_granted
-from maia.domain.access.policy_store import loaded_of, newest
+from maia.domain.access.memberships import StoreWorld, membership_from_bytes
+from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
 from maia.domain.access.queries import AccessQuestions
 from maia.domain.access.refusals import (
     ActivationRefused,
@@ -47,18 +48,15 @@ from maia.domain.access.results import (
     Revoked,
     Wallet,
     Withheld,
+    cursor_bytes,
+    page_limit,
 )
-from maia.domain.access.revocation import revoke_ids
 from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
 from maia.domain.access.tiers import check_tiers
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts import store as facts_on_record
-from maia.domain.facts.published import want_said
-from maia.domain.storage.membership_encoding import membership_from_bytes
-from maia.domain.storage.pages import cursor_bytes, cursor_number, page_limit
-from maia.domain.storage.role_world import StoreWorld
-from maia.domain.storage.store import Where
+from maia.domain.facts.published import mark_unpublished
 from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS
 from maia.errors import BadInput
 from maia.events import Instant
@@ -82,18 +80,18 @@ _NO_PARENTS: Final[Mapping[str, str]] = {}
 class AccessControl(AccessStatements, AccessQuestions):
     """The access control service of the domain that holds `key`."""
 
-    # ------------------------------------------------------------ what the policy stands on
+    # ------------------------------------------------------------ types, certificates, policy
 
     def register_type(self, signed: SignedDefinition, *, actor: Principal, now: Instant) -> VerifiedType:
         """Verify and keep a version of an event type, so that policies can speak of it."""
-        with self._turn(actor, now) as turn:
-            verified = self._registry.register(turn, signed)
-            turn.record("type.register", ("type", verified.name.name), ("id", verified.id.hex()))
+        with self._begin(actor, now) as work:
+            verified = self._registry.register(work, signed)
+            work.record("type.register", ("type", verified.name.name), ("id", verified.id.hex()))
             return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
         """Return the versions of types that hold now."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             return self._registry.holding(tables, now)
 
     def hold(self, certificates: Iterable[SignedCertificate], *, actor: Principal, now: Instant) -> int:
@@ -101,20 +99,20 @@ class AccessControl(AccessStatements, AccessQuestions):
 
         What the domain's own key issued elsewhere is registered so, and can be revoked from then on.
         """
-        with self._turn(actor, now) as turn:
+        with self._begin(actor, now) as work:
             shown = list(certificates)
             own = [one for one in shown if one.certificate.issuer == self.principal]
-            unknown = [one for one in own if turn.tables.get(RIGHTS, one.id) is None]
-            check_tiers(turn.tables, self._shelf.in_force(turn.tables), now, unknown)
-            new = [one for one in shown if self._put_on_record(turn, one)]
-            if turn.tables.count(RIGHTS, {"kind": EntryKind.HELD.value}) > self._settings.limits.held:
+            unknown = [one for one in own if work.tables.get(RIGHTS, one.id) is None]
+            check_tiers(work.tables, self._policies.in_force(work.tables), now, unknown)
+            new = [one for one in shown if self._register_certificate(work, one)]
+            if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
-            turn.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
+            work.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
             return len(new)
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that lead to this domain and have not expired."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             return held_certificates(tables, now)
 
     def load_policy(
@@ -124,27 +122,27 @@ class AccessControl(AccessStatements, AccessQuestions):
 
         `parents` are the texts of the role sets that the policy imports, each
         after those that it imports itself. Memberships and rights that the new
-        policy does not grant fall. The one that is in force already stays as
+        policy does not grant end. The one that is in force already stays as
         it is, with its version.
         """
-        with self._turn(actor, now) as turn:
-            same = self._shelf.unchanged(turn, text, parents or _NO_PARENTS)
+        with self._begin(actor, now) as work:
+            same = self._policies.unchanged(work, text, parents or _NO_PARENTS)
             if same is not None:
                 return replace(loaded_of(same), is_unchanged=True)
-            before = self._shelf.in_force(turn.tables)
-            policy, row = self._shelf.put_in_force(turn, text, parents or _NO_PARENTS)
-            check_tiers(turn.tables, policy, now)
-            let_go_of_what_is_not_granted(turn, policy, before=before)
-            turn.record(
-                "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(turn)
+            before = self._policies.in_force(work.tables)
+            policy, row = self._policies.put_in_force(work, text, parents or _NO_PARENTS)
+            check_tiers(work.tables, policy, now)
+            revoke_ungranted(work, policy, before=before)
+            work.record(
+                "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(work)
             )
-            return loaded_of(row, self._taken_away_with_facts(turn))
+            return loaded_of(row, self._state_revoked_and_facts(work))
 
     def policy(self) -> LoadedPolicy | None:
         """Return the policy in force; None: there is none that can be read, and nothing is granted."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             row = newest(tables)
-            return None if row is None or self._shelf.in_force(tables) is None else loaded_of(row)
+            return None if row is None or self._policies.in_force(tables) is None else loaded_of(row)
 
     # ------------------------------------------------------------ appointments and facts
 
@@ -162,102 +160,106 @@ class AccessControl(AccessStatements, AccessQuestions):
 
         Where a policy is in force, it declares the appointment, by this domain and with these parameters.
         """
-        with self._turn(actor, now) as turn:
-            policy = self._shelf.in_force(turn.tables)
+        with self._begin(actor, now) as work:
+            policy = self._policies.in_force(work.tables)
             declared = None if policy is None else appointment_called(policy, name)
-            signed = self._desk.appoint(turn, holder, name, _stated(declared, parameters), validity)
-            turn.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
+            signed = self._roles.appoint(work, holder, name, _stated(declared, parameters), validity)
+            work.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
             return signed
 
     def revoke_appointment(
         self, appointment: bytes, reason: str, *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Take back an appointment of this domain, and everything that rests on it."""
-        with self._turn(actor, now) as turn:
-            if turn.tables.get(APPOINTMENTS, appointment) is None:
+        """Revoke an appointment of this domain, and all that depends on it."""
+        with self._begin(actor, now) as work:
+            if work.tables.get(APPOINTMENTS, appointment) is None:
                 raise UnknownCertificate("no appointment has this id")
-            revoke_ids(turn, [appointment], self._reason(reason), self.principal)
-            turn.record("appointment.revoke", ("id", appointment.hex()), ("reason", reason), *_taken(turn))
-            return self._taken_away(turn)
+            revoke_ids(work, [appointment], self._reason(reason), self.principal)
+            work.record("appointment.revoke", ("id", appointment.hex()), ("reason", reason), *_taken(work))
+            return self._state_revoked(work)
 
     def appointments(
         self, *, holder: Principal | None = None, after: str | None = None, limit: int = 100
     ) -> Page[SignedAppointment]:
-        """Return appointments that this domain gave and has not taken back."""
-        page_limit(limit, self._settings.limits)
-        where: Where = {
-            "kind": AppointmentKind.APPOINTMENT.value,
-            "issuer": self.principal.key,
-            "revoked_at": None,
-        }
+        """Return appointments that this domain gave and has not revoked."""
+        where = [
+            APPOINTMENTS.c.kind == AppointmentKind.APPOINTMENT.value,
+            APPOINTMENTS.c.issuer == self.principal.key,
+            APPOINTMENTS.c.revoked_at.is_(None),
+        ]
         if holder is not None:
-            where = {**where, "holder": holder.key}
-        with self._looking() as tables:
-            rows = tables.find(APPOINTMENTS, where, limit=limit, order="number", after=cursor_number(after))
-            found = tuple(appointment_from_bytes(row.certificate) for row in rows)
-            return Page(found, str(rows[-1].number) if len(rows) == limit else None)
+            where.append(APPOINTMENTS.c.holder == holder.key)
+        return self._page(
+            APPOINTMENTS,
+            *where,
+            after=after,
+            limit=limit,
+            shape=lambda _, row: appointment_from_bytes(row.certificate),
+        )
 
     def assert_fact(self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant) -> bool:
-        """Say that a fact holds; return whether that is news.
+        """Assert a fact; return whether it is new.
 
         Where a policy is in force, it declares the fact, with these parameters.
         """
-        with self._turn(actor, now) as turn:
-            policy = self._shelf.in_force(turn.tables)
+        with self._begin(actor, now) as work:
+            policy = self._policies.in_force(work.tables)
             row = _stated(None if policy is None else fact_called(policy, name), arguments)
-            is_news = facts_on_record.assert_fact(turn.tables, name, row, self._settings.limits, now)
+            is_news = facts_on_record.assert_fact(work.tables, name, row, self._settings.limits, now)
             if is_news:
-                self.has_news |= want_said(turn.tables, policy, name)
-                turn.record("fact.assert", ("fact", _called(name, row)))
+                self.has_news |= mark_unpublished(work.tables, policy, name)
+                work.record("fact.assert", ("fact", _called(name, row)))
             return is_news
 
     def retract_fact(
         self, name: str, arguments: Sequence[Given], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Say that a fact holds no more; whatever watched it falls.
+        """Retract a fact; memberships and rights that watch it end.
 
-        What was said under an earlier policy can be retracted still. What never held is no news.
+        A fact of an earlier policy can be retracted still. Retracting one that does not hold is no news.
         """
-        with self._turn(actor, now) as turn:
-            policy = self._shelf.in_force(turn.tables)
+        with self._begin(actor, now) as work:
+            policy = self._policies.in_force(work.tables)
             problem: BadInput | None = None
             try:
                 row = _stated(None if policy is None else fact_called(policy, name), arguments)
-            except BadInput as told:
-                problem, row = told, _stated(None, arguments)
-            lost = facts_on_record.retract_fact(turn.tables, name, row)
+            except BadInput as found:
+                problem, row = found, _stated(None, arguments)
+            lost = facts_on_record.retract_fact(work.tables, name, row)
             if not lost:
                 if problem is not None:
                     raise problem
                 return Revoked(is_news=False)
-            lose(turn, lost, f"{name} holds no more")
-            turn.record("fact.retract", ("fact", _called(name, row)), *_taken(turn))
-            return self._taken_away_with_facts(turn)
+            end_dependents(work, lost, f"{name} holds no more")
+            work.record("fact.retract", ("fact", _called(name, row)), *_taken(work))
+            return self._state_revoked_and_facts(work)
 
     def replace_facts(
         self, name: str, rows: Iterable[Sequence[Given]], *, actor: Principal, now: Instant
     ) -> Revoked:
-        """Make exactly these rows hold, as a source says; whatever watched one that is gone falls.
+        """Make exactly these rows hold, as a source says; what watches one that is gone ends.
 
         Where a policy is in force, it declares the fact, unless no row is left of it.
         """
-        with self._turn(actor, now) as turn:
-            policy, given = self._shelf.in_force(turn.tables), list(rows)
+        with self._begin(actor, now) as work:
+            policy, given = self._policies.in_force(work.tables), list(rows)
             declared = None if policy is None or not given else fact_called(policy, name)
             stated = [_stated(declared, row) for row in given]
-            new, lost = facts_on_record.replace_facts(turn.tables, name, stated, self._settings.limits, now)
+            new, lost = facts_on_record.replace_facts(work.tables, name, stated, self._settings.limits, now)
             if not new and not lost:
                 return Revoked()
-            lose(turn, lost, f"{name} holds no more")
+            end_dependents(work, lost, f"{name} holds no more")
             changed = ("new", str(new)), ("gone", str(len(lost)))
-            turn.record("facts.replace", ("fact", name), *changed, *_taken(turn))
-            return self._taken_away_with_facts(turn)
+            work.record("facts.replace", ("fact", name), *changed, *_taken(work))
+            return self._state_revoked_and_facts(work)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
         """Return the rows of a fact."""
         page_limit(limit, self._settings.limits)
-        with self._looking() as tables:
-            rows = tables.find(FACTS, {"name": name}, limit=limit, order="digest", after=cursor_bytes(after))
+        with self._reading() as tables:
+            rows = tables.find(
+                FACTS, FACTS.c.name == name, limit=limit, order=FACTS.c.digest, after=cursor_bytes(after)
+            )
             found = tuple(map(facts_on_record.arguments_of, rows))
             return Page(found, rows[-1].digest.hex() if len(rows) == limit else None)
 
@@ -277,41 +279,41 @@ class AccessControl(AccessStatements, AccessQuestions):
 
         Without arguments: for all arguments that some rule allows.
         """
-        with self._turn(actor, now) as turn:
-            verified = self._desk.verified(shown)
-            world = StoreWorld(turn.tables, self._tester(turn.tables), now, verified)
-            policy = self._policy_in_force(turn.tables)
+        with self._begin(actor, now) as work:
+            verified = self._roles.verified(shown)
+            world = StoreWorld(work.tables, self._tester(work.tables), now, verified)
+            policy = self._policy_in_force(work.tables)
             found = activate(policy, world, principal, role, arguments, now)
             if not found:
                 raise ActivationRefused(f"no rule makes you a member of `{role}` now")
-            taken = [self._desk.take_in(turn, one, verified) for one in found]
-            # Whoever asks for what it has leaves no record, or anybody could fill the disk with them.
-            if turn.given:
-                turn.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
+            taken = [self._roles.register(work, one, verified) for one in found]
+            # A member that asks for what it has leaves no record, or any member could fill the disk.
+            if work.given:
+                work.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
             return tuple(activated for activated, _ in taken)
 
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
-        """End a membership, and everything that rests on it."""
-        with self._turn(actor, now) as turn:
-            if turn.tables.get(MEMBERSHIPS, membership) is None:
+        """End a membership, and all that depends on it."""
+        with self._begin(actor, now) as work:
+            if work.tables.get(MEMBERSHIPS, membership) is None:
                 raise UnknownMembership("no membership has this id")
-            end_memberships(turn, [membership], self._reason(reason))
-            turn.record("deactivate", ("id", membership.hex()), ("reason", reason), *_taken(turn))
-            return self._taken_away(turn)
+            end_memberships(work, [membership], self._reason(reason))
+            work.record("deactivate", ("id", membership.hex()), ("reason", reason), *_taken(work))
+            return self._state_revoked(work)
 
     def authorise(
         self, principal: Principal, membership: bytes, *, actor: Principal, now: Instant
     ) -> tuple[Issued, ...]:
-        """Issue whatever the authorisation rules grant to this member, with the chains to the owners."""
-        with self._turn(actor, now) as turn:
-            row = active_row(turn.tables, membership, now)
+        """Issue all that the authorisation rules grant to this member, with the chains to the owners."""
+        with self._begin(actor, now) as work:
+            row = active_row(work.tables, membership, now)
             if row is None or row.principal != principal.key:
                 raise NotTheirMembership("you are no member by this id now")
-            issued, withheld = self._issue(turn, membership_from_bytes(row.membership), ())
+            issued, withheld = self._issue(work, membership_from_bytes(row.membership), ())
             if withheld and not issued:
                 raise NotTheirMembership(f"the domain cannot pass on what it grants: {withheld[0].code}")
-            if turn.given:
-                turn.record("authorise", ("membership", membership.hex()), _issued(issued))
+            if work.given:
+                work.record("authorise", ("membership", membership.hex()), _issued(issued))
             return tuple(issued)
 
     def login(
@@ -323,38 +325,38 @@ class AccessControl(AccessStatements, AccessQuestions):
         now: Instant,
     ) -> Wallet:
         """Activate every role that `principal` can have, and issue every right of them."""
-        with self._turn(actor, now) as turn:
-            verified = self._desk.verified(shown)
-            policy = self._policy_in_force(turn.tables)
-            world = StoreWorld(turn.tables, self._tester(turn.tables), now, verified)
+        with self._begin(actor, now) as work:
+            verified = self._roles.verified(shown)
+            policy = self._policy_in_force(work.tables)
+            world = StoreWorld(work.tables, self._tester(work.tables), now, verified)
             taken: list[tuple[Activated, bool]] = []
-            # Each role is on record before the next one is looked at, so that none is activated twice.
+            # Each role is registered before the next one is tried, so that none is activated twice.
             for role in policy.roles_in_order:
                 for found in activate(policy, world, principal, role, None, now):
-                    taken.append(self._desk.take_in(turn, found, verified))
+                    taken.append(self._roles.register(work, found, verified))
             memberships = {one.membership.id: one for one, _ in taken}
             issued: list[Issued] = []
             withheld: list[Withheld] = []
             for one in memberships.values():
-                some, others = self._issue(turn, one.membership, verified)
+                some, others = self._issue(work, one.membership, verified)
                 issued += some
                 withheld += others
-            if turn.given:
-                turn.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
-            return self._wallet(turn, principal, tuple(memberships.values()), issued, withheld)
+            if work.given:
+                work.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
+            return self._wallet(work, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(
         self, signed: SignedCertificate, *, actor: Principal, now: Instant
     ) -> RegisterEntry:
-        """Note that somebody passed on a right that leads through this domain; refuse one that does not.
+        """Register a certificate by which a holder passed on a right through this domain; refuse others.
 
         What the domain's own key signed elsewhere is registered too.
         """
-        with self._turn(actor, now) as turn:
+        with self._begin(actor, now) as work:
             if signed.certificate.issuer == self.principal:
-                self._put_on_record(turn, signed)
-            entry = self._register.register_delegation(turn, signed, self._tester(turn.tables))
-            turn.record("delegation.register", ("id", signed.id.hex()))
+                self._register_certificate(work, signed)
+            entry = self._register.register_delegation(work, signed, self._tester(work.tables))
+            work.record("delegation.register", ("id", signed.id.hex()))
             return entry
 
     def revoke(
@@ -366,25 +368,33 @@ class AccessControl(AccessStatements, AccessQuestions):
         now: Instant,
         certificates: Iterable[SignedCertificate] = (),
     ) -> Revoked:
-        """Take back certificates of this domain, whatever they are, and everything that rests on them.
+        """Revoke certificates of this domain, of any kind, and all that depends on them.
 
         `certificates` need not be in the register, where the domain's own key signed them.
         """
-        with self._turn(actor, now) as turn:
+        with self._begin(actor, now) as work:
             wanted = list(ids)
             for signed in certificates:
                 if signed.certificate.issuer == self.principal:
-                    self._put_on_record(turn, signed)
-                elif turn.tables.get(RIGHTS, signed.id) is None:
+                    self._register_certificate(work, signed)
+                elif work.tables.get(RIGHTS, signed.id) is None:
                     raise NotOurs(
                         f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
                     )
                 wanted.append(signed.id)
-            revoke_ids(turn, wanted, self._reason(reason), self.principal)
+            revoke_ids(work, wanted, self._reason(reason), self.principal)
             named = " ".join(one.hex()[:16] for one in wanted)
-            turn.record("revoke", ("ids", named), ("reason", reason), *_taken(turn))
-            closes_at = self._publisher.last_moment(turn.tables, now)
-            return replace(self._taken_away(turn), still_open=_still_open(turn), closes_at=closes_at)
+            work.record("revoke", ("ids", named), ("reason", reason), *_taken(work))
+            closes_at = self._publisher.last_moment(work.tables, now)
+            # Certificates that a verifier without the statement goes on accepting, and until when.
+            rows = [row for row in (work.tables.get(RIGHTS, one) for one in work.ids) if row is not None]
+            periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows]
+            still_open = tuple(
+                (one, validity.not_after)
+                for one, validity in periods
+                if all(test.kind is TestKind.CRL for test in validity.tests)
+            )
+            return replace(self._state_revoked(work), still_open=still_open, closes_at=closes_at)
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -396,45 +406,47 @@ class AccessControl(AccessStatements, AccessQuestions):
         The same transaction keeps both. The same key with another `request`
         (a digest of it) is refused.
         """
-        with self._turn(actor, now) as turn:
+        with self._begin(actor, now) as work:
             return remembering.answered_once(
-                turn.tables, key, request, act, actor=actor, now=now, settings=self._settings
+                work.tables, key, request, act, actor=actor, now=now, settings=self._settings
             )
 
     def use_nonce(self, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
         """Remember the nonce of a request until then; refuse one that was used, also before a restart."""
-        with self._turn(principal, now) as turn:
-            remembering.use_nonce(turn.tables, principal, nonce, until=until, now=now)
+        with self._begin(principal, now) as work:
+            remembering.use_nonce(work.tables, principal, nonce, until=until, now=now)
 
     # ------------------------------------------------------------ the parts
 
-    def _put_on_record(self, turn: UnitOfWork, signed: SignedCertificate) -> bool:
+    def _register_certificate(self, work: UnitOfWork, signed: SignedCertificate) -> bool:
         """Register what others signed for this domain, or it signed elsewhere; return whether that is new."""
-        if turn.tables.get(RIGHTS, signed.id) is not None:
+        if work.tables.get(RIGHTS, signed.id) is not None:
             return False
         self._cache.check(signed)
         own = signed.certificate.issuer == self.principal
-        turn.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, turn)])
+        work.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, work)])
         return True
 
     def _issue(
-        self, turn: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
+        self, work: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
     ) -> tuple[list[Issued], list[Withheld]]:
-        policy = self._policy_in_force(turn.tables)
-        tester = self._tester(turn.tables)
-        world = StoreWorld(turn.tables, tester, turn.now, shown)
-        granted = rights(policy, membership, world, turn.now)
+        policy = self._policy_in_force(work.tables)
+        tester = self._tester(work.tables)
+        world = StoreWorld(work.tables, tester, work.now, shown)
+        granted = rights(policy, membership, world, work.now)
         for right in granted:
-            self._desk.keep_relied_on(turn, right.rests_on, shown)
-        issued, withheld = self._issuer.issue_all(turn, membership, granted, tester)
+            self._roles.keep_foreign_certificates(work, right.depends_on, shown)
+        if not granted:
+            return [], []
+        issued, withheld = self._issuer.issue_all(work, membership, granted, tester)
         return (
-            [replace(one, rule=self._rule_called(turn.tables, one.rule)) for one in issued],
-            [replace(one, rule=self._rule_called(turn.tables, one.rule)) for one in withheld],
+            [replace(one, rule=rule_name(policy, one.rule)) for one in issued],
+            [replace(one, rule=rule_name(policy, one.rule)) for one in withheld],
         )
 
     def _wallet(
         self,
-        turn: UnitOfWork,
+        work: UnitOfWork,
         principal: Principal,
         memberships: tuple[Activated, ...],
         issued: Sequence[Issued],
@@ -444,13 +456,13 @@ class AccessControl(AccessStatements, AccessQuestions):
         ends = [right.until for right in issued] + [one.membership.until for one in memberships]
         first = min((end for end in ends if end is not None), default=None)
         # Half of a right's time must be over before it is renewed, and some must be left to do it in.
-        renew = None if first is None else Instant(turn.now + (first - turn.now) * 2 // 3)
+        renew = None if first is None else Instant(work.now + (first - work.now) * 2 // 3)
         return Wallet(
             principal,
             memberships,
             tuple(issued),
             tuple(chains.values()),
-            self._publisher.current(turn.tables, turn.now),
+            self._publisher.current(work.tables, work.now),
             renew,
             tuple(withheld),
         )
@@ -459,23 +471,12 @@ class AccessControl(AccessStatements, AccessQuestions):
         return reason[: self._settings.limits.reason]
 
 
-def _taken(turn: UnitOfWork) -> tuple[tuple[str, str], ...]:
-    """Return, for the audit, what a turn took away: how much, and the first few ids."""
-    if not turn.ids:
+def _taken(work: UnitOfWork) -> tuple[tuple[str, str], ...]:
+    """Return, for the audit, what an act revoked: how much, and the first few ids."""
+    if not work.ids:
         return ()
-    some = " ".join(one.hex()[:16] for one in turn.ids[:16])
-    return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))), ("ids", some))
-
-
-def _still_open(turn: UnitOfWork) -> tuple[tuple[bytes, Instant | None], ...]:
-    """Return what was revoked and demands no test that would fail without news, and when it ends."""
-    rows = (turn.tables.get(RIGHTS, one) for one in turn.ids)
-    periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows if row]
-    return tuple(
-        (one, validity.not_after)
-        for one, validity in periods
-        if all(test.kind is TestKind.CRL for test in validity.tests)
-    )
+    some = " ".join(one.hex()[:16] for one in work.ids[:16])
+    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))), ("ids", some))
 
 
 def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
@@ -490,7 +491,7 @@ def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
 def _stated(
     declared: FactDeclaration | AppointmentDeclaration | None, given: Sequence[Given]
 ) -> tuple[Argument, ...]:
-    """Return arguments as they were declared; without a policy, as they look."""
+    """Return arguments as they were declared; without a policy, by their form."""
     if declared is not None:
         return stated_arguments(declared, given)
     return tuple(read_word(one, None) if isinstance(one, Word) else one for one in given)

@@ -1,4 +1,4 @@
-"""What is an access control service told before it starts, and how much does it take on?"""
+"""What are the settings and the limits of an access control service?"""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class AccessLimits:
     page: int = 500
     """Rows in one page of an answer."""
     looked_at: int = 5_000
-    """Rows that one page may look at before it is handed out, full or not."""
+    """Rows that one page may read before it is handed out, full or not."""
     policy_bytes: int = 1 << 20
     shown: int = 64
     """Appointment certificates that one request may show."""
     memberships_each: int = 256
     """Active memberships of one principal."""
     rights_each: int = 1_024
-    """Rights of one principal that stand at one time."""
+    """Rights of one principal that are valid at one time."""
     held: int = 1_024
     """Certificates that lead from owners to this domain."""
     types: int = 1_024
@@ -38,7 +38,7 @@ class AccessLimits:
     statements_kept: int = 256
     remembered_answers: int = 100_000
     answers_each: int = 10_000
-    """Answers that are remembered for one principal, so that nobody uses up the room of all."""
+    """Answers that are remembered for one principal, so that no principal uses up the room of all."""
     answer_bytes: int = 1 << 20
 
 

@@ -1,199 +1,183 @@
-"""What does a domain say about the validity of what it issued, and what does it hear from others?"""
+"""What does a domain state about the validity of what it issued, and what does it receive from others?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
+from maia.credentials import Principal, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.encoding.statements import check_statement, sign_statement
 from maia.credentials.validity.online_tests import TestKind
 from maia.credentials.validity.statements import AuditHead, OneTimeAnswer, RevocationList, SignedStatement
-from maia.domain.access.cascade import lose
+from maia.domain.access.audit import keep_audit_head, witnessed_heads
+from maia.domain.access.cascade import end_dependents, forget_expired, revoke_again
 from maia.domain.access.core import AccessCore, principals
-from maia.domain.access.expiry import forget_expired
 from maia.domain.access.issuance import held_certificates
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
-from maia.domain.access.results import Page, Revoked
-from maia.domain.access.revocation import revoke_again
+from maia.domain.access.results import Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity import DomainTester
 from maia.domain.access.validity_publisher import read_statement
-from maia.domain.access.witness import bear_witness, witnessed_heads
-from maia.domain.facts.published import is_overdue, stated_facts
-from maia.domain.storage.pages import cursor_number, page_limit
-from maia.domain.storage.store import OneOf, Tables, Where
+from maia.domain.facts.published import has_unpublished_facts, stated_facts
+from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import APPOINTMENTS, RIGHTS, STATEMENTS, TESTERS, AppointmentRow
 from maia.events import Instant
 from maia.roles import Support, SupportKind
 
 __all__ = ["AccessStatements"]
 
-_AT_ONCE: Final = 500
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
 
 
 class AccessStatements(AccessCore):
-    """The validity publisher of a domain, and its ear."""
+    """The validity statements of a domain: those it signs and those it receives."""
 
-    # ------------------------------------------------------------ saying
+    # ------------------------------------------------------------ signing
 
     def due(self, now: Instant) -> list[SignedStatement]:
         """Return the statements to be published now: the next timed list, where it is time for it.
 
         Facts that have become true are among them, if conditions ask for them.
-        Also ends what rests on certificates of others that nobody vouches for
-        any more; a list without a period then says so.
+        Also ends what depends on certificates of other issuers without a valid
+        statement; a list without a period then says so.
         """
         self.has_news = False
         if self.next_due(now) > now:
             return []
-        with self._turn(self.principal, now) as turn:
-            self._let_go_of_the_stale(turn)
+        with self._begin(self.principal, now) as work:
+            self._end_stale(work)
             signed = []
-            if turn.ids:
-                turn.record("statement.stale", ("fallen", str(len(turn.memberships))))
-                at_once = self._taken_away(turn).statement
+            if work.ids:
+                work.record("statement.stale", ("ended", str(len(work.memberships))))
+                at_once = self._state_revoked(work).statement
                 signed += [at_once] if at_once is not None else []
-            new = self._facts_now(turn) if is_overdue(turn.tables) else None
+            new = self._state_facts(work) if has_unpublished_facts(work.tables) else None
             signed += [new] if new is not None else []
-            facts = stated_facts(turn.tables, self._shelf.in_force(turn.tables))
-            signed += self._publisher.state_due(turn.tables, now, facts)
-            forget_expired(turn.tables, now, self._settings)
+            facts = stated_facts(work.tables, self._policies.in_force(work.tables))
+            signed += self._publisher.state_due(work.tables, now, facts)
+            forget_expired(work.tables, now, self._settings)
             return signed
 
     def next_due(self, now: Instant) -> Instant:
         """Return when `due` wants to be asked again; `now` means at once."""
-        with self._looking() as tables:
-            if is_overdue(tables):
+        with self._reading() as tables:
+            if has_unpublished_facts(tables):
                 return now
             moments = [self._publisher.next_due(tables, now)]
             if self._publisher.is_silent(tables, now):
                 moments = [Instant(now + self._settings.period_s * 1_000_000)]
-            standing = self._standing(tables)
+            validity = self._validity(tables)
             for tester, kind in self._timed_testers(tables):
-                fresh = standing.fresh_until(tester, now, kind)
+                fresh = validity.fresh_until(tester, now, kind)
                 moments.append(now if fresh is None else Instant(fresh + 1))
             return max(now, min(moments))
 
     def is_silent(self, now: Instant) -> bool:
         """Say whether more is revoked than a list can name, so that nothing is stated."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             return self._publisher.is_silent(tables, now)
 
     def current_statements(self, now: Instant) -> tuple[SignedStatement, ...]:
-        """Return what tells a newcomer everything: the lists that hold now or will, and the newest one."""
-        with self._looking() as tables:
+        """Return what a new verifier needs: the lists that hold now or will, and the newest one."""
+        with self._reading() as tables:
             return self._publisher.current(tables, now)
 
     def statements(self, *, after: str | None = None, limit: int = 100) -> Page[SignedStatement]:
         """Return the statements that this domain signed, the oldest that is kept first."""
-        page_limit(limit, self._settings.limits)
-        with self._looking() as tables:
-            rows = tables.find(STATEMENTS, {}, limit=limit, order="number", after=cursor_number(after))
-            more = str(rows[-1].number) if len(rows) == limit else None
-            return Page(tuple(map(read_statement, rows)), more)
+        return self._page(STATEMENTS, after=after, limit=limit, shape=lambda _, row: read_statement(row))
 
     def revalidate_once(
         self, certificate: bytes, request: bytes, nonce: bytes, *, now: Instant
     ) -> SignedStatement:
         """Say that a certificate is valid for one request of one verifier; refuse if it is not."""
-        with self._looking() as tables:
+        with self._reading() as tables:
             row = tables.get(RIGHTS, certificate)
             if row is None:
                 raise UnknownCertificate("no certificate of the register has this id")
             signed = certificate_from_bytes(row.certificate)
-            self._check_vouched_for(tables, signed, now)
+            said = signed.certificate
+            if self.principal not in {said.issuer, *(test.by for test in said.validity.tests)}:
+                raise NotOurs("this domain does not state the validity of the certificate")
+            problem = self._tester(tables).problem_with(signed, now)
+            if problem is not None:
+                raise problem
+            if not said.validity.contains(now):
+                raise NotOurs("the certificate does not hold at this moment")
         return sign_statement(OneTimeAnswer(self.principal, certificate, request, nonce), self._key)
 
-    def _check_vouched_for(self, tables: Tables, signed: SignedCertificate, now: Instant) -> None:
-        said = signed.certificate
-        testers = {said.issuer, *(test.by for test in said.validity.tests)}
-        if self.principal not in testers:
-            raise NotOurs("this domain does not vouch for the certificate")
-        problem = self._tester(tables).problem_with(signed, now)
-        if problem is not None:
-            raise problem
-        if not said.validity.contains(now):
-            raise NotOurs("the certificate does not hold at this moment")
+    # ------------------------------------------------------------ receiving
 
-    # ------------------------------------------------------------ hearing
-
-    def hear_statement(self, signed: SignedStatement, *, actor: Principal, now: Instant) -> Revoked:
-        """Believe a statement of another issuer; whatever rested on what it takes back falls here too.
+    def receive_statement(self, signed: SignedStatement, *, actor: Principal, now: Instant) -> Revoked:
+        """Accept a statement of another issuer; what depends on the certificates that it revokes ends.
 
         Statements of issuers that nothing here depends on are not kept. One of this domain itself that the
-        store does not know says that the store was put back from an old copy: it goes on from there.
+        store does not know means that the store was restored from an old copy: it goes on from there.
         """
         by = signed.statement.by
         if by == self.principal:
-            return self._hear_own(signed, actor, now)
-        with self._turn(actor, now) as turn:
-            if by not in self._issuers_wanted(turn.tables, now):
+            return self._receive_own(signed, actor, now)
+        with self._begin(actor, now) as work:
+            if by not in self._issuers_followed(work.tables, now):
                 return Revoked()
-            heard = self._standing(turn.tables).hear(signed, now)
-            if not heard.is_news:
+            received = self._validity(work.tables).hear(signed, now)
+            if not received.is_news:
                 return Revoked()
             self._is_ahead = True
-            self._keep_heard(turn.tables, by)
-            lose(turn, self._supports_lost(turn, heard.revoked), f"revoked by {by}")
-            problem = bear_witness(turn, signed.statement) or heard.problem
-            if turn.ids or problem is not None:
+            self._keep_received(work.tables, by)
+            # An issuer may list what it likes, and revokes its own certificates alone.
+            check = self._tester(work.tables)
+            rows = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(received.revoked))
+            bad = [row.id for row in rows if _is_bad(check, row, now)]
+            end_dependents(work, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"revoked by {by}")
+            problem = keep_audit_head(work.tables, signed.statement, now) or received.problem
+            if work.ids or problem is not None:
                 said = "" if problem is None else problem.code
-                turn.record("statement.hear", ("by", str(by)), ("problem", said), *_fallen(turn))
-            return self._taken_away(turn)
+                work.record("statement.receive", ("by", str(by)), ("problem", said), *_ended(work))
+            return self._state_revoked(work)
 
-    def _hear_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
-        """Go back behind nothing that this domain has said: no number, no period, no revocation.
+    def _receive_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
+        """Go back behind no statement of this domain: no number, no period, no revocation.
 
-        A store that was put back may have signed lists of its own meanwhile, up to the same numbers and
+        A store that was restored may have signed lists of its own meanwhile, up to the same numbers and
         beyond: what another history of it has revoked counts, whatever its number.
         """
         said = signed.statement
         if isinstance(said, OneTimeAnswer):
             return Revoked()
-        with self._looking() as tables:
+        with self._reading() as tables:
             is_behind = self._publisher.is_behind(tables, said)
-            if not is_behind and not self._publisher.is_beside(tables, said):
+            if not is_behind and not self._publisher.is_from_another_history(tables, said):
                 return Revoked()
         check_statement(signed)
-        with self._turn(actor, now) as turn:
-            self._publisher.go_on_from(turn.tables, said)
+        with self._begin(actor, now) as work:
+            self._publisher.advance_past(work.tables, said)
             if isinstance(said, RevocationList):
-                revoke_again(turn, said.revoked, "revoked before the store was put back", self.principal)
-            if is_behind or turn.ids:
-                turn.record("statement.own", ("number", str(said.sequence)), *_fallen(turn))
-            return self._taken_away(turn)
+                revoke_again(work, said.revoked, "revoked before the store was restored", self.principal)
+            if is_behind or work.ids:
+                work.record("statement.own", ("number", str(said.sequence)), *_ended(work))
+            return self._state_revoked(work)
 
-    def _supports_lost(self, turn: UnitOfWork, listed: Iterable[bytes]) -> list[Support]:
-        """Return what of a list counts here: an issuer may name what it likes, and ends its own alone."""
-        wanted, check = sorted(listed), self._tester(turn.tables)
-        chunks = (tuple(wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
-        rows = (row for chunk in chunks for row in self._certificates(turn.tables, chunk))
-        bad = (row.id for row in rows if self._is_bad(check, row, turn.now))
-        return [Support(SupportKind.CERTIFICATE, one) for one in bad]
+    def issuers_followed(self, now: Instant) -> frozenset[Principal]:
+        """Return the issuers whose statements this domain needs, because something here depends on them."""
+        with self._reading() as tables:
+            return self._issuers_followed(tables, now)
 
-    def issuers_wanted(self, now: Instant) -> frozenset[Principal]:
-        """Return whose statements this domain must hear: of whose certificates anything here depends."""
-        with self._looking() as tables:
-            return self._issuers_wanted(tables, now)
-
-    def heard_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
-        """Return what another issuer says now, as far as it was heard."""
-        with self._looking() as tables:
-            return self._standing(tables).statements(by, now)
+    def received_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
+        """Return the statements of another issuer that hold now, as far as they were received."""
+        with self._reading() as tables:
+            return self._validity(tables).statements(by, now)
 
     def witnessed(self, by: Principal, *, after: str | None = None, limit: int = 100) -> Page[AuditHead]:
-        """Return the heads of another domain's audit that this one has heard it state, the shortest first."""
+        """Return the heads of another domain's audit that this one has received, the shortest first."""
         page_limit(limit, self._settings.limits)
-        with self._looking() as tables:
+        with self._reading() as tables:
             return witnessed_heads(tables, by, cursor_number(after), limit)
 
-    def _issuers_wanted(self, tables: Tables, now: Instant) -> frozenset[Principal]:
-        wanted = set(principals(tables.distinct(TESTERS, "tester", {}, limit=_TESTERS_MAX)))
-        policy = self._shelf.in_force(tables)
+    def _issuers_followed(self, tables: Tables, now: Instant) -> frozenset[Principal]:
+        wanted = set(principals(tables.distinct(TESTERS.c.tester, limit=_TESTERS_MAX)))
+        policy = self._policies.in_force(tables)
         if policy is not None:
             wanted |= {one for name in policy.appointments for one in policy.issuers(name)}
         for signed in held_certificates(tables, now):
@@ -201,39 +185,35 @@ class AccessStatements(AccessCore):
         return frozenset(wanted - {self.principal})
 
     def _timed_testers(self, tables: Tables) -> Iterator[tuple[Principal, TestKind]]:
-        """Yield who must vouch, again and again, for certificates of others that something is watched for."""
+        """Yield the issuers of timed statements about certificates of others that something here watches."""
         for kind in _TIMED:
-            keys = tables.distinct(TESTERS, "tester", {"kind": kind.value}, limit=_TESTERS_MAX)
+            keys = tables.distinct(TESTERS.c.tester, TESTERS.c.kind == kind.value, limit=_TESTERS_MAX)
             yield from ((tester, kind) for tester in principals(keys))
 
-    def _let_go_of_the_stale(self, turn: UnitOfWork) -> None:
-        """Let fall what rests on a certificate of others that nobody vouches for at this moment."""
-        standing = self._standing(turn.tables)
-        for tester, kind in list(self._timed_testers(turn.tables)):
-            if standing.fresh_until(tester, turn.now, kind) is None:
-                self._let_go_of(turn, tester, kind)
-                # A clock that is set back after a restart must not find the period open again.
-                self._keep_heard(turn.tables, tester)
-
-    def _let_go_of(self, turn: UnitOfWork, tester: Principal, kind: TestKind) -> None:
-        where: Where = {"kind": kind.value, "tester": tester.key}
-        check = self._tester(turn.tables)
-        while rows := turn.tables.find(TESTERS, where, limit=_AT_ONCE, order="certificate"):
-            ids = tuple(row.certificate for row in rows)
-            # To ask is to see that the period is over, which it then is for good.
-            bad = [
-                row.id for row in self._certificates(turn.tables, ids) if self._is_bad(check, row, turn.now)
-            ]
-            lose(turn, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"nobody vouches: {tester}")
-            # Nothing here watches them now; whoever activates a role with one of them again puts it back.
-            turn.tables.delete(TESTERS, {"certificate": OneOf(ids)})
-
-    def _certificates(self, tables: Tables, ids: tuple[bytes, ...]) -> list[AppointmentRow]:
-        return tables.find(APPOINTMENTS, {"id": OneOf(ids)}, limit=_AT_ONCE)
-
-    def _is_bad(self, check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
-        return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
+    def _end_stale(self, work: UnitOfWork) -> None:
+        """End what depends on a certificate of another issuer that has no valid statement now."""
+        validity, check = self._validity(work.tables), self._tester(work.tables)
+        for tester, kind in list(self._timed_testers(work.tables)):
+            if validity.fresh_until(tester, work.now, kind) is not None:
+                continue
+            where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
+            while rows := work.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
+                ids = [row.certificate for row in rows]
+                # To ask is to see that the period is over, which it then is for good.
+                found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+                bad = [
+                    Support(SupportKind.CERTIFICATE, row.id) for row in found if _is_bad(check, row, work.now)
+                ]
+                end_dependents(work, bad, f"no valid statement of {tester}")
+                # Nothing here watches them now; the next activation with one of them registers it again.
+                work.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
+            # A clock that is set back after a restart must not find the period open again.
+            self._keep_received(work.tables, tester)
 
 
-def _fallen(turn: UnitOfWork) -> Sequence[tuple[str, str]]:
-    return (("revoked", str(len(turn.ids))), ("fallen", str(len(turn.memberships))))
+def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
+    return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
+
+
+def _ended(work: UnitOfWork) -> Sequence[tuple[str, str]]:
+    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))))

@@ -12,8 +12,8 @@ from typing import Final
 from maia.credentials import SignedCertificate, certificate_from_bytes
 from maia.domain.access.refusals import TiersMixed
 from maia.domain.access.results import EntryKind
-from maia.domain.storage.store import From, Tables
-from maia.domain.storage.tables import RIGHTS
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import RIGHTS, valid_rights
 from maia.events import Instant
 from maia.roles import Policy
 from maia.roles.tiers import Tier, tier_of_certificate, tier_of_grant
@@ -33,10 +33,8 @@ def check_tiers(
             tier = tier_of_grant(grant, policy.domain)
             if tier is not None:
                 found.setdefault(tier, f"the grant to `{grant.role}` in {grant.place}")
-    where = {
-        "kind": EntryKind.ISSUED.value, "membership": b"", "revoked_at": None, "not_after": From(now),
-    }  # fmt: skip
-    rows = tables.find(RIGHTS, where, limit=_SIGNED_BY_HAND_MAX, order="number")
+    where = (RIGHTS.c.kind == EntryKind.ISSUED.value, RIGHTS.c.membership == b"", *valid_rights(now))
+    rows = tables.find(RIGHTS, *where, limit=_SIGNED_BY_HAND_MAX, order=RIGHTS.c.number)
     for signed in (*(certificate_from_bytes(row.certificate) for row in rows), *new):
         tier = tier_of_certificate(signed.certificate)
         if tier is not None:

@@ -7,7 +7,7 @@ read: what is in the store is bytes, and no proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from maia.credentials import TypeName, VerificationCache, VerifiedConstitution
@@ -30,7 +30,6 @@ from maia.types import (
 __all__ = ["TypeRegistry"]
 
 _NUMBERS: Final = "types"
-_AT_ONCE: Final = 200
 
 
 class TypeRegistry:
@@ -46,13 +45,13 @@ class TypeRegistry:
         self._limits, self._constitutions = limits, constitutions
         self._cache = VerifiedTypeCache(limits.types, certificates)
 
-    def register(self, turn: UnitOfWork, signed: SignedDefinition) -> VerifiedType:
+    def register(self, work: UnitOfWork, signed: SignedDefinition) -> VerifiedType:
         """Verify and keep a version."""
-        verified = self._verified(turn.tables, signed, turn.now)
-        if turn.tables.get(TYPES, signed.id) is None:
-            if turn.tables.count(TYPES, {}) >= self._limits.types:
+        verified = self._verified(work.tables, signed, work.now)
+        if work.tables.get(TYPES, signed.id) is None:
+            if work.tables.count(TYPES) >= self._limits.types:
                 raise ServiceFull(f"this domain keeps at most {self._limits.types} versions of types")
-            name, number = verified.name, next_number(turn.tables, _NUMBERS)
+            name, number = verified.name, next_number(work.tables, _NUMBERS)
             row = TypeRow(
                 signed.id,
                 number,
@@ -60,15 +59,15 @@ class TypeRegistry:
                 name.name,
                 name.version,
                 definition_to_bytes(signed),
-                turn.now,
+                work.now,
             )
-            turn.tables.put(TYPES, [row])
+            work.tables.put(TYPES, [row])
         return verified
 
     def holding(self, tables: Tables, now: Instant) -> dict[TypeName, VerifiedType]:
         """Return the versions that hold now, in the order of their registration."""
         found: dict[TypeName, VerifiedType] = {}
-        for row in _all_rows(tables):
+        for row in (row for rows in tables.every(TYPES, order=TYPES.c.number) for row in rows):
             try:
                 verified = self._verified(tables, definition_from_bytes(row.definition), now)
             except MaiaError:
@@ -100,7 +99,11 @@ class TypeRegistry:
     def named(self, tables: Tables, name: TypeName, at: Instant) -> VerifiedType:
         """Return one version; refuse one that is not registered or does not hold."""
         rows = tables.find(
-            TYPES, {"owner": str(name.owner), "name": name.name, "version": name.version}, limit=1
+            TYPES,
+            TYPES.c.owner == str(name.owner),
+            TYPES.c.name == name.name,
+            TYPES.c.version == name.version,
+            limit=1,
         )
         if not rows:
             raise UnknownType(f"type `{name.name}` of `{name.owner}`, version `{name.version}`, is unknown")
@@ -108,28 +111,17 @@ class TypeRegistry:
 
     def _verified(self, tables: Tables, signed: SignedDefinition, at: Instant) -> VerifiedType:
         """Verify a version, after those that it was made from."""
-        lineage, verified = [signed], None
-        while (before := _previous(tables, lineage[-1])) is not None and len(lineage) <= self._limits.types:
-            lineage.append(before)
+        lineage, verified, name = [signed], None, signed.definition.name
+        columns = TYPES.c
+        same = (columns.owner == str(name.owner), columns.name == name.name)
+        while lineage[-1].definition.previous is not None and len(lineage) <= self._limits.types:
+            rows = tables.find(TYPES, *same, columns.version == lineage[-1].definition.previous, limit=1)
+            if not rows:
+                break
+            lineage.append(definition_from_bytes(rows[0].definition))
         for one in reversed(lineage):
             verified = verify_definition(
                 one, at=at, previous=verified, constitutions=self._constitutions, cache=self._cache
             )
         assert verified is not None  # noqa: S101 - a lineage has at least the version itself
         return verified
-
-
-def _previous(tables: Tables, signed: SignedDefinition) -> SignedDefinition | None:
-    """Return the version that a version was made from, if it is registered here."""
-    name, before = signed.definition.name, signed.definition.previous
-    if before is None:
-        return None
-    rows = tables.find(TYPES, {"owner": str(name.owner), "name": name.name, "version": before}, limit=1)
-    return definition_from_bytes(rows[0].definition) if rows else None
-
-
-def _all_rows(tables: Tables) -> Iterator[TypeRow]:
-    after: int | None = None
-    while rows := tables.find(TYPES, {}, limit=_AT_ONCE, order="number", after=after):
-        after = rows[-1].number
-        yield from rows

@@ -1,26 +1,55 @@
 """What happens within one act of the access control service?
 
 A `UnitOfWork` is one transaction at one moment by one actor. Acts collect in it what
-they take away; at the end of the turn that becomes one list of revocations
-and one record of the audit, in the same transaction as everything else.
+they revoke; at the end that becomes one revocation list and one record of the
+audit, in the same transaction as everything else. A client that lost the answer
+asks again with the same idempotency key, and gets the same answer: nothing is
+issued twice. A signed request that is replayed is refused by its nonce. Both
+survive a restart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import Principal
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
-from maia.domain.storage.store import FOR_EVER, Tables
-from maia.domain.storage.tables import AUDIT, META, AuditRow, MetaRow
+from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ReplayedRequest, ServiceFull
+from maia.domain.access.settings import AccessSettings
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import (
+    ANSWERS,
+    AUDIT,
+    FOR_EVER,
+    META,
+    NONCES,
+    AnswerRow,
+    AuditRow,
+    MetaRow,
+    NonceRow,
+)
 from maia.events import Instant
 from maia.roles import RoleMembership
 
-__all__ = ["UnitOfWork", "add_to", "audit_head", "end_of", "next_number"]
+__all__ = [
+    "UnitOfWork",
+    "add_to",
+    "answered_once",
+    "audit_head",
+    "end_of",
+    "forget_old",
+    "next_number",
+    "use_nonce",
+]
 
 _AUDIT: Final = "audit"
+_ANSWERS: Final = "answers"
+_KEY_MAX: Final = 200
+"""Characters of an idempotency key."""
+_SECOND: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -71,3 +100,46 @@ def add_to(tables: Tables, name: str, more: int) -> int:
 def end_of(moment: Instant | None) -> int:
     """Return a moment as rows have it."""
     return FOR_EVER if moment is None else int(moment)
+
+
+def answered_once(
+    tables: Tables,
+    key: str,
+    request: bytes,
+    act: Callable[[], bytes],
+    *,
+    actor: Principal,
+    now: Instant,
+    settings: AccessSettings,
+) -> bytes:
+    """Return the answer that is remembered under `key`, or act and remember it."""
+    if not 0 < len(key) <= _KEY_MAX:
+        raise AnswerBelongsToAnotherRequest(f"an idempotency key has 1 to {_KEY_MAX} characters")
+    known = tables.get(ANSWERS, actor.key, key)
+    if known is not None and known.until >= now:
+        if known.request != request:
+            raise AnswerBelongsToAnotherRequest("the idempotency key was used for another request")
+        return known.answer
+    if known is None and tables.count(ANSWERS, ANSWERS.c.actor == actor.key) >= settings.limits.answers_each:
+        raise ServiceFull(f"at most {settings.limits.answers_each} answers are remembered for one principal")
+    answer = act()
+    if len(answer) > settings.limits.answer_bytes:
+        raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")
+    if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
+        raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
+    until = now + settings.answers_kept_s * _SECOND
+    tables.put(ANSWERS, [AnswerRow(actor.key, key, request, answer, until)])
+    return answer
+
+
+def use_nonce(tables: Tables, principal: Principal, nonce: bytes, *, until: Instant, now: Instant) -> None:
+    """Remember a nonce; refuse one that is remembered."""
+    if tables.get(NONCES, principal.key, nonce) is not None:
+        raise ReplayedRequest("this request was made before")
+    tables.put(NONCES, [NonceRow(principal.key, nonce, max(until, now))])
+
+
+def forget_old(tables: Tables, now: Instant) -> None:
+    """Remove what is remembered no longer."""
+    add_to(tables, _ANSWERS, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
+    tables.delete(NONCES, NONCES.c.until <= now - 1)

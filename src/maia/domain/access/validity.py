@@ -1,8 +1,8 @@
 """What speaks against a certificate, as this domain sees it?
 
 Of its own certificates a domain knows more than any statement says: its
-register is where statements come from. Of everybody else's it knows what it
-has heard. The policy kernel asks here when the domain decides about its own
+register is where statements come from. Of other issuers' it knows the
+statements that it has received. The policy kernel asks here when the domain decides about its own
 administrators, and when the register answers who can do what.
 """
 
@@ -25,47 +25,40 @@ __all__ = ["DomainTester", "RegisterTester"]
 
 
 class DomainTester:
-    """The register for what this domain vouches for, the statements heard for everything else."""
+    """The register for certificates that this domain tests, received statements for all others."""
 
     def __init__(self, tables: Tables, standing: ValidityState, domain: Principal) -> None:
         """Ask `tables` about certificates of `domain`, and `standing` about others."""
-        self._tables, self._standing, self._domain = tables, standing, domain
+        self._tables, self._validity, self._domain = tables, standing, domain
 
     def problem_with(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None."""
-        if self._is_revoked_here(signed):
+        certificate = signed.certificate
+        tests = certificate.validity.tests
+        is_ours = self._domain in (certificate.issuer, *(test.by for test in tests))
+        if is_ours and self._tables.get(REVOKED, signed.id) is not None:
             return CertificateRevoked(
                 f"certificate {shown_id(signed.id)} was revoked here",
                 certificate=signed.id,
                 field="validity.online",
             )
-        return self._standing.problem_with(self._for_others_to_test(signed), at, once=once)
+        # The tests that this domain itself is asked for are left out: its register is the answer.
+        others = tuple(test for test in tests if test.by != self._domain)
+        if len(others) != len(tests):
+            validity = replace(certificate.validity, tests=others)
+            signed = replace(signed, certificate=replace(certificate, validity=validity))
+        return self._validity.problem_with(signed, at, once=once)
 
     def problem_with_appointment(self, signed: SignedAppointment, at: Instant) -> BrokenChain | None:
         """Say the same of an appointment or a role membership certificate."""
-        # `cast`: what is looked at (id, issuer, tests) has the same names in both.
+        # `cast`: what is read (id, issuer, tests) has the same names in both.
         return self.problem_with(cast("SignedCertificate", signed), at)
-
-    def _is_revoked_here(self, signed: SignedCertificate) -> bool:
-        certificate = signed.certificate
-        testers = (certificate.issuer, *(test.by for test in certificate.validity.tests))
-        return self._domain in testers and self._tables.get(REVOKED, signed.id) is not None
-
-    def _for_others_to_test(self, signed: SignedCertificate) -> SignedCertificate:
-        """Return the certificate without the tests that this domain itself is asked for."""
-        certificate = signed.certificate
-        others = tuple(test for test in certificate.validity.tests if test.by != self._domain)
-        if len(others) == len(certificate.validity.tests):
-            return signed
-        return replace(
-            signed, certificate=replace(certificate, validity=replace(certificate.validity, tests=others))
-        )
 
 
 class RegisterTester:
-    """The same, for questions about rights: they stand as long as those who must vouch go on doing so."""
+    """The same, for questions about rights: only a revocation counts against a certificate."""
 
     def __init__(self, inner: DomainTester, now: Instant) -> None:
         """Ask about what is known `now`, whichever moment the question is about."""
@@ -75,6 +68,6 @@ class RegisterTester:
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return that a certificate was revoked, if it was."""
-        # Never asked about `at`: a Standing forgets for good what is over at the moment it is asked about.
+        # Never asked about `at`: a `ValidityState` forgets for good what is over at the moment in question.
         problem = self._inner.problem_with(signed, self._now, once=once)
         return problem if isinstance(problem, CertificateRevoked) else None

@@ -1,10 +1,10 @@
-"""When does a domain state what it has revoked, and what exactly does it say?
+"""When does a domain state what it has revoked, and what exactly?
 
 One list follows the other (dissertation 6.2.3): no two periods overlap and
 none leaves a gap, also over a restart and over steps of the clock, because
 every moment that was ever covered is remembered. A revocation is stated at
 once in a list without a period. All lists share one numbering that never goes
-back; a number is safe in the store before anybody sees the statement. Facts
+back; a number is safe in the store before the statement leaves. Facts
 that changed are stated at once too, for the time that lists cover already:
 the new list of facts takes the place of those before it.
 
@@ -33,9 +33,18 @@ from maia.domain.access.audit import AUDIT_START
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
-from maia.domain.facts.published import note_said
-from maia.domain.storage.store import From, Tables, Until
-from maia.domain.storage.tables import AUDIT, META, REVOKED, RIGHTS, STATEMENTS, MetaRow, StatementRow
+from maia.domain.facts.published import mark_published
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import (
+    AUDIT,
+    META,
+    REVOKED,
+    RIGHTS,
+    STATEMENTS,
+    MetaRow,
+    StatementRow,
+    valid_rights,
+)
 from maia.errors import MaiaError
 from maia.events import Instant
 
@@ -75,8 +84,8 @@ class ValidityPublisher:
         last = next((last for first, last in _covered(tables) if first <= now <= last), None)
         if last is None:
             return None
-        # What was said before must be told to nobody any more: who heard this one refuses it as old.
-        tables.delete(STATEMENTS, {"sort": _FACTS, "not_after": From(now)})
+        # Earlier lists of facts are not sent any more: a verifier that has this one refuses them as old.
+        tables.delete(STATEMENTS, STATEMENTS.c.sort == _FACTS, STATEMENTS.c.not_after >= now)
         return self._facts(tables, facts, Validity(now, Instant(last)), now)
 
     def state_due(
@@ -91,13 +100,22 @@ class ValidityPublisher:
         period = period_from(start, microseconds=end - start + 1)
         _remember(tables, covered, (start, end))
         signed = [self._list(tables, revoked, period, now)]
-        valid = _revalidated(tables, now, self._settings.limits.revoked_in_a_list)
-        if valid:
-            signed.append(self._revalidation(tables, valid, period, now))
+        where = (RIGHTS.c.is_revalidated == 1, *valid_rights(now))
+        rows = tables.find(RIGHTS, *where, limit=self._settings.limits.revoked_in_a_list)
+        if rows:
+            valid, number = frozenset(row.id for row in rows), next_number(tables, _REVALIDATIONS)
+            said = sign_statement(Revalidation(self._key.principal, number, period, valid), self._key)
+            signed.append(self._kept(tables, _REVALIDATIONS, said, period, now))
         if facts is not None:
             signed.append(self._facts(tables, facts, period, now))
-        note_said(tables, facts)
-        _forget(tables, now, self._settings)
+        mark_published(tables, facts)
+        # Statements that are over go, and ids whose certificates expired so long ago that no clock errs.
+        newest = tables.get(META, _STATEMENTS)
+        if newest is not None:
+            is_old = STATEMENTS.c.number <= newest.number - self._settings.limits.statements_kept
+            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after <= now)
+            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after.is_(None))
+        tables.delete(REVOKED, REVOKED.c.not_after <= now - self._settings.kept_s * _SECOND)
         return signed
 
     def next_due(self, tables: Tables, now: Instant) -> Instant:
@@ -107,14 +125,14 @@ class ValidityPublisher:
 
     def is_silent(self, tables: Tables, now: Instant) -> bool:
         """Say whether more is revoked than a list can name."""
-        return tables.count(REVOKED, {"not_after": From(now)}) > self._settings.limits.revoked_in_a_list
+        return tables.count(REVOKED, REVOKED.c.not_after >= now) > self._settings.limits.revoked_in_a_list
 
     def is_behind(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
         """Say whether a statement of this domain has a number that was not given out here yet."""
         known = tables.get(META, _NUMBERING[type(said)])
         return known is None or known.number < said.sequence
 
-    def is_beside(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
+    def is_from_another_history(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
         """Say whether a list of this domain was signed by a store that has done what this one has not.
 
         A list states the audit of its moment; that of the lists of this store is part of its own.
@@ -124,7 +142,7 @@ class ValidityPublisher:
         row = tables.get(AUDIT, said.audit.length)
         return row is None or row.digest != said.audit.digest
 
-    def go_on_from(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
+    def advance_past(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
         """Give no number again that a statement of this domain has, and cover no time that it covers."""
         if self.is_behind(tables, said):
             tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])
@@ -136,8 +154,12 @@ class ValidityPublisher:
 
     def current(self, tables: Tables, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements whose periods are not over and the newest list, in the order of signing."""
-        timed = tables.find(STATEMENTS, {"not_after": From(now)}, limit=_PERIODS_MAX, order="number")
-        newest = tables.find(STATEMENTS, {"sort": _LISTS}, limit=1, order="number", descending=True)
+        timed = tables.find(
+            STATEMENTS, STATEMENTS.c.not_after >= now, limit=_PERIODS_MAX, order=STATEMENTS.c.number
+        )
+        newest = tables.find(
+            STATEMENTS, STATEMENTS.c.sort == _LISTS, limit=1, order=STATEMENTS.c.number, descending=True
+        )
         rows = {row.number: row for row in (*timed, *newest)}
         return tuple(read_statement(rows[number]) for number in sorted(rows))
 
@@ -163,7 +185,7 @@ class ValidityPublisher:
 
     def _revoked(self, tables: Tables, now: Instant) -> frozenset[bytes] | None:
         most = self._settings.limits.revoked_in_a_list
-        rows = tables.find(REVOKED, {"not_after": From(now)}, limit=most + 1, order="not_after")
+        rows = tables.find(REVOKED, REVOKED.c.not_after >= now, limit=most + 1, order=REVOKED.c.not_after)
         return None if len(rows) > most else frozenset(row.id for row in rows)
 
     def _list(
@@ -172,12 +194,6 @@ class ValidityPublisher:
         number = next_number(tables, _LISTS)
         said = RevocationList(self._key.principal, number, period, revoked, audit_head(tables))
         return self._kept(tables, _LISTS, sign_statement(said, self._key), period, now)
-
-    def _revalidation(
-        self, tables: Tables, valid: frozenset[bytes], period: Validity, now: Instant
-    ) -> SignedStatement:
-        said = Revalidation(self._key.principal, next_number(tables, _REVALIDATIONS), period, valid)
-        return self._kept(tables, _REVALIDATIONS, sign_statement(said, self._key), period, now)
 
     def _facts(self, tables: Tables, facts: StatedFacts, period: Validity, now: Instant) -> SignedStatement:
         said = FactList(self._key.principal, next_number(tables, _FACTS), period, facts)
@@ -198,11 +214,6 @@ def read_statement(row: StatementRow) -> SignedStatement:
         return statement_from_bytes(row.signed)
     except MaiaError as problem:
         raise DomainStoreUnavailable("a statement in the store cannot be read") from problem
-
-
-def _revalidated(tables: Tables, now: Instant, most: int) -> frozenset[bytes]:
-    where = {"is_revalidated": 1, "revoked_at": None, "not_after": From(now)}
-    return frozenset(row.id for row in tables.find(RIGHTS, where, limit=most))
 
 
 def _covered(tables: Tables) -> list[_Stretch]:
@@ -238,13 +249,3 @@ def _remember(tables: Tables, covered: Iterable[_Stretch], new: _Stretch) -> Non
         joined[:2] = [(joined[0][0], joined[1][1])]
     data = write_canonical(tuple((b"%d" % first, b"%d" % last) for first, last in joined))
     tables.put(META, [MetaRow(_COVERED, len(joined), data)])
-
-
-def _forget(tables: Tables, now: Instant, settings: AccessSettings) -> None:
-    """Remove statements that are over, and ids whose certificates expired so long ago that no clock errs."""
-    newest = tables.get(META, _STATEMENTS)
-    if newest is not None:
-        oldest = newest.number - settings.limits.statements_kept
-        tables.delete(STATEMENTS, {"number": Until(oldest), "not_after": Until(now)})
-        tables.delete(STATEMENTS, {"number": Until(oldest), "not_after": None})
-    tables.delete(REVOKED, {"not_after": Until(now - settings.kept_s * _SECOND)})

@@ -2,7 +2,7 @@
 
 Each source is asked at its own pace. While it fails, what it said last still
 holds, but only for as long as its owner stated; then every row of it is
-retracted, and whatever watched them falls. How old the last good reading is
+retracted, and what watches them ends. How old the last good reading is
 survives a restart of the server, so no restart makes an old fact young.
 """
 
@@ -19,8 +19,7 @@ from typing import Final
 
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
-from maia.domain.facts.sources import FactSource
-from maia.domain.facts.values import Row
+from maia.domain.facts.sources import FactSource, Row
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -103,7 +102,7 @@ class FactFeeder:
             self._records.note("failed", {"fact": feed.name, "code": problem.code, "why": problem.message})
             await self._check_stale()
             return False
-        except Exception as problem:  # noqa: BLE001 - somebody else's driver; a source must not end the server
+        except Exception as problem:  # noqa: BLE001 - a foreign driver; a source must not end the server
             self._records.note("failed", {"fact": feed.name, "why": type(problem).__name__})
             await self._check_stale()
             return False

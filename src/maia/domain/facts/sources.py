@@ -1,7 +1,10 @@
 """Where do facts come from? A query in SQLite or PostgreSQL, a file, a page.
 
 Every source is read as a whole, bounded in size and in time, without being
-able to change anything. What it says is either all of it, or a failure.
+able to change anything. The result is all of it, or a failure. A source
+declares the kind of each column. A value that does not fit makes the whole
+reading fail: a row that was left out in silence could take a right from the
+wrong person, and one that was guessed could give one.
 """
 
 from __future__ import annotations
@@ -10,28 +13,46 @@ import csv
 import io
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from maia.credentials.arguments import ParameterKind
-from maia.domain.facts.values import ROWS_MAX, Row, rows_of
-from maia.errors import Unavailable
+from maia.credentials import principal_from_text
+from maia.credentials.arguments import Argument, ParameterKind, checked_argument
+from maia.errors import MaiaError, Unavailable
+from maia.events import Instant
 
 __all__ = [
+    "BadFactRow",
     "FactSource",
     "FactSourceFailed",
     "FileSource",
     "HttpSource",
     "PostgresSource",
+    "Row",
     "SqliteSource",
+    "row_of",
+    "rows_of",
 ]
 
 BYTES_MAX: Final = 64 << 20
 READ_S: Final = 15.0
 _STEPS: Final = 10_000
+ROWS_MAX: Final = 200_000
+_BOOLS: Final = {"true": True, "false": False, "1": True, "0": False}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS: Final = 1_000_000
+
+Row = tuple[Argument, ...]
+
+
+class BadFactRow(Unavailable):
+    """A source of facts holds something that is no fact of the declared kinds, or too much of it."""
+
+    code = "UNAVAILABLE-FACT-ROW"
 
 
 class FactSourceFailed(Unavailable):
@@ -95,7 +116,7 @@ class PostgresSource:
                     cursor.execute(self.query.encode())
                     return rows_of(cursor.fetchmany(ROWS_MAX + 1), self.kinds)
         except (psycopg.Error, OSError) as problem:
-            # The address can hold a password, so only the kind of the problem is told.
+            # The address can hold a password, so only the kind of the problem is shown.
             raise FactSourceFailed(f"PostgreSQL cannot be asked: {type(problem).__name__}") from None
 
 
@@ -108,7 +129,7 @@ class FileSource:
     kinds: tuple[ParameterKind, ...]
 
     def read(self) -> list[Row]:
-        """Read the file, unless somebody writes to it meanwhile."""
+        """Read the file, unless it is written meanwhile."""
         try:
             before = self.path.stat()
             if before.st_size > BYTES_MAX:
@@ -197,3 +218,48 @@ def _json_row(one: object, columns: Sequence[str], where: str) -> Sequence[objec
     if isinstance(one, list):
         return one
     raise FactSourceFailed(f"`{where}` has a row that is neither a list nor an object")
+
+
+def rows_of(found: Iterable[Sequence[object]], kinds: Sequence[ParameterKind]) -> list[Row]:
+    """Return the rows of a source as arguments; refuse all of them if one does not fit."""
+    rows: list[Row] = []
+    for number, one in enumerate(found, start=1):
+        if number > ROWS_MAX:
+            raise BadFactRow(f"there are more than the {ROWS_MAX} rows that are read")
+        rows.append(row_of(one, kinds, number))
+    return rows
+
+
+def row_of(found: Sequence[object], kinds: Sequence[ParameterKind], number: int = 1) -> Row:
+    """Return one row as arguments."""
+    if len(found) != len(kinds):
+        raise BadFactRow(f"row {number} has {len(found)} values, and {len(kinds)} kinds are declared")
+    try:
+        return tuple(_argument(value, kind) for value, kind in zip(found, kinds, strict=True))
+    except (MaiaError, ValueError, OverflowError) as problem:
+        said = problem.message if isinstance(problem, MaiaError) else "a value cannot be read"
+        raise BadFactRow(f"row {number}: {said}") from None
+
+
+def _argument(value: object, kind: ParameterKind) -> Argument:
+    match kind, value:
+        case ParameterKind.PRINCIPAL, str():
+            return principal_from_text(value.strip())
+        case ParameterKind.TIMESTAMP, str():
+            return Instant.parse(value.strip())
+        case ParameterKind.TIMESTAMP, datetime():
+            if value.tzinfo is None:
+                raise ValueError("a moment without a zone can mean several")
+            passed = value - _EPOCH
+            return Instant((passed.days * 86_400 + passed.seconds) * _MICROSECONDS + passed.microseconds)
+        case ParameterKind.INT, str():
+            return checked_argument(int(value.strip(), 10), kind)
+        case ParameterKind.FLOAT, str():
+            return checked_argument(float(value.strip()), kind)
+        case ParameterKind.FLOAT, int() if type(value) is int:
+            return checked_argument(float(value), kind)
+        case ParameterKind.BOOL, str() if value.strip().lower() in _BOOLS:
+            return _BOOLS[value.strip().lower()]
+        case ParameterKind.BOOL, int() if type(value) is int and value in (0, 1):
+            return bool(value)
+    return checked_argument(value, kind)

@@ -1,9 +1,9 @@
 """Which facts hold in this domain?
 
 Facts are rows of a relation: `caseAssignment(smith, 42)`. They are asserted
-by administrators, or replaced as a whole by whatever source the domain
+by administrators, or replaced as a whole by a source that the domain
 follows. Each argument is kept beside its row, so that the rows that agree
-with any one of them are found without looking at the others.
+with any one of them are found without reading the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from maia.credentials.names import checked_label
 from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import add_to
-from maia.domain.storage.store import OneOf, Tables, Where
+from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FACT_ARGUMENTS, FACTS, FactArgumentRow, FactRow
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -34,7 +34,6 @@ from maia.roles import Support, fact_support
 __all__ = ["arguments_of", "assert_fact", "matching_facts", "replace_facts", "retract_fact"]
 
 _LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
-_AT_ONCE: Final = 1_000
 _COUNT: Final = "facts"
 
 
@@ -53,9 +52,9 @@ def assert_fact(
 def retract_fact(tables: Tables, name: str, arguments: Sequence[Argument]) -> set[Support]:
     """Take a fact off the record; return what is lost by it."""
     support = fact_support(name, arguments)
-    if not tables.delete(FACTS, {"name": name, "digest": support.id}):
+    if not tables.delete(FACTS, FACTS.c.name == name, FACTS.c.digest == support.id):
         return set()
-    tables.delete(FACT_ARGUMENTS, {"name": name, "digest": support.id})
+    tables.delete(FACT_ARGUMENTS, FACT_ARGUMENTS.c.name == name, FACT_ARGUMENTS.c.digest == support.id)
     add_to(tables, _COUNT, -1)
     return {support}
 
@@ -72,9 +71,8 @@ def replace_facts(
             raise ServiceFull(f"a source hands over at most {limits.fact_rows} rows at once")
     present = {row.digest: row for row in _all_rows(tables, name)}
     gone = present.keys() - wanted.keys()
-    for digests in _chunks(sorted(gone)):
-        tables.delete(FACTS, {"name": name, "digest": OneOf(digests)})
-        tables.delete(FACT_ARGUMENTS, {"name": name, "digest": OneOf(digests)})
+    tables.delete_in(FACTS, FACTS.c.digest, gone, FACTS.c.name == name)
+    tables.delete_in(FACT_ARGUMENTS, FACT_ARGUMENTS.c.digest, gone, FACT_ARGUMENTS.c.name == name)
     new = [one for digest, one in wanted.items() if digest not in present]
     _check_room(tables, len(new) - len(gone), limits)
     _put(tables, new)
@@ -131,22 +129,21 @@ def _put(tables: Tables, rows: Sequence[tuple[FactRow, tuple[Argument, ...]]]) -
 
 def _rows_with(tables: Tables, name: str, known: dict[int, Argument]) -> Iterator[FactRow]:
     """Yield the rows that agree with the rarest of the known arguments."""
-    conditions: list[Where] = [
-        {"name": name, "position": place, "value": _argument_digest(argument)}
+    columns = FACT_ARGUMENTS.c
+    conditions = [
+        (columns.name == name, columns.position == place, columns.value == _argument_digest(argument))
         for place, argument in known.items()
     ]
-    rarest = min(conditions, key=lambda one: tables.count(FACT_ARGUMENTS, one)) if len(known) > 1 else None
-    where, after = rarest or conditions[0], None
-    while found := tables.find(FACT_ARGUMENTS, where, limit=_AT_ONCE, order="digest", after=after):
-        after = found[-1].digest
-        digests = OneOf(tuple(row.digest for row in found))
-        yield from tables.find(FACTS, {"name": name, "digest": digests}, limit=_AT_ONCE)
+    where = conditions[0]
+    if len(known) > 1:
+        where = min(conditions, key=lambda one: tables.count(FACT_ARGUMENTS, *one))
+    for found in tables.every(FACT_ARGUMENTS, *where, order=columns.digest):
+        digests = [row.digest for row in found]
+        yield from tables.find(FACTS, FACTS.c.name == name, FACTS.c.digest.in_(digests), limit=len(digests))
 
 
 def _all_rows(tables: Tables, name: str) -> Iterator[FactRow]:
-    after: bytes | None = None
-    while found := tables.find(FACTS, {"name": name}, limit=_AT_ONCE, order="digest", after=after):
-        after = found[-1].digest
+    for found in tables.every(FACTS, FACTS.c.name == name, order=FACTS.c.digest):
         yield from found
 
 
@@ -157,8 +154,3 @@ def _argument_digest(argument: Argument) -> bytes:
 def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
     if add_to(tables, _COUNT, more) > limits.facts and more > 0:
         raise ServiceFull(f"this domain keeps at most {limits.facts} facts")
-
-
-def _chunks(values: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield tuple(values[start : start + _AT_ONCE])

@@ -1,8 +1,8 @@
-"""Which facts does a published event stream tell? Each event says of one row that it holds, or holds no more.
+"""Which facts come on an event stream? Each event says of one row that it holds, or holds no more.
 
 Publishers say what they know again and again; a stream that is silent for
-longer than its owner stated has lost its facts, and whatever watched them
-falls.
+longer than its owner stated has lost its facts, and what watches them
+ends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from maia.client.api.subscription import ReceivedEvent
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges
-from maia.domain.facts.values import Row, row_of
+from maia.domain.facts.sources import row_of
 from maia.domain.server.prepared_access import StreamOfFacts
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
-from maia.events import Instant, Value
+from maia.events import Instant
 from maia.net.observer import Records
 
 __all__ = ["FactStream"]
@@ -84,24 +84,18 @@ class FactStream:
         stream, now = self._stream, self._clock()
         try:
             row = row_of([event.get(name) for name in stream.columns], stream.kinds)
-            await self._say(row, self._holds(event), now)
+            holds = stream.holds is None or event.get(stream.holds) is True
+            actor = self._service.principal
+
+            def work(access: AccessControl) -> Revoked:
+                if not holds:
+                    return access.retract_fact(stream.name, row, actor=actor, now=now)
+                access.assert_fact(stream.name, row, actor=actor, now=now)
+                return Revoked()
+
+            await self._service.take_away(work)
         except MaiaError as problem:
             self._records.note("failed", {"fact": stream.name, "code": problem.code, "why": problem.message})
             return
         self._ages.note(stream.name, now)
         self._is_lost = False
-
-    def _holds(self, event: ReceivedEvent) -> bool:
-        found: Value = True if self._stream.holds is None else event.get(self._stream.holds)
-        return found is True
-
-    async def _say(self, row: Row, holds: bool, now: Instant) -> None:
-        name, actor = self._stream.name, self._service.principal
-
-        def work(access: AccessControl) -> Revoked:
-            if not holds:
-                return access.retract_fact(name, row, actor=actor, now=now)
-            access.assert_fact(name, row, actor=actor, now=now)
-            return Revoked()
-
-        await self._service.take_away(work)

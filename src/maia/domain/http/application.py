@@ -1,14 +1,14 @@
 """How does a call become an answer? Let in, read, done, written; errors as problem details.
 
-This is the outermost loop of the interface: whatever nobody foresaw ends
+This is the outermost loop of the interface: an unforeseen error ends
 here, with a number in the log and nothing in the answer.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,16 +17,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from maia.api.problems import PROBLEM_JSON, ApiProblem, NoSuchPage, problem_of
-from maia.domain.access.results import AdminAct
-from maia.domain.http.authentication import Caller, Gate, read_body, signed_body
-from maia.domain.http.endpoints import Answer, Call, Endpoint, decoded, question_of
+from maia.api.problems import PROBLEM_JSON, ApiProblem, BadCall, NoSuchPage, problem_of
+from maia.domain.http import pages_domain, pages_register, pages_rights
+from maia.domain.http.authentication import Caller, read_body, signed_body
 from maia.domain.http.openapi import openapi_document
+from maia.domain.http.pages import Call, Endpoint, Handler, Pages
 from maia.errors import BadInput, MaiaError
-from maia.events import Instant
 from maia.net.observer import Records
 
-__all__ = ["application"]
+__all__ = ["ENDPOINTS", "application"]
 
 _ENCODER: Final = msgspec.json.Encoder()
 _SAFE: Final = {
@@ -43,21 +42,20 @@ class WrongMethod(BadInput):
     code = "INPUT-API-METHOD"
 
 
-May = Callable[[Caller, AdminAct], Awaitable[None]]
-"""Raises unless a caller may do an act."""
+ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
+    **pages_domain.PAGES,
+    **pages_rights.PAGES,
+    **pages_register.PAGES,
+}
+"""Every page, in the order in which the OpenAPI document lists them."""
+
+_Body = TypeVar("_Body")
 
 
-def application(
-    endpoints: tuple[Endpoint, ...],
-    gate: Gate,
-    *,
-    may: May,
-    clock: Callable[[], Instant],
-    records: Records,
-) -> Starlette:
-    """Return the interface as an ASGI application; `may` is asked before a body is read."""
-    document = _ENCODER.encode(openapi_document(endpoints))
-    routes = [_route(one, gate, may, clock, records) for one in endpoints]
+def application(pages: Pages, records: Records) -> Starlette:
+    """Return the interface as an ASGI application."""
+    document = _ENCODER.encode(openapi_document(ENDPOINTS))
+    routes = [_route(endpoint, handler, pages, records) for endpoint, handler in ENDPOINTS.items()]
 
     async def openapi(_request: Request) -> Response:
         return _response(200, document)
@@ -81,13 +79,15 @@ def application(
     return app
 
 
-def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant], records: Records) -> Route:
+def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records) -> Route:
     async def answer(request: Request) -> Response:
         caller: Caller | None = None
         try:
-            caller = None if endpoint.is_public else gate.admit(request)
-            call = await _read(request, caller, endpoint, may, clock)
-            return _written(await endpoint.handler(call))
+            caller = None if endpoint.is_public else pages.gate.admit(request)
+            call = await _read(request, caller, endpoint, pages)
+            done = await handler(pages, call)
+            body = done.content if isinstance(done.content, bytes) else _ENCODER.encode(done.content)
+            return _response(done.status, body, headers=done.headers)
         except MaiaError as problem:
             return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
@@ -96,62 +96,71 @@ def _route(endpoint: Endpoint, gate: Gate, may: May, clock: Callable[[], Instant
     return Route(endpoint.path, answer, methods=[endpoint.method])
 
 
-async def _read(
-    request: Request, caller: Caller | None, endpoint: Endpoint, may: May, clock: Callable[[], Instant]
-) -> Call:
+async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pages: Pages) -> Call:
     if caller is None:
         body = await read_body(request, 0)
     else:
         if endpoint.body is not None and endpoint.act is not None:
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
-            await may(caller, endpoint.act)
+            await pages.check_act(caller, endpoint.act)
         body = await signed_body(request, caller, endpoint.body_max)
     return Call(
         caller,
-        None if endpoint.body is None else decoded(body, endpoint.body),
+        None if endpoint.body is None else _decoded(body, endpoint.body),
         None
         if endpoint.question is None
-        else question_of(request.query_params.multi_items(), endpoint.question),
+        else _question(request.query_params.multi_items(), endpoint.question),
         {name: str(request.path_params[name]) for name in endpoint.parameters},
-        clock(),
+        pages.service.clock(),
         endpoint.act,
     )
 
 
-def _written(answer: Answer) -> Response:
-    content = answer.content
-    body = content if isinstance(content, bytes) else _ENCODER.encode(content)
-    return _response(answer.status, body, headers=answer.headers)
+def _decoded(body: bytes, kind: type[_Body]) -> _Body:
+    """Read a JSON body strictly; say where it is wrong."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        shown = str(problem).encode("unicode_escape").decode()[:300]
+        raise BadCall(f"the body is not what this page takes: {shown}") from None
+
+
+def _question(pairs: list[tuple[str, str]], kind: type[_Body]) -> _Body:
+    """Read a query strictly: no name twice, none unknown."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise BadCall("a name of the query came twice")
+    try:
+        return msgspec.convert(values, type=kind, strict=False)
+    except msgspec.MsgspecError as problem:
+        shown = str(problem).encode("unicode_escape").decode()[:300]
+        raise BadCall(f"the query is not what this page takes: {shown}") from None
 
 
 def _refused(
     problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
 ) -> Response:
-    told = problem_of(problem)
-    # Only whoever has signed the call is named: of others it is not known who they are.
+    shown = problem_of(problem)
+    # Only a caller that has signed the call is named: others are not known.
     who = {} if caller is None else {"principal": str(caller.principal)}
     records.note("refused", {"code": problem.code, "page": page, **who})
-    headers = {"Retry-After": str(_RETRY_AFTER_S)} if told.status in (429, 503) else {}
-    if told.status == 401:
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if shown.status in (429, 503) else {}
+    if shown.status == 401:
         headers["WWW-Authenticate"] = "Maia"
-    return _response(told.status, _ENCODER.encode(told), PROBLEM_JSON, headers=headers)
+    return _response(shown.status, _ENCODER.encode(shown), PROBLEM_JSON, headers=headers)
 
 
 def _unforeseen(problem: Exception, records: Records) -> Response:
     # The number is all that leaves: the text of a strange error can hold anything.
     incident = os.urandom(6).hex()
-    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": _where(problem)})
-    told = ApiProblem(
+    trace, where = problem.__traceback__, ""
+    while trace is not None:
+        where, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    records.note("failed", {"incident": incident, "problem": type(problem).__name__, "page": where})
+    shown = ApiProblem(
         "urn:maia:error:INTERNAL", "a mistake of ours", 500, "INTERNAL", "something went wrong here", incident
     )
-    return _response(500, _ENCODER.encode(told), PROBLEM_JSON)
-
-
-def _where(problem: Exception) -> str:
-    trace = problem.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return _response(500, _ENCODER.encode(shown), PROBLEM_JSON)
 
 
 def _response(

@@ -1,6 +1,6 @@
 """Who makes this call, with which certificates, and is it really this call?
 
-Every page but a few public ones asks here first. The caller is whoever signed
+Every page but a few public ones asks here first. The caller is the signer of
 the request; certificates come with it and are verified where they are used.
 Everything is bounded before it is read.
 """
@@ -28,7 +28,7 @@ from maia.api.headers import (
 from maia.api.problems import BadCall
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
 from maia.credentials.chains.rooted import read_from_owner
-from maia.domain.access.administration import WORK_MAX
+from maia.domain.access.core import WORK_MAX
 from maia.errors import BrokenCredential, Refusal
 from maia.events import Instant
 from maia.wire.api_requests import (
@@ -94,7 +94,7 @@ class Gate:
         skew_s: int = API_SKEW_S,
         requests_max: int = REQUESTS_PER_PRINCIPAL_MAX,
     ) -> None:
-        """Let in whoever signs for this domain and this run."""
+        """Admit calls that are signed for this domain and this run."""
         if len(instance) != INSTANCE_BYTES:
             raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
         self.audience, self.instance, self.skew_s = audience, instance, skew_s
@@ -142,7 +142,7 @@ class Gate:
 async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:
     """Read the body of a call whose caller is known; raise if it is not the one that was signed.
 
-    Nobody fills our memory without a signature.
+    An unsigned call fills no memory.
     """
     body = await read_body(request, body_max)
     if sha256(body).digest() != caller.content:

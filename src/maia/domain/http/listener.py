@@ -142,7 +142,7 @@ async def listening(app: ASGIApp, key: SigningKey, listen: str) -> AsyncIterator
                 await accepting
         server.should_exit = True
         await task
-        _close(taken)
+        taken.close()
 
 
 class _Door:
@@ -156,7 +156,7 @@ class _Door:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def accept(self, listening: socket.socket) -> None:
-        """Take on whoever connects, until this is cancelled."""
+        """Accept connections until this is cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -182,7 +182,7 @@ class _Door:
         def done(ended: asyncio.Task[None]) -> None:
             self._tasks.discard(ended)
             self._half_open.leave(ended)
-            if ended.cancelled():  # perhaps before its first step, so that nobody else closes the socket
+            if ended.cancelled():  # perhaps before its first step, where nothing else closes the socket
                 connection.close()
 
         task.add_done_callback(done)
@@ -214,8 +214,3 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )
-
-
-def _close(taken: socket.socket) -> None:
-    if taken.fileno() >= 0:
-        taken.close()

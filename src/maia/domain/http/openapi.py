@@ -10,7 +10,7 @@ import msgspec
 
 from maia.api.headers import CREDENTIALS_HEADER, ONCE_HEADER, SCHEME
 from maia.api.problems import PROBLEM_JSON, ApiProblem
-from maia.domain.http.endpoints import Endpoint
+from maia.domain.http.pages import Endpoint
 
 __all__ = ["API_VERSION", "openapi_document"]
 
@@ -24,12 +24,18 @@ _Json = dict[str, Any]
 def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
     """Return the document for these pages."""
     pages = list(endpoints)
-    kinds = _kinds(pages)
+    named = (kind for page in pages for kind in (page.answer, page.body, page.question) if kind is not None)
+    kinds = list({id(kind): kind for kind in (ApiProblem, *named)}.values())
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, _Json] = {}
     for page in pages:
         paths.setdefault(page.path, {})[page.method.lower()] = _operation(page, by_kind)
+    security = {
+        "type": "http",
+        "scheme": SCHEME.lower(),
+        "description": "a canonical s-expression, signed by the caller's key, in base64",
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -38,24 +44,15 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
             "description": "Who gets which right, and when it ends. Errors are problem details (RFC 9457).",
         },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"signed": _security()}},
+        "components": {"schemas": components, "securitySchemes": {"signed": security}},
         "security": [{"signed": []}],
     }
-
-
-def _kinds(pages: list[Endpoint]) -> list[type]:
-    found: dict[int, type] = {id(ApiProblem): ApiProblem}
-    for page in pages:
-        for kind in (page.answer, page.body, page.question):
-            if kind is not None:
-                found.setdefault(id(kind), kind)
-    return list(found.values())
 
 
 def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
     problem = {"content": {PROBLEM_JSON: {"schema": schemas[id(ApiProblem)]}}}
     answer = {"content": {"application/json": {"schema": schemas[id(page.answer)]}}}
-    unheard = {"202": {"description": "done, and no broker has heard of it yet", **answer}}
+    unpublished = {"202": {"description": "done, and no broker has the statement yet", **answer}}
     operation: _Json = {
         "operationId": re.sub(r"[^a-z0-9]+", "_", f"{page.method} {page.path}".lower()).strip("_"),
         "summary": page.summary,
@@ -63,7 +60,7 @@ def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
         "parameters": _parameters(page, schemas),
         "responses": {
             str(page.answers_with): {"description": "the answer", **answer},
-            **(unheard if page.takes_away else {}),
+            **(unpublished if page.takes_away else {}),
             "4XX": {"description": "the caller can mend it, or is refused", **problem},
             "5XX": {"description": "not available now", **problem},
         },
@@ -105,12 +102,4 @@ def _header(name: str, description: str) -> _Json:
         "required": False,
         "description": description,
         "schema": {"type": "string"},
-    }
-
-
-def _security() -> _Json:
-    return {
-        "type": "http",
-        "scheme": SCHEME.lower(),
-        "description": "a canonical s-expression, signed by the caller's key, in base64",
     }

@@ -1,109 +1,159 @@
-"""The pages that tell who can do what, and what was done, to those who may read register or audit."""
+"""The pages about the register, what the domain states, and its audit. Statements are public."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.problems import BadCall, NotFound
-from maia.credentials import (
-    Action,
-    TypeName,
-    actions_from_words,
-    principal_from_text,
-)
+from maia.credentials import TypeName, actions_from_words
+from maia.credentials.encoding.statements import statement_from_bytes
+from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
-from maia.domain.http.endpoints import Answer, Call
-from maia.domain.http.handlers import PageWork, check_own, page_of
+from maia.domain.http.pages import (
+    Answer,
+    Call,
+    Endpoint,
+    Pages,
+    PageTable,
+    page_of,
+)
 from maia.events import Instant
 from maia.types import VerifiedType
 
-__all__ = ["RegisterPages"]
+PAGES: Final = PageTable()
 
 
-class RegisterPages(PageWork):
-    """The register and the audit."""
-
-    async def who_can(self, call: Call) -> Answer:
-        """Say who can do what was asked about."""
-        question: bodies.WhoCanQuestion = call.question
-        at = call.now if question.at is None else bodies.moment(question.at)
-        action = _action(question.action)
-
-        def work(access: AccessControl) -> answers.HolderPage:
-            event_type = _type(access, question, call.now)
-            found = access.who_can(
-                action, event_type.name, question.attribute, at, after=question.after, limit=question.limit
-            )
-            return page_of(answers.HolderPage, found, lambda one: shaping.holder_answer(one, event_type))
-
-        return await self.ask(call, work)
-
-    async def rights(self, call: Call) -> Answer:
-        """List what the register knows of a principal: oneself, or anybody with the register's right."""
-        question: bodies.PageQuestion = call.question
-        principal = principal_from_text(call.path["principal"])
-
-        def work(access: AccessControl) -> answers.EntryPage:
-            check_own(access, call, principal)
-            found = access.rights_of(principal, after=question.after, limit=question.limit)
-            return page_of(answers.EntryPage, found, shaping.entry_answer)
-
-        return await self.ask(call, work)
-
-    async def register(self, call: Call) -> Answer:
-        """List the register."""
-        question: bodies.RegisterQuestion = call.question
-        at = question.standing_at
-        standing = call.now if at == "now" else None if at is None else bodies.moment(at)
-        return await self.ask(
-            call,
-            lambda access: page_of(
-                answers.EntryPage,
-                access.register(standing_at=standing, after=question.after, limit=question.limit),
-                shaping.entry_answer,
-            ),
-        )
-
-    async def would(self, call: Call) -> Answer:
-        """Say what a member of a role would be able to do."""
-        body: bodies.WouldBody = call.body
-        wanted = bodies.arguments(body.arguments)
-
-        def work(access: AccessControl) -> answers.AbilitiesAnswer:
-            known = access.types(call.now).values()
-            names = {one.uid: one.name for event_type in known for one in event_type.attributes}
-            found = access.would_be_able(body.role, wanted, call.now)
-            return answers.AbilitiesAnswer([shaping.ability_answer(one, names) for one in found])
-
-        return await self.ask(call, work)
-
-    async def audit(self, call: Call) -> Answer:
-        """List audit records."""
-        question: bodies.AuditQuestion = call.question
-
-        def work(access: AccessControl) -> answers.AuditPage:
-            found = access.audit(after=question.after, limit=question.limit)
-            following = found.rows[-1].number if found.rows and found.after is not None else None
-            return answers.AuditPage([shaping.audit_answer(one) for one in found.rows], following)
-
-        return await self.ask(call, work)
-
-    async def audit_head(self, call: Call) -> Answer:
-        """Say how long the audit is, and what its last record makes of all of them."""
-
-        def work(access: AccessControl) -> answers.AuditHeadAnswer:
-            head = access.audit_head()
-            return answers.AuditHeadAnswer(head.length, head.digest.hex())
-
-        return await self.ask(call, work)
+@PAGES.serve(Endpoint(
+    "GET", "/v1/register", "the register of rights", answers.EntryPage, question=bodies.RegisterQuestion,
+    act=AdminAct.READ_REGISTER, tag="register"
+))  # fmt: skip
+async def register(pages: Pages, call: Call) -> Answer:
+    question: bodies.RegisterQuestion = call.question
+    at = question.standing_at
+    standing = call.now if at == "now" else None if at is None else bodies.moment(at)
+    return await pages.ask(
+        call,
+        lambda access: page_of(
+            answers.EntryPage,
+            access.register(standing_at=standing, after=question.after, limit=question.limit),
+            shaping.entry_answer,
+        ),
+    )
 
 
-def _action(word: str) -> Action:
-    actions = actions_from_words([word])
+@PAGES.serve(Endpoint(
+    "GET", "/v1/register/who-can", "who can do something with a type", answers.HolderPage,
+    question=bodies.WhoCanQuestion, act=AdminAct.READ_REGISTER, tag="register"
+))  # fmt: skip
+async def who_can(pages: Pages, call: Call) -> Answer:
+    question: bodies.WhoCanQuestion = call.question
+    at = call.now if question.at is None else bodies.moment(question.at)
+    actions = actions_from_words([question.action])
     if len(actions) != 1:
         raise BadCall("one action is asked about at a time")
-    return next(iter(actions))
+    (action,) = actions
+
+    def work(access: AccessControl) -> answers.HolderPage:
+        event_type = _type(access, question, call.now)
+        found = access.who_can(
+            action, event_type.name, question.attribute, at, after=question.after, limit=question.limit
+        )
+        return page_of(answers.HolderPage, found, lambda one: shaping.holder_answer(one, event_type))
+
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/register/would-be-able", "what a member of a role would be able to do",
+    answers.AbilitiesAnswer, bodies.WouldBody, act=AdminAct.READ_REGISTER, tag="register"
+))  # fmt: skip
+async def would(pages: Pages, call: Call) -> Answer:
+    body: bodies.WouldBody = call.body
+    wanted = bodies.arguments(body.arguments)
+
+    def work(access: AccessControl) -> answers.AbilitiesAnswer:
+        known = access.types(call.now).values()
+        names = {one.uid: one.name for event_type in known for one in event_type.attributes}
+        found = access.would_be_able(body.role, wanted, call.now)
+        return answers.AbilitiesAnswer([shaping.ability_answer(one, names) for one in found])
+
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
+    "GET", "/v1/statements", "the statements that hold now", answers.StatementPage, is_public=True,
+    tag="statements"
+))  # fmt: skip
+async def statements(pages: Pages, call: Call) -> Answer:
+    found = await pages.service.ask(lambda access: access.current_statements(call.now))
+    return Answer(answers.StatementPage([shaping.statement_answer(one) for one in found], None))
+
+
+@PAGES.serve(Endpoint(
+    "GET", "/v1/statements/history", "the statements that are kept", answers.StatementPage,
+    question=bodies.PageQuestion, is_public=True, tag="statements"
+))  # fmt: skip
+async def history(pages: Pages, call: Call) -> Answer:
+    question: bodies.PageQuestion = call.question
+    found = await pages.service.ask(
+        lambda access: access.statements(after=question.after, limit=question.limit)
+    )
+    return Answer(page_of(answers.StatementPage, found, shaping.statement_answer))
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/statements", "accept a statement of another issuer", answers.RevokedAnswer,
+    bodies.StatementBody, act=AdminAct.CHANGE_REGISTER, tag="statements", takes_away=True
+))  # fmt: skip
+async def receive_statement(pages: Pages, call: Call) -> Answer:
+    signed = statement_from_bytes(call.body.statement)
+    return await pages.take_away(
+        call, lambda access: access.receive_statement(signed, actor=call.actor, now=call.now)
+    )
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/revalidations", "is a certificate valid for this one request? (one-time revalidation)",
+    answers.StatementAnswer, bodies.OneTimeQuestion, tag="statements"
+))  # fmt: skip
+async def revalidate(pages: Pages, call: Call) -> Answer:
+    body: bodies.OneTimeQuestion = call.body
+    return await pages.ask(
+        call,
+        lambda access: shaping.statement_answer(
+            access.revalidate_once(body.certificate, body.request, body.nonce, now=call.now)
+        ),
+    )
+
+
+@PAGES.serve(Endpoint(
+    "GET", "/v1/audit", "audit records", answers.AuditPage, question=bodies.AuditQuestion,
+    act=AdminAct.READ_AUDIT, tag="audit"
+))  # fmt: skip
+async def audit(pages: Pages, call: Call) -> Answer:
+    question: bodies.AuditQuestion = call.question
+
+    def work(access: AccessControl) -> answers.AuditPage:
+        found = access.audit(after=question.after, limit=question.limit)
+        following = found.rows[-1].number if found.rows and found.after is not None else None
+        return answers.AuditPage([shaping.audit_answer(one) for one in found.rows], following)
+
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
+    "GET", "/v1/audit/head", "the length and the digest of the audit", answers.AuditHeadAnswer,
+    act=AdminAct.READ_AUDIT, tag="audit"
+))  # fmt: skip
+async def audit_head(pages: Pages, call: Call) -> Answer:
+    def work(access: AccessControl) -> answers.AuditHeadAnswer:
+        head = access.audit_head()
+        return answers.AuditHeadAnswer(head.length, head.digest.hex())
+
+    return await pages.ask(call, work)
 
 
 def _type(access: AccessControl, question: bodies.WhoCanQuestion, now: Instant) -> VerifiedType:

@@ -1,31 +1,34 @@
-"""The pages about roles and rights: callers ask for their own; taking away wants an administrator's right."""
+"""The pages about roles and rights.
+
+Callers ask for their own; taking away, and reading about others, wants an administrator's right.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.problems import BadCall
-from maia.credentials import (
-    certificate_from_bytes,
-    principal_from_text,
-)
-from maia.credentials.encoding.statements import statement_from_bytes
+from maia.credentials import certificate_from_bytes, principal_from_text
+from maia.credentials.appointments import appointment_from_bytes
 from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
-from maia.domain.http.endpoints import Answer, Call
-from maia.domain.http.handlers import (
-    PageWork,
+from maia.domain.http.pages import (
+    Answer,
+    Call,
+    Endpoint,
+    Pages,
+    PageTable,
     check_own,
-    id_from_word,
-    id_of,
+    id_from_text,
     page_of,
     pool_of,
-    shown_of,
 )
 from maia.errors import Refusal
 
-__all__ = ["RightsPages"]
+PAGES: Final = PageTable()
 
 
 class LoginGrantsNothing(Refusal):
@@ -34,121 +37,131 @@ class LoginGrantsNothing(Refusal):
     code = "REFUSED-LOGIN"
 
 
-class RightsPages(PageWork):
-    """Roles, rights and statements."""
+@PAGES.serve(Endpoint(
+    "POST", "/v1/login", "every role and every right that the caller can have now", answers.WalletAnswer,
+    bodies.LoginBody, takes_key=True, tag="rights"
+))  # fmt: skip
+async def login(pages: Pages, call: Call) -> Answer:
+    shown = [appointment_from_bytes(one) for one in call.body.shown]
 
-    async def login(self, call: Call) -> Answer:
-        """Give the caller every role and every right that it can have now."""
-        shown = shown_of(call.body.shown)
+    def work(access: AccessControl) -> answers.WalletAnswer:
+        wallet = access.login(call.actor, shown, actor=call.actor, now=call.now)
+        if not wallet.memberships and not wallet.issued:
+            raise LoginGrantsNothing("nothing gives you a role or a right here now")
+        return shaping.wallet_answer(wallet)
 
-        def work(access: AccessControl) -> answers.WalletAnswer:
-            wallet = access.login(call.actor, shown, actor=call.actor, now=call.now)
-            if not wallet.memberships and not wallet.issued:
-                raise LoginGrantsNothing("nothing gives you a role or a right here now")
-            return shaping.wallet_answer(wallet)
+    return await pages.issue(call, work, status=200)
 
-        return await self.issue(call, work, status=200)
 
-    async def activate(self, call: Call) -> Answer:
-        """Make the caller a member of a role."""
-        body: bodies.Activation = call.body
-        shown = shown_of(body.shown)
-        wanted = None if body.arguments is None else bodies.arguments(body.arguments)
+@PAGES.serve(Endpoint(
+    "POST", "/v1/memberships", "make the caller a member of a role", answers.MembershipPage,
+    bodies.Activation, takes_key=True, tag="rights", answers_with=201
+))  # fmt: skip
+async def activate(pages: Pages, call: Call) -> Answer:
+    body: bodies.Activation = call.body
+    shown = [appointment_from_bytes(one) for one in body.shown]
+    wanted = None if body.arguments is None else bodies.arguments(body.arguments)
 
-        def work(access: AccessControl) -> answers.MembershipPage:
-            found = access.activate(call.actor, body.role, wanted, shown, actor=call.actor, now=call.now)
-            return answers.MembershipPage([shaping.activation_answer(one) for one in found], None)
+    def work(access: AccessControl) -> answers.MembershipPage:
+        found = access.activate(call.actor, body.role, wanted, shown, actor=call.actor, now=call.now)
+        return answers.MembershipPage([shaping.activation_answer(one) for one in found], None)
 
-        return await self.issue(call, work)
+    return await pages.issue(call, work)
 
-    async def memberships(self, call: Call) -> Answer:
-        """List the active roles of a principal: one's own, or anybody's with the register's right."""
-        question: bodies.PageQuestion = call.question
-        principal = principal_from_text(call.path["principal"])
 
-        def work(access: AccessControl) -> answers.MembershipPage:
-            check_own(access, call, principal)
-            found = access.memberships_of(principal, call.now, after=question.after, limit=question.limit)
-            return page_of(answers.MembershipPage, found, shaping.activation_answer)
+@PAGES.serve(Endpoint(
+    "POST", "/v1/memberships/{id}/rights", "issue the rights of one of the caller's memberships",
+    answers.RightsAnswer, takes_key=True, tag="rights", answers_with=201
+))  # fmt: skip
+async def authorise(pages: Pages, call: Call) -> Answer:
+    id_ = id_from_text(call.path["id"])
+    return await pages.issue(
+        call,
+        lambda access: answers.RightsAnswer([
+            shaping.right_answer(one)
+            for one in access.authorise(call.actor, id_, actor=call.actor, now=call.now)
+        ]),
+    )  # fmt: skip
 
-        return await self.ask(call, work)
 
-    async def deactivate(self, call: Call) -> Answer:
-        """End a membership: one's own, or anybody's with the right to change rights."""
-        id_, reason = id_of(call), call.body.reason
+@PAGES.serve(Endpoint(
+    "POST", "/v1/memberships/{id}/end", "end a membership: the caller's, or any with /admin/rights",
+    answers.RevokedAnswer, bodies.Reason, takes_key=True, tag="rights", takes_away=True
+))  # fmt: skip
+async def deactivate(pages: Pages, call: Call) -> Answer:
+    id_, reason = id_from_text(call.path["id"]), call.body.reason
 
-        def may(access: AccessControl) -> None:
-            # Also where it has ended: whoever ended it may ask again, and hears the same.
-            if not access.is_of(call.actor, id_):
-                access.authorised(call.actor, pool_of(call), AdminAct.CHANGE_RIGHTS, call.now)
+    def may(access: AccessControl) -> None:
+        # Also where it has ended: the caller that ended it may ask again, and gets the same answer.
+        if not access.is_of(call.actor, id_):
+            access.authorised(call.actor, pool_of(call), AdminAct.CHANGE_RIGHTS, call.now)
 
-        return await self.take_away(
-            call, lambda access: access.deactivate(id_, reason, actor=call.actor, now=call.now), may=may
-        )
+    return await pages.take_away(
+        call, lambda access: access.deactivate(id_, reason, actor=call.actor, now=call.now), may=may
+    )
 
-    async def authorise(self, call: Call) -> Answer:
-        """Issue the rights of one of the caller's memberships."""
-        id_ = id_of(call)
-        return await self.issue(
-            call,
-            lambda access: answers.RightsAnswer([
-                shaping.right_answer(one)
-                for one in access.authorise(call.actor, id_, actor=call.actor, now=call.now)
-            ]),
-        )  # fmt: skip
 
-    async def register_delegation(self, call: Call) -> Answer:
-        """Note that the caller passed a right on."""
-        signed = certificate_from_bytes(call.body.certificate)
+@PAGES.serve(Endpoint(
+    "GET", "/v1/principals/{principal}/memberships",
+    "active roles: the caller's, or those of any principal with /admin/register", answers.MembershipPage,
+    question=bodies.PageQuestion, tag="rights"
+))  # fmt: skip
+async def memberships(pages: Pages, call: Call) -> Answer:
+    question: bodies.PageQuestion = call.question
+    principal = principal_from_text(call.path["principal"])
 
-        return await self.issue(
-            call,
-            lambda access: shaping.entry_answer(
-                access.register_delegation(signed, actor=call.actor, now=call.now)
-            ),
-            may=lambda access: check_own(access, call, signed.certificate.issuer, AdminAct.CHANGE_REGISTER),
-        )
+    def work(access: AccessControl) -> answers.MembershipPage:
+        check_own(access, call, principal)
+        found = access.memberships_of(principal, call.now, after=question.after, limit=question.limit)
+        return page_of(answers.MembershipPage, found, shaping.activation_answer)
 
-    async def revoke(self, call: Call) -> Answer:
-        """Take certificates back, and whatever rests on them."""
-        body: bodies.Revocation = call.body
-        ids = [id_from_word(one) for one in body.ids]
-        shown = [certificate_from_bytes(one) for one in body.certificates]
-        if not ids and not shown:
-            raise BadCall("say what to revoke: `ids`, or `certificates`")
-        return await self.take_away(
-            call,
-            lambda access: access.revoke(
-                ids, body.reason, actor=call.actor, now=call.now, certificates=shown
-            ),
-        )
+    return await pages.ask(call, work)
 
-    async def statements(self, call: Call) -> Answer:
-        """Give what tells a newcomer everything about what is revoked; statements are public."""
-        found = await self.service.ask(lambda access: access.current_statements(call.now))
-        return Answer(answers.StatementPage([shaping.statement_answer(one) for one in found], None))
 
-    async def history(self, call: Call) -> Answer:
-        """Give the statements that are kept, the oldest first."""
-        question: bodies.PageQuestion = call.question
-        found = await self.service.ask(
-            lambda access: access.statements(after=question.after, limit=question.limit)
-        )
-        return Answer(page_of(answers.StatementPage, found, shaping.statement_answer))
+@PAGES.serve(Endpoint(
+    "GET", "/v1/principals/{principal}/rights",
+    "what the register has: about the caller, or about any principal with /admin/register", answers.EntryPage,
+    question=bodies.PageQuestion, tag="register"
+))  # fmt: skip
+async def rights(pages: Pages, call: Call) -> Answer:
+    question: bodies.PageQuestion = call.question
+    principal = principal_from_text(call.path["principal"])
 
-    async def hear(self, call: Call) -> Answer:
-        """Believe a statement of another issuer."""
-        signed = statement_from_bytes(call.body.statement)
-        return await self.take_away(
-            call, lambda access: access.hear_statement(signed, actor=call.actor, now=call.now)
-        )
+    def work(access: AccessControl) -> answers.EntryPage:
+        check_own(access, call, principal)
+        found = access.rights_of(principal, after=question.after, limit=question.limit)
+        return page_of(answers.EntryPage, found, shaping.entry_answer)
 
-    async def revalidate(self, call: Call) -> Answer:
-        """Say that a certificate is valid for one request of one verifier."""
-        body: bodies.OneTimeQuestion = call.body
-        return await self.ask(
-            call,
-            lambda access: shaping.statement_answer(
-                access.revalidate_once(body.certificate, body.request, body.nonce, now=call.now)
-            ),
-        )
+    return await pages.ask(call, work)
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/delegations", "note that the caller passed a right on", answers.EntryAnswer,
+    bodies.DelegationBody, takes_key=True, tag="register", answers_with=201
+))  # fmt: skip
+async def register_delegation(pages: Pages, call: Call) -> Answer:
+    signed = certificate_from_bytes(call.body.certificate)
+
+    return await pages.issue(
+        call,
+        lambda access: shaping.entry_answer(
+            access.register_delegation(signed, actor=call.actor, now=call.now)
+        ),
+        may=lambda access: check_own(access, call, signed.certificate.issuer, AdminAct.CHANGE_REGISTER),
+    )
+
+
+@PAGES.serve(Endpoint(
+    "POST", "/v1/revocations", "revoke certificates, and all that depends on them", answers.RevokedAnswer,
+    bodies.Revocation, act=AdminAct.CHANGE_RIGHTS, takes_key=True, tag="rights", takes_away=True
+))  # fmt: skip
+async def revoke(pages: Pages, call: Call) -> Answer:
+    body: bodies.Revocation = call.body
+    ids = [id_from_text(one) for one in body.ids]
+    shown = [certificate_from_bytes(one) for one in body.certificates]
+    if not ids and not shown:
+        raise BadCall("say what to revoke: `ids`, or `certificates`")
+    return await pages.take_away(
+        call,
+        lambda access: access.revoke(ids, body.reason, actor=call.actor, now=call.now, certificates=shown),
+    )

@@ -26,7 +26,6 @@ from maia.credentials import (
     AllAttributes,
     LocalName,
     NameCertificate,
-    SignedCertificate,
     Subject,
     Threshold,
     Validity,
@@ -178,7 +177,7 @@ def entry_answer(entry: RegisterEntry) -> EntryAnswer:
 
 
 def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
-    """Return somebody who can, with attributes by the names of the type."""
+    """Return a principal that can, with attributes by the names of the type."""
     names = {one.uid: one.name for one in event_type.attributes}
     windows = () if holder.view is None else holder.view.windows
     shown: set[AttributeUid] = set()
@@ -193,7 +192,7 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
         _moment(holder.until),
         [format_predicate(window.admits, names) for window in windows],
         None if sees_all else sorted(names.get(uid, uid) for uid in shown),
-        [[_id(one) for one in chain] for chain in holder.chains],
+        [[one.id.hex() for one in chain] for chain in holder.chains],
         holder.is_conditional,
     )
 
@@ -240,10 +239,6 @@ def type_answer(signed: SignedDefinition) -> TypeAnswer:
         [f"{one.name}:{one.kind.value}" for one in said.attributes],
         definition_to_bytes(signed),
     )
-
-
-def _id(signed: SignedCertificate) -> str:
-    return signed.id.hex()
 
 
 def _moment(at: Instant | None) -> str | None:

@@ -2,7 +2,13 @@
 
 A server runs the groups of a type if the type's owner has named it. What an
 epoch or an eviction changed is collected here, together with what members are
-told of it, so that the server can have the one kept before the other leaves.
+sent about it, so that the server can have the one kept before the other leaves.
+Evictions and revocations survive a restart, and a crash at any moment: the
+record is safe before a member gets a new key (A82).
+
+    evicted/KEY      a principal that was evicted
+    readmitted/KEY   a principal that was admitted again, and since when
+    revoked/ID       a certificate that is revoked
 """
 
 from __future__ import annotations
@@ -11,9 +17,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from maia.credentials import Principal, SigningKey, VerificationCache, Witness
+from maia.credentials import Principal, SigningKey, VerificationCache, Witness, principal_from_bytes
 from maia.domain.keys.definitions import Definitions
-from maia.domain.keys.evictions import kept_eviction, kept_readmission, kept_revocations, read_distrusted
 from maia.domain.keys.links import MemberLink
 from maia.domain.keys.notifications import Teller
 from maia.domain.keys.refusals import KeyServerFull, NotManagedHere
@@ -27,7 +32,17 @@ from maia.sealing.keys.at_rest import AtRest
 from maia.types import Sealing, SealingLevel, VerifiedType
 from maia.wire.effects import Effect
 
-__all__ = ["Changes", "ManagedTypes"]
+__all__ = [
+    "Changes",
+    "ManagedTypes",
+    "kept_eviction",
+    "kept_readmission",
+    "kept_revocations",
+    "read_distrusted",
+]
+
+_RECORD: Final = re.compile(r"(evicted|readmitted|revoked)/([0-9a-f]{64})")
+_MOMENT: Final = re.compile(rb"-?[0-9]{1,19}")
 
 Changes = dict[str, bytes | None]
 """What waits to be kept, by name; None for what is kept no more."""
@@ -58,7 +73,7 @@ class ManagedTypes:
         self._distrusted = Distrusted()
         self._groups: dict[bytes, GroupManager] = {}
         self._looks: dict[bytes, Instant | None] = {}
-        """When the groups of each type want to be looked at."""
+        """When the groups of each type are due for a check."""
 
     # -------------------------------------------------------- asking
 
@@ -93,7 +108,7 @@ class ManagedTypes:
         return known
 
     def joined(self, manager: GroupManager, versions: tuple[VerifiedType, ...]) -> None:
-        """Run the groups of a type from now on: somebody was let in."""
+        """Run the groups of a type from now on: a member was admitted."""
         self._changes |= self.definitions.remember(versions)
         self._groups[manager.type_id] = manager
 
@@ -146,25 +161,25 @@ class ManagedTypes:
     # -------------------------------------------------------- what comes of it
 
     def everywhere(self, change: Callable[[GroupManager], list[Outcome]]) -> list[Effect]:
-        """Change the groups of every type, and tell everybody."""
+        """Change the groups of every type, and notify their members."""
         return [one for manager in self._groups.values() for one in self.told(manager, change(manager))]
 
     def told(
         self, manager: GroupManager, outcomes: list[Outcome], *, asked: tuple[MemberLink, int] | None = None
     ) -> list[Effect]:
-        """Tell everybody what has come of a change, once that is safe."""
+        """Notify members of the outcome of a change, once that is safe."""
         self._changes |= manager.store.take_changes()
         self._looks[manager.type_id] = manager.next_look()
         return self._teller.tell(manager, outcomes, asked)
 
     def look(self, now: Instant) -> list[Effect]:
-        """Look at the groups whose moment has come."""
+        """Check the groups that are due."""
         due = [type_id for type_id, at in self._looks.items() if at is not None and at <= now]
         managers = [self._groups[type_id] for type_id in due]
         return [one for manager in managers for one in self.told(manager, manager.tick(now))]
 
     def next_look(self) -> Instant | None:
-        """Return the next moment at which groups want to be looked at."""
+        """Return the next moment at which groups are due."""
         return min((one for one in self._looks.values() if one is not None), default=None)
 
     # -------------------------------------------------------- after a restart
@@ -190,3 +205,38 @@ class ManagedTypes:
         self._groups[type_id] = manager
         self._looks[type_id] = manager.next_look()
         return list(found.dropped)
+
+
+def kept_eviction(principal: Principal) -> dict[str, bytes | None]:
+    """Return the records of an eviction."""
+    key = principal.key.hex()
+    return {f"evicted/{key}": b"", f"readmitted/{key}": None}
+
+
+def kept_readmission(principal: Principal, now: Instant) -> dict[str, bytes | None]:
+    """Return the records of a readmission."""
+    key = principal.key.hex()
+    return {f"evicted/{key}": None, f"readmitted/{key}": b"%d" % now}
+
+
+def kept_revocations(ids: Iterable[bytes]) -> dict[str, bytes | None]:
+    """Return the records of revoked certificates."""
+    return {f"revoked/{one.hex()}": b"" for one in ids}
+
+
+def read_distrusted(kept: Mapping[str, bytes]) -> Distrusted:
+    """Return the evictions and revocations from before a restart."""
+    found = Distrusted()
+    for name, data in kept.items():
+        record = _RECORD.fullmatch(name)
+        if record is None:
+            continue
+        what, key = record[1], bytes.fromhex(record[2])
+        match what:
+            case "evicted":
+                found.evicted.add(principal_from_bytes(key))
+            case "revoked":
+                found.revoked.add(key)
+            case _ if _MOMENT.fullmatch(data):
+                found.readmitted[principal_from_bytes(key)] = Instant(int(data))
+    return found

@@ -1,7 +1,7 @@
-"""What do members hear when their groups change?
+"""What is sent to members when their groups change?
 
-A new epoch is one message, the same bytes for everybody. What only one member
-may know is sealed to each of its sessions. Who is shut out hears that before
+A new epoch is one message, the same bytes for all members. What only one member
+may know is sealed to each of its sessions. A member that is shut out learns it before
 the epoch that is not for it.
 """
 
@@ -69,7 +69,7 @@ class Teller:
         try:
             return encode(Rekey(type_id, epoch_to_bytes(new.epoch), parts))
         except Unsendable:
-            # More changed at once than fits into a message: everybody hears that it has to ask.
+            # More changed at once than fits into a message: the members learn that they have to ask.
             return encode(KeysHeld(type_id, new.epoch.statement.number, new.epoch.digest))
 
     def _deliver(

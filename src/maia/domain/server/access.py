@@ -1,8 +1,8 @@
 """How does a domain's access control service live inside its process?
 
 `serve_domain` calls `access_running` beside the key groups: the database is
-opened, the policy put in force, the HTTP interface listens, statements beat
-and are carried, facts are fed. All of it closes in order with the body.
+opened, the policy put in force, the HTTP interface listens, statements are
+signed and published, facts are polled. All of it closes in order with the body.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges
 from maia.domain.facts.streams import FactStream
-from maia.domain.server.access_config import AccessConfig
-from maia.domain.server.background import beating, end_when_over, feeders, pushing, reloading_at_signals
+from maia.domain.server.background import (
+    pollers,
+    publish_statements,
+    push_credentials,
+    reload_at_signals,
+    stop_when_fenced,
+)
 from maia.domain.server.policy_file import policy_file
 from maia.domain.server.prepared_access import PreparedAccess
 from maia.domain.server.service import DomainService
@@ -29,11 +34,7 @@ from maia.domain.server.statement_stream import StatementStream, StreamSettings
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
-from maia.types import SignedDefinition
 from maia.wire.api_requests import INSTANCE_BYTES
-
-if TYPE_CHECKING:
-    from maia.domain.storage.sql_store import SqlDomainStore
 
 __all__ = ["DomainIdentity", "RunningAccess", "access_running"]
 
@@ -43,7 +44,7 @@ _AGES: Final = "facts.json"
 
 @dataclass(frozen=True, slots=True)
 class DomainIdentity:
-    """Who the domain is in its network, and what it can show there."""
+    """The key, network and certificates of the domain."""
 
     key: SigningKey = field(repr=False)
     network: NetworkName
@@ -76,15 +77,23 @@ async def access_running(
     clock: Callable[[], Instant] = system_now,
 ) -> AsyncIterator[RunningAccess]:
     """Run the service while the body runs."""
-    key = identity.key
-    with closing(_store(prepared.config, data)) as store:
+    from maia.domain.storage.store import postgres_store, sqlite_store
+
+    key, url = identity.key, prepared.config.database_url
+    if url is not None and url.startswith("postgresql://"):
+        opened = postgres_store(url)
+    else:
+        opened = sqlite_store(data / _DATABASE if url is None else Path(url.removeprefix("sqlite:///")))
+    with closing(opened) as store:
         access = AccessControl(key, store, prepared.settings)
         service = DomainService(access, key, clock=clock, on_revoked=on_revoked, on_statement=on_statement)
         try:
             await _set_up(service, prepared, records)
             async with _interface(service, key, prepared, records) as address:
                 stream, background = _background(service, prepared, identity, data, records)
-                background += [pushing(prepared.pushes, service, address, records)] if prepared.pushes else []
+                background += (
+                    [push_credentials(prepared.pushes, service, address, records)] if prepared.pushes else []
+                )
                 async with asyncio.TaskGroup() as tasks:
                     running = [tasks.create_task(one) for one in background]
                     yield RunningAccess(address, service, stream)
@@ -94,34 +103,22 @@ async def access_running(
             service.close()
 
 
-def _store(config: AccessConfig, data: Path) -> SqlDomainStore:
-    from maia.domain.storage.sql_store import postgres_store, sqlite_store
-
-    url = config.database_url
-    if url is not None and url.startswith("postgresql://"):
-        return postgres_store(url)
-    return sqlite_store(data / _DATABASE if url is None else Path(url.removeprefix("sqlite:///")))
-
-
 async def _set_up(service: DomainService, prepared: PreparedAccess, records: Records) -> None:
-    """Hand over certificates and types; put the policy in force if it is good."""
+    """Register the configured certificates and types; put the policy in force if it is good."""
     now, actor = service.clock(), service.principal
     if prepared.held:
         await service.ask(lambda access: access.hold(prepared.held, actor=actor, now=now))
     for signed in prepared.types:
-        await _register(service, signed, records)
+        try:
+            await service.ask(
+                lambda access: access.register_type(signed, actor=actor, now=now)  # noqa: B023 - awaited here
+            )
+        except MaiaError as problem:
+            name = signed.definition.name.name
+            records.note("refused", {"type": name, "code": problem.code, "why": problem.message})
     policy = policy_file(prepared)
     if policy is not None:
         await policy.begin(service, records)
-
-
-async def _register(service: DomainService, signed: SignedDefinition, records: Records) -> None:
-    now, actor = service.clock(), service.principal
-    try:
-        await service.ask(lambda access: access.register_type(signed, actor=actor, now=now))
-    except MaiaError as problem:
-        name = signed.definition.name.name
-        records.note("refused", {"type": name, "code": problem.code, "why": problem.message})
 
 
 def _background(
@@ -133,13 +130,15 @@ def _background(
 ) -> tuple[StatementStream | None, list[Coroutine[None, None, None]]]:
     """Return what runs beside the interface, and the stream if there is a broker."""
     ages, config = FactAges(data / _AGES), prepared.config
-    told = [FactStream(one, service, ages, clock=service.clock, records=records) for one in prepared.streams]
+    streams = [
+        FactStream(one, service, ages, clock=service.clock, records=records) for one in prepared.streams
+    ]
     tasks = [
-        beating(service, records),
-        reloading_at_signals(policy_file(prepared), service, records),
-        end_when_over(service),
-        *(one.run() for one in feeders(config.facts, service, ages, records)),
-        *(one.watch() for one in told),
+        publish_statements(service, records),
+        reload_at_signals(policy_file(prepared), service, records),
+        stop_when_fenced(service),
+        *(one.run() for one in pollers(config.facts, service, ages, records)),
+        *(one.watch() for one in streams),
     ]
     if not config.broker_addresses:
         return None, tasks
@@ -151,7 +150,7 @@ def _background(
         float(config.broker_carry_s),
         prepared.constitutions,
     )
-    listeners = tuple(one.listen for one in told)
+    listeners = tuple(one.listen for one in streams)
     stream = StatementStream(service, identity.key, settings, records, listeners=listeners)
     service.carrier = stream
     return stream, [stream.run(), *tasks]
@@ -163,10 +162,8 @@ async def _interface(
 ) -> AsyncIterator[str]:
     from maia.domain.http.application import application
     from maia.domain.http.authentication import Gate
-    from maia.domain.http.handlers import Reload
     from maia.domain.http.listener import listening
-    from maia.domain.http.pages import Pages
-    from maia.domain.http.routes import endpoints_of
+    from maia.domain.http.pages import Pages, Reload
 
     config, policy = prepared.config, policy_file(prepared)
     gate = Gate(
@@ -179,7 +176,6 @@ async def _interface(
     reload: Reload | None = None
     if policy is not None:
         reload = lambda actor: policy.put_in_force(service, actor=actor)  # noqa: E731 - a closure says no more
-    pages = Pages(service, gate, reload=reload)
-    app = application(endpoints_of(pages), gate, may=pages.check_act, clock=service.clock, records=records)
+    app = application(Pages(service, gate, reload=reload), records)
     async with listening(app, key, config.api_listen) as address:
         yield address

@@ -1,8 +1,8 @@
-"""What does a domain's server do while nobody asks it anything?
+"""What does a domain's server do beside answering calls?
 
 It signs and publishes lists before the last one ends, reads facts again,
 keeps the credential folders of its brokers fresh, and reads its policy again
-when it is told to.
+at SIGHUP.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from maia.api.responses import WalletAnswer
-from maia.credentials import Principal, certificate_to_bytes
+from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
 from maia.credentials.encoding.statements import statement_to_bytes
-from maia.domain.access.results import RegisterEntry
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.facts.sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
@@ -31,7 +30,14 @@ from maia.events import Instant
 from maia.keystore.wallet_folder import WalletFolder
 from maia.net.observer import Records
 
-__all__ = ["beating", "end_when_over", "feeders", "pushing", "reloading_at_signals", "source_of"]
+__all__ = [
+    "publish_statements",
+    "stop_when_fenced",
+    "pollers",
+    "push_credentials",
+    "reload_at_signals",
+    "source_of",
+]
 
 PUSH_S: Final = 10.0
 RENEW_S: Final = 300
@@ -43,7 +49,7 @@ _SECOND: Final = 1_000_000
 _PAGES_MAX: Final = 100
 
 
-async def beating(service: DomainService, records: Records) -> None:
+async def publish_statements(service: DomainService, records: Records) -> None:
     """Publish what is due, list after list."""
     while True:
         try:
@@ -58,23 +64,23 @@ async def beating(service: DomainService, records: Records) -> None:
                 await service.has_news.wait()
 
 
-async def end_when_over(service: DomainService) -> None:
-    """Raise when another process has taken the store over: this one must say nothing more."""
+async def stop_when_fenced(service: DomainService) -> None:
+    """Raise when another process has written to the store: this one must sign nothing more."""
     await service.is_over.wait()
     assert service.fenced is not None  # noqa: S101 - set together
     raise service.fenced
 
 
-async def reloading_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
-    """Read the policy again at every SIGHUP; without a file, a hang-up means nothing."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+async def reload_at_signals(policy: PolicyFile | None, service: DomainService, records: Records) -> None:
+    """Read the policy again at every SIGHUP; without a file, the signal changes nothing."""
+    hung_up, loop = asyncio.Event(), asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
-        return  # signals are heard by the main thread alone; a guest in another's process has none
-    loop.add_signal_handler(signal.SIGHUP, told.set)
+        return  # signals go to the main thread alone
+    loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     try:
         while True:
-            await told.wait()
-            told.clear()
+            await hung_up.wait()
+            hung_up.clear()
             if policy is not None:
                 await policy.try_to(service, records)
     finally:
@@ -84,10 +90,10 @@ async def reloading_at_signals(policy: PolicyFile | None, service: DomainService
 # ------------------------------------------------------------ facts
 
 
-def feeders(
+def pollers(
     configs: Iterable[FactConfig], service: DomainService, ages: FactAges, records: Records
 ) -> list[FactFeeder]:
-    """Return what feeds the facts that are polled."""
+    """Return the pollers of facts."""
     feeds = [
         FactFeed(one.name, source, one.every_s, one.stale_s)
         for one in configs
@@ -97,7 +103,7 @@ def feeders(
 
 
 def source_of(config: FactConfig) -> FactSource | None:
-    """Return where a fact is read from; None for one that is told by a stream."""
+    """Return where a fact is read from; None for one that comes on a stream."""
     path, url, query = config.path or Path(), config.url or "", config.query or ""
     match config.source:
         case "sqlite":
@@ -112,14 +118,14 @@ def source_of(config: FactConfig) -> FactSource | None:
             return None
 
 
-# ------------------------------------------------------------ pushing certificates to brokers
+# ------------------------------------------------------------ push_credentials certificates to brokers
 
 
-async def pushing(
+async def push_credentials(
     pushes: Iterable[tuple[Principal, Path]], service: DomainService, address: str, records: Records
 ) -> None:
     """Keep the certificates of brokers in their folders, renewed before they end."""
-    told: dict[Path, tuple[bytes, ...]] = {}
+    written: dict[Path, tuple[bytes, ...]] = {}
     renew_at: dict[Principal, Instant] = {}
     while True:
         for subject, folder in pushes:
@@ -128,17 +134,19 @@ async def pushing(
                 if now >= renew_at.get(subject, now):
                     renew_at[subject] = await _renewed(subject, service, now)
                 wallet = await service.ask(_wallet_for(subject, now))
-                if told.get(folder) != (content := (*wallet.chains, *wallet.statements)):
-                    keep = _keeping(folder, wallet, service.principal, address, now)
-                    await asyncio.to_thread(keep)
-                    told[folder] = content
+                if written.get(folder) != (content := (*wallet.chains, *wallet.statements)):
+                    kept = WalletFolder(folder)
+                    await asyncio.to_thread(
+                        kept.keep, wallet, domain=service.principal, address=address, now=now
+                    )
+                    written[folder] = content
             except MaiaError as problem:
                 records.note("failed", {"push": str(folder), "code": problem.code, "why": problem.message})
         await asyncio.sleep(PUSH_S)
 
 
 async def _renewed(subject: Principal, service: DomainService, now: Instant) -> Instant:
-    """Issue to a broker whatever the policy grants it, as if it had logged in; return when to do so again."""
+    """Issue to a broker all that the policy grants it, as at a login; return when to do so again."""
     later = Instant(now + RENEW_S * _SECOND)
 
     def work(access: AccessControl) -> Instant:
@@ -150,39 +158,30 @@ async def _renewed(subject: Principal, service: DomainService, now: Instant) -> 
     return await service.ask(work)
 
 
-def _keeping(
-    folder: Path, wallet: WalletAnswer, domain: Principal, address: str, now: Instant
-) -> Callable[[], int]:
-    return lambda: WalletFolder(folder).keep(wallet, domain=domain, address=address, now=now)
-
-
 def _wallet_for(subject: Principal, now: Instant) -> Callable[[AccessControl], WalletAnswer]:
-    """Return a reading of everything that stands for a principal, with what leads from the owners to here."""
+    """Return a reading of a principal's valid certificates, with those that lead from the owners to here."""
 
     def read(access: AccessControl) -> WalletAnswer:
-        standing = [one.certificate for one in _entries(access, subject) if _stands(one, now)]
-        chains = {one.id: one for one in (*access.held(now), *standing)} if standing else {}
+        valid = list[SignedCertificate]()
+        after: str | None = None
+        for _ in range(_PAGES_MAX):
+            page = access.rights_of(subject, after=after)
+            valid += [
+                one.certificate
+                for one in page.rows
+                if one.revoked_at is None and one.certificate.certificate.validity.contains(now)
+            ]
+            after = page.after
+            if after is None:
+                break
+        chains = {one.id: one for one in (*access.held(now), *valid)} if valid else {}
         return WalletAnswer(
             str(subject),
             [],
             [],
             [certificate_to_bytes(one) for one in chains.values()],
-            [statement_to_bytes(one) for one in access.current_statements(now)] if standing else [],
+            [statement_to_bytes(one) for one in access.current_statements(now)] if valid else [],
             None,
         )
 
     return read
-
-
-def _entries(access: AccessControl, subject: Principal) -> Iterable[RegisterEntry]:
-    after: str | None = None
-    for _ in range(_PAGES_MAX):
-        page = access.rights_of(subject, after=after)
-        yield from page.rows
-        after = page.after
-        if after is None:
-            return
-
-
-def _stands(entry: RegisterEntry, now: Instant) -> bool:
-    return entry.revoked_at is None and entry.certificate.certificate.validity.contains(now)

@@ -26,7 +26,7 @@ __all__ = ["EmptyPolicy", "PolicyFile", "check_policy_file", "policy_file"]
 
 
 class EmptyPolicy(BadInput):
-    """A policy's file is empty; whoever means "nothing is granted" writes a policy that says so."""
+    """A policy's file is empty; a policy that grants nothing says so."""
 
     code = "INPUT-POLICY-EMPTY"
 
@@ -50,7 +50,7 @@ class PolicyFile:
     ) -> tuple[LoadedPolicy, bool]:
         """Read the files again and put the policy in force; raise, and change nothing, if it is wrong.
 
-        Also says whether the network knows what fell. Without an actor it is the domain's own act.
+        Also returns whether a broker has what was revoked. Without an actor it is the domain's own act.
         """
         by = service.principal if actor is None else actor
         text, parents = self.read()
@@ -65,11 +65,11 @@ class PolicyFile:
         return loaded[0], is_known
 
     async def begin(self, service: DomainService, records: Records) -> bool:
-        """Put the policy in force at a start, unless it was in force once and somebody has replaced it since.
+        """Put the policy in force at a start, unless it was in force once and was replaced since.
 
         Otherwise a crash would bring back what an administrator has taken away (A82).
         """
-        with suppress(MaiaError):  # whatever is wrong with the file is told below
+        with suppress(MaiaError):  # what is wrong with the file is logged below
             text, parents = self.read()
             if await service.ask(lambda access: access.was_replaced(text, parents)):
                 why = "another policy has replaced it since; `maia domain policy reload` goes back to it"
@@ -78,15 +78,15 @@ class PolicyFile:
         return await self.try_to(service, records)
 
     async def try_to(self, service: DomainService, records: Records) -> bool:
-        """Put the policy in force if it is good; tell the operator if it is not."""
+        """Put the policy in force if it is good; log what is wrong with it if it is not."""
         try:
             found, _ = await self.put_in_force(service)
         except MaiaError as problem:
-            fields = {"policy": str(self.path), "code": problem.code, "why": problem.message}
-            records.note("refused", fields)
+            wrong = {"policy": str(self.path), "code": problem.code, "why": problem.message}
+            records.note("refused", wrong)
             return False
-        told = {"version": found.version, "digest": found.digest.hex(), "unchanged": found.is_unchanged}
-        records.note("policy", told)
+        fields = {"version": found.version, "digest": found.digest.hex(), "unchanged": found.is_unchanged}
+        records.note("policy", fields)
         return True
 
 

@@ -19,7 +19,7 @@ __all__ = ["PreparedAccess", "StreamOfFacts"]
 
 @dataclass(frozen=True, slots=True)
 class StreamOfFacts:
-    """A fact, the type of the events that tell it, and which attributes are its arguments."""
+    """A fact, the type of the events that state it, and which attributes are its arguments."""
 
     name: str
     definition: SignedDefinition
@@ -43,7 +43,7 @@ class PreparedAccess:
 
     @property
     def settings(self) -> AccessSettings:
-        """Return what the service is told."""
+        """Return the settings of the service."""
         config = self.config
         return AccessSettings(
             period_s=config.statements_period_s,

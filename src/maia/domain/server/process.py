@@ -3,7 +3,7 @@
 `maia domain serve` prepares it and calls `serve_domain` here: the data folder
 is taken so that no second server uses it, the store is fenced, the status
 endpoint opens beside the network's port, and all of it closes in order when
-the process is told to stop.
+the process is stopped.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def run_key_server(
     at_rest = Secret.from_bytes(key.reveal_seed()).derive(_AT_REST)
     with listening:
         server = KeyServer(key, settings_at(bound), at_rest=at_rest, random=os.urandom, kept=kept)
-        # A refresh that broke off half way would hand out keys that nobody else has. The store is whole.
+        # A refresh that broke off half way would hand out keys that no other member has. The store is whole.
         runner = NodeRunner(
             server,
             key,

@@ -1,8 +1,8 @@
-"""How do many callers share one access control service, and who hears what it takes away?
+"""How do many callers share one access control service, and where does what it revokes go?
 
 Acts come one after the other, on a thread of their own, so that a slow
-database never holds up the key groups. What an act takes away is told to the
-key groups and carried to the network before the caller has its answer.
+database never holds up the key groups. What an act revokes goes to the key
+groups and to the network before the caller has its answer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from maia.domain.storage.fenced_store import StoreFenced
 from maia.errors import MaiaError
 from maia.events import Instant
 
-__all__ = ["TOLD_MAX", "Carrier", "DomainService", "NoCarrier"]
+__all__ = ["NOTIFIED_MAX", "Carrier", "DomainService", "NoCarrier"]
 
-TOLD_MAX: Final = 2 * IDS_MAX
-"""How many ids are remembered, so that the key groups hear of each once: what a list names, and as many."""
+NOTIFIED_MAX: Final = 2 * IDS_MAX
+"""How many ids are remembered, so that the key groups get each once: what a list names, and as many."""
 
 _Result = TypeVar("_Result")
 
 
 class Carrier(Protocol):
-    """Whoever carries statements to the network."""
+    """Publishes statements to the network."""
 
     async def carry(self, statement: SignedStatement) -> bool:
         """Publish a statement; say whether a broker has taken it on."""
@@ -46,7 +46,7 @@ class NoCarrier:
 
 
 class DomainService:
-    """The access control service of a process, for everybody in it."""
+    """The access control service of a process, for all callers in it."""
 
     def __init__(
         self,
@@ -57,22 +57,22 @@ class DomainService:
         on_revoked: Callable[[Iterable[bytes]], None] = lambda _ids: None,
         on_statement: Callable[[SignedStatement], None] = lambda _signed: None,
     ) -> None:
-        """Share `access`; `on_revoked` hears the ids of what was taken away, before the network does.
+        """Share `access`; `on_revoked` gets the ids of what was revoked, before the network does.
 
-        `on_statement` hears what this domain states, and what others do whom it listens to.
+        `on_statement` gets the statements of this domain, and those of the issuers that it follows.
         """
         self._access = access
         self._on_revoked, self._on_statement = on_revoked, on_statement
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="maia-access")
         self._order = asyncio.Lock()
-        self._told: frozenset[bytes] = frozenset()
+        self._notified: frozenset[bytes] = frozenset()
         self._is_carried: bool | None = None
         self.principal: Principal = key.principal
         self.clock = clock
         self.carrier: Carrier = NoCarrier()
         self.fenced: StoreFenced | None = None
         self.has_news = asyncio.Event()
-        """Set when there is something to say that the next beat would say too late."""
+        """Set when there is something to state sooner than was due."""
         self.is_over = asyncio.Event()
         """Set when the service must not go on, because another process has taken its store over."""
 
@@ -90,51 +90,50 @@ class DomainService:
         return answer
 
     async def announce(self, revoked: Iterable[Revoked]) -> bool:
-        """Tell everybody what was taken away; say whether the network knows.
+        """Send what was revoked to the key groups and the network; return whether a broker has it.
 
-        Where nothing new is to be told: whether it knows of what was taken away before.
+        Where nothing is new: whether a broker has what was revoked before.
         """
-        told = list[bool]()
+        carried = list[bool]()
         for one in revoked:
-            self._tell_key_groups(one.ids)
-            told += [await self._state(said) for said in (one.statement, one.facts) if said is not None]
+            self._notify_key_groups(one.ids)
+            carried += [await self._state(said) for said in (one.statement, one.facts) if said is not None]
             if one.statement is None and (one.ids or one.is_silent):
-                told.append(False)
-        return all(told) if told else self._is_up_to_date()
-
-    def _is_up_to_date(self) -> bool:
-        """Say whether the last statement has reached the network; before the first, whether there is one."""
+                carried.append(False)
+        if carried:
+            return all(carried)
+        # Whether the last statement has reached the network; before the first, whether there is one.
         return isinstance(self.carrier, NoCarrier) if self._is_carried is None else self._is_carried
 
     async def _state(self, statement: SignedStatement) -> bool:
-        """Tell the key groups and the network what this domain states; say whether the network knows."""
+        """Send a statement to the key groups and the network; return whether a broker has it."""
         self._on_statement(statement)
-        # Statements leave in the order of their numbers, or the later one would be all that is heard.
+        # Statements leave in the order of their numbers, or verifiers would accept the later one alone.
         async with self._order:
-            # What a list says it says again in the next: one that arrives makes up for those that did not.
+            # Each list repeats the one before: one that arrives makes up for those that did not.
             self._is_carried = await self.carrier.carry(statement)
             return self._is_carried
 
-    def _tell_key_groups(self, ids: Iterable[bytes]) -> None:
+    def _notify_key_groups(self, ids: Iterable[bytes]) -> None:
         named = frozenset(ids)
-        new = named - self._told
+        new = named - self._notified
         if new:
-            # What is forgotten is told again with the next list that names it, and changes nothing then.
-            is_room = len(self._told) + len(new) <= TOLD_MAX
-            self._told = self._told | new if is_room else named
+            # What is forgotten is sent again with the next list that names it, and changes nothing then.
+            is_room = len(self._notified) + len(new) <= NOTIFIED_MAX
+            self._notified = self._notified | new if is_room else named
             self._on_revoked(new)
 
     async def take_away(self, work: Callable[[AccessControl], Revoked]) -> tuple[Revoked, bool]:
-        """Do an act that takes something away, and tell everybody; say whether the network knows."""
+        """Do an act that revokes something, and announce it; also return whether a broker has it."""
         revoked = await self.ask(work)
         return revoked, await self.announce([revoked])
 
-    async def hear(self, signed: SignedStatement) -> Revoked | MaiaError:
-        """Hear a statement of another issuer; what falls here is told to everybody."""
+    async def receive(self, signed: SignedStatement) -> Revoked | MaiaError:
+        """Accept a statement of another issuer; what ends here by it is announced."""
         now = self.clock()
         try:
             revoked, _ = await self.take_away(
-                lambda access: access.hear_statement(signed, actor=self.principal, now=now)
+                lambda access: access.receive_statement(signed, actor=self.principal, now=now)
             )
         except MaiaError as problem:
             return problem
@@ -146,7 +145,7 @@ class DomainService:
         self.has_news.clear()
         now = self.clock()
         for statement in await self.ask(lambda access: access.due(now)):
-            self._tell_key_groups(getattr(statement.statement, "revoked", ()))
+            self._notify_key_groups(getattr(statement.statement, "revoked", ()))
             await self._state(statement)
         return await self.ask(lambda access: access.next_due(self.clock()))
 

@@ -1,11 +1,11 @@
-"""How do a domain's statements reach the network, and how does it hear those of other issuers?
+"""How do a domain's statements reach the network, and how does it receive those of other issuers?
 
 The domain is an ordinary client of a broker: it publishes on its own validity
-stream and subscribes to the streams of the issuers that its rights rest on. A
+stream and subscribes to the streams of the issuers that its rights depend on. A
 statement is carried when the broker has taken it on, which it does after it
 has acted on it. While no broker can be reached, nothing is lost: lists hold
 everything that is revoked, so the next one says it again, and verifiers that
-hear nothing stop believing when the last one ends.
+receive nothing accept nothing once the last one ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from maia.domain.server.service import DomainService
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
-from maia.types import SignedDefinition, validity_definition, validity_type_name
+from maia.types import validity_definition, validity_type_name
 
 __all__ = ["StatementStream", "StreamSettings", "install_credentials", "statements_carried"]
 
@@ -46,9 +46,9 @@ CARRY_S: Final = 10.0
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 _CONNECT_S: Final = 10.0
-_LOOK_S: Final = 0.5
+_CHECK_S: Final = 0.5
 _ISSUERS_S: Final = 2.0
-_HEARD_MAX: Final = 256
+_FOLLOWED_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,11 @@ class StatementStream:
         """Publish a statement and wait until the broker has acted on it; say whether it has."""
         try:
             async with asyncio.timeout(self._patience_s()):
-                publisher = await self._ready()
-                await publisher.publish_many(_events(await self._with_all_that_holds(statement)))
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._publisher is not None)
+                    publisher = self._publisher
+                assert publisher is not None  # noqa: S101 - it was waited for
+                await publisher.publish_many(_events(await self._with_current(statement)))
                 await publisher.flush(timeout_s=self._settings.carry_s)
         except TimeoutError:
             self._records.note("failed", {"why": "no broker takes a statement on"})
@@ -105,10 +108,10 @@ class StatementStream:
         self.carried += 1
         return True
 
-    async def _with_all_that_holds(self, statement: SignedStatement) -> list[SignedStatement]:
+    async def _with_current(self, statement: SignedStatement) -> list[SignedStatement]:
         """Return a statement behind the lists that hold beside it.
 
-        They travel as one frame, which is what brokers tell a newcomer as the state of the
+        They travel as one frame, which is what brokers send to a new subscriber as the state of the
         stream: a revocation alone would say nothing about what still counts.
         """
         now, held = self._service.clock(), tuple[SignedStatement, ...]()
@@ -123,12 +126,6 @@ class StatementStream:
         away_s = asyncio.get_running_loop().time() - self._away_since
         return max(0.0, self._settings.carry_s - away_s)
 
-    async def _ready(self) -> Publisher:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._publisher is not None)
-            assert self._publisher is not None  # noqa: S101 - it was waited for
-            return self._publisher
-
     # ------------------------------------------------------------ running
 
     async def run(self) -> None:
@@ -136,16 +133,20 @@ class StatementStream:
         wait_s = _AGAIN_S
         while True:
             try:
-                await self._be_connected()
+                await self._connect()
                 wait_s = _AGAIN_S
             except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
-                self._records.note("failed", _fields(_first(group)))
+                problem = _first(group)
+                said = (
+                    {"code": problem.code, "why": problem.message} if isinstance(problem, MaiaError) else {}
+                )
+                self._records.note("failed", said or {"why": type(problem).__name__})
             finally:
                 await self._set(None)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _AGAIN_MOST_S)
 
-    async def _be_connected(self) -> None:
+    async def _connect(self) -> None:
         settings = self._settings
         now = self._service.clock()
         self._is_broken.clear()
@@ -158,39 +159,44 @@ class StatementStream:
             clock=self._service.clock,
             timeout_s=_CONNECT_S,
         ) as client:
-            publisher = await client.advertise(self._definition(now), timeout_s=_CONNECT_S)
-            fallen = await self._hear_own_words(client)
-            await self._tell_everything(publisher)
+            own = self._key.principal
+            chain = install_credentials(
+                own, settings.network, settings.credentials, now, settings.constitutions
+            )
+            definition = validity_definition(self._key, chain)
+            publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
+            revoked = await self._receive_own_stream(client)
+            await self._publish_current(publisher)
             await self._set(publisher)
             async with asyncio.TaskGroup() as tasks:
                 hearing = [
-                    tasks.create_task(self._hear_all(client)),
-                    tasks.create_task(self._tell_of(fallen)),
+                    tasks.create_task(self._follow_issuers(client)),
+                    tasks.create_task(self._announce_revoked(revoked)),
                 ]
                 hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
-                hearing.append(tasks.create_task(self._tell_newcomers(client, publisher)))
+                hearing.append(tasks.create_task(self._publish_to_new_links(client, publisher)))
                 await self._is_broken.wait()
                 for one in hearing:
                     one.cancel()
 
-    async def _hear_own_words(self, client: Client) -> list[Revoked]:
-        """Hear what this domain said last before it says anything; return what falls here by it.
+    async def _receive_own_stream(self, client: Client) -> list[Revoked]:
+        """Receive what this domain stated last before it states anything; return what is revoked here by it.
 
-        A store that was put back from an old copy does not know: its newest list would bring back what it
-        has revoked since.
+        A store that was restored from an old copy does not know: its newest list would make valid again
+        what it has revoked since.
         """
-        own, fallen = self._key.principal, list[Revoked]()
-        with suppress(MaiaError):  # not to be had now; it is listened to for as long as there is a link
+        own, revoked = self._key.principal, list[Revoked]()
+        with suppress(MaiaError):  # not available now; the stream is followed for as long as there is a link
             said = await client.subscribe(validity_type_name(own), state=True, timeout_s=_CONNECT_S)
             await said.state_known(timeout_s=_CONNECT_S)
-            while events := await said.some(_HEARD_MAX, timeout_s=0):
+            while events := await said.some(_FOLLOWED_MAX, timeout_s=0):
                 for event in events:
-                    fallen.append(await self._taken_back(event.get("statement")))
+                    revoked.append(await self._receive_own(event.get("statement")))
             await said.unsubscribe()
-        return [one for one in fallen if one.ids]
+        return [one for one in revoked if one.ids]
 
-    async def _taken_back(self, data: object) -> Revoked:
-        """Go on from a statement of this domain itself; who is to be told hears it later, with the rest."""
+    async def _receive_own(self, data: object) -> Revoked:
+        """Go on from a statement of this domain itself; what it revokes is announced later."""
         if not isinstance(data, bytes):
             return Revoked()
         own, now = self._key.principal, self._service.clock()
@@ -198,35 +204,37 @@ class StatementStream:
             signed = statement_from_bytes(data)
             if signed.statement.by != own:
                 return Revoked()
-            return await self._service.ask(lambda access: access.hear_statement(signed, actor=own, now=now))
+            return await self._service.ask(
+                lambda access: access.receive_statement(signed, actor=own, now=now)
+            )
         except MaiaError as problem:  # made up by a broker on the way, say: the next one may be our own
             self._records.note("refused", {"issuer": str(own), "code": problem.code})
             return Revoked()
 
-    async def _tell_of(self, fallen: list[Revoked]) -> None:
-        """Tell key groups and the network what fell because this domain has heard itself."""
-        if fallen:
-            self._records.note("put back", {"certificates": sum(len(one.ids) for one in fallen)})
-            await self._service.announce(fallen)
+    async def _announce_revoked(self, revoked: list[Revoked]) -> None:
+        """Announce what is revoked because of an earlier statement of this domain."""
+        if revoked:
+            self._records.note("restored", {"certificates": sum(len(one.ids) for one in revoked)})
+            await self._service.announce(revoked)
 
-    async def _tell_everything(self, publisher: Publisher) -> None:
-        """Say first what tells a newcomer everything: the broker may have been away, or be another."""
+    async def _publish_current(self, publisher: Publisher) -> None:
+        """Publish first what a new verifier needs: the broker may have been away, or be another."""
         now = self._service.clock()
         current = await self._service.ask(lambda access: access.current_statements(now))
         await publisher.publish_many(_events(current))
-        with suppress(RowsRefused):  # what the broker has heard before it need not take again
+        with suppress(RowsRefused):  # what the broker has already it need not take again
             await publisher.flush(timeout_s=self._settings.carry_s)
 
-    async def _tell_newcomers(self, client: Client, publisher: Publisher) -> None:
-        """Tell a broker everything again when the client has come back to it, or come to another."""
+    async def _publish_to_new_links(self, client: Client, publisher: Publisher) -> None:
+        """Publish everything again when the client has come back to a broker, or come to another."""
         seen = client.session.link
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             link = client.session.link
             if link is not None and link != seen and client.broker is not None:
                 seen = link
                 with suppress(MaiaError):  # gone again; the next link is noticed too
-                    await self._tell_everything(publisher)
+                    await self._publish_current(publisher)
 
     async def _set(self, publisher: Publisher | None) -> None:
         async with self._changed:
@@ -235,38 +243,27 @@ class StatementStream:
             self._publisher = publisher
             self._changed.notify_all()
 
-    def _definition(self, now: Instant) -> SignedDefinition:
-        settings = self._settings
-        return validity_definition(
-            self._key,
-            install_credentials(
-                self._key.principal, settings.network, settings.credentials, now, settings.constitutions
-            ),
-        )
+    # ------------------------------------------------------------ receiving
 
-    # ------------------------------------------------------------ hearing
-
-    async def _hear_all(self, client: Client) -> None:
+    async def _follow_issuers(self, client: Client) -> None:
         """Listen to every issuer that something here depends on, and to new ones as soon as they matter.
 
-        To our own stream too: who was put back from an old copy hears there how far it had come.
+        To our own stream too: a store that was restored from an old copy learns there how far it had come.
         """
-        heard: set[Principal] = set()
+        followed: set[Principal] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for issuer in sorted(await self._issuers() - heard)[: _HEARD_MAX - len(heard)]:
-                    heard.add(issuer)
-                    tasks.create_task(self._hear(client, issuer))
+                wanted = {*self._settings.hear, self._key.principal}
+                with suppress(MaiaError):  # the store is not there now; those that are known go on
+                    wanted |= await self._service.ask(
+                        lambda access: access.issuers_followed(self._service.clock())
+                    )
+                for issuer in sorted(wanted - followed)[: _FOLLOWED_MAX - len(followed)]:
+                    followed.add(issuer)
+                    tasks.create_task(self._follow(client, issuer))
                 await asyncio.sleep(_ISSUERS_S)
 
-    async def _issuers(self) -> set[Principal]:
-        now = self._service.clock()
-        wanted = set(self._settings.hear)
-        with suppress(MaiaError):  # the store is not there now; those that are known are heard meanwhile
-            wanted |= await self._service.ask(lambda access: access.issuers_wanted(now))
-        return wanted | {self._key.principal}
-
-    async def _hear(self, client: Client, issuer: Principal) -> None:
+    async def _follow(self, client: Client, issuer: Principal) -> None:
         """Listen to an issuer's stream; begin again whenever it ends or cannot be had yet."""
         wait_s, complained = _AGAIN_S, False
         while True:
@@ -294,12 +291,12 @@ class StatementStream:
             self._records.note("refused", {"issuer": str(issuer), "code": problem.code})
             return
         if signed.statement.by != issuer:
-            return  # another's word proves itself too, but has a stream of its own
-        heard = await self._service.hear(signed)
-        if isinstance(heard, MaiaError):
-            self._records.note("refused", {"issuer": str(issuer), "code": heard.code})
-        elif heard.ids:
-            self._records.note("fell", {"issuer": str(issuer), "certificates": len(heard.ids)})
+            return  # a statement of another issuer has a stream of its own
+        received = await self._service.receive(signed)
+        if isinstance(received, MaiaError):
+            self._records.note("refused", {"issuer": str(issuer), "code": received.code})
+        elif received.ids:
+            self._records.note("revoked", {"issuer": str(issuer), "certificates": len(received.ids)})
 
 
 @asynccontextmanager
@@ -346,9 +343,3 @@ def install_credentials(
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
     one = group.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
-
-
-def _fields(problem: BaseException) -> dict[str, object]:
-    if isinstance(problem, MaiaError):
-        return {"code": problem.code, "why": problem.message}
-    return {"why": type(problem).__name__}

@@ -2,10 +2,10 @@
 
 Everything that one step changes is safe together or not at all, in one SQLite
 file. Each write also raises a generation number, and only from the one that
-this process has seen: whoever else opened the same file and wrote to it has
-raised it too, and the next write here is refused instead of forking the
-groups. A lock on the folder keeps most of them apart; the fence holds even
-where locks do not, as on some network file systems.
+this process has seen: a second process that opened the same file and wrote to
+it has raised it too, and the next write here is refused instead of forking
+the groups. A lock on the folder keeps most of them apart; the fence holds
+even where locks do not, as on some network file systems.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FencedStore:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             os.close(descriptor)
             self._file = sqlite3.connect(file, isolation_level=None, timeout=5.0)
-            # A full write to the disk for each step: what was said after it must not be taken back.
+            # A full write to the disk for each step: what is sent after it must not be taken back.
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.execute("PRAGMA secure_delete = ON")
@@ -62,11 +62,15 @@ class FencedStore:
             raise self._unavailable(problem) from problem
 
     def keep(self, changes: Mapping[str, bytes | None]) -> None:
-        """Keep or forget all of these, and return when that is safe; refuse if somebody else was here."""
+        """Keep or forget all of these, and return when that is safe; refuse if another process wrote."""
         try:
             self._file.execute("BEGIN IMMEDIATE")
             try:
-                self._raise_generation()
+                raised = self._file.execute(
+                    "UPDATE fence SET generation = generation + 1 WHERE generation = ?", (self._generation,)
+                )
+                if raised.rowcount != 1:
+                    raise StoreFenced(f"another process has written to `{self._path}`: this one stops")
                 for name, data in changes.items():
                     if data is None:
                         self._file.execute("DELETE FROM kept WHERE name = ?", (name,))
@@ -83,13 +87,6 @@ class FencedStore:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def _raise_generation(self) -> None:
-        raised = self._file.execute(
-            "UPDATE fence SET generation = generation + 1 WHERE generation = ?", (self._generation,)
-        )
-        if raised.rowcount != 1:
-            raise StoreFenced(f"another process has written to `{self._path}`: this one stops")
 
     def _read_generation(self) -> int:
         ((generation,),) = self._file.execute("SELECT generation FROM fence")

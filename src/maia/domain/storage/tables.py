@@ -1,16 +1,37 @@
 """Which tables does a domain keep?
 
-Moments are microseconds; `FOR_EVER` stands where there is no end. Principals
-are their 32 bytes. Whatever is signed is kept as the bytes that were signed,
-beside the few fields by which it is looked up.
+Moments are microseconds; `FOR_EVER` is kept where there is no end. Principals
+are their 32 bytes. Signed documents are kept as the bytes that were signed,
+beside the few fields by which they are found. Columns are made of the fields
+of the row classes, so that a row and its table cannot disagree; texts compare
+by code point in every database, as everywhere else in Maia.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
 
-from maia.domain.storage.store import Table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Executable,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Text,
+    bindparam,
+    select,
+)
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+from maia.events import Instant
 
 __all__ = [
     "ALL_TABLES",
@@ -19,13 +40,17 @@ __all__ = [
     "AUDIT",
     "FACTS",
     "FACT_ARGUMENTS",
-    "HEARD",
+    "FENCE",
+    "FOR_EVER",
+    "RECEIVED",
     "MEMBERSHIPS",
     "META",
     "NONCES",
     "POLICIES",
     "REVOKED",
     "RIGHTS",
+    "SCHEMA",
+    "SCHEMA_VERSION",
     "STATEMENTS",
     "SUPPORTS",
     "TESTERS",
@@ -36,7 +61,7 @@ __all__ = [
     "AuditRow",
     "FactArgumentRow",
     "FactRow",
-    "HeardRow",
+    "ReceivedRow",
     "MembershipRow",
     "MetaRow",
     "NonceRow",
@@ -45,10 +70,84 @@ __all__ = [
     "RightRow",
     "StatementRow",
     "SupportRow",
+    "Table",
     "TesterRow",
     "TypeRow",
     "WitnessRow",
+    "active_memberships",
+    "valid_rights",
 ]
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = MetaData()
+
+FOR_EVER: Final = (1 << 63) - 1
+"""The end of something that has none."""
+
+# `Any`: SQLAlchemy's own type for a column of any Python class.
+_COLUMN_TYPES: Final[dict[type, TypeEngine[Any]]] = {
+    int: BigInteger(),
+    str: Text().with_variant(Text(collation="C"), "postgresql"),
+    bytes: LargeBinary(),
+}
+
+Row = TypeVar("Row")
+
+
+class Table(Generic[Row]):
+    """A table of SQL whose rows are values of one class; each index names fields that are asked together.
+
+    `c` are its columns, as SQLAlchemy has them.
+    """
+
+    def __init__(
+        self, name: str, row: type[Row], key: tuple[str, ...], indexes: tuple[tuple[str, ...], ...] = ()
+    ) -> None:
+        """Make a column of each field of `row`."""
+        self.name, self.row = name, row
+        hints, called = get_type_hints(row), f"domain_{name}"
+        self.sql = SqlTable(
+            called,
+            SCHEMA,
+            *(_column(field.name, hints[field.name]) for field in fields(row)),  # type: ignore[arg-type]
+            PrimaryKeyConstraint(*key),
+            *(Index(f"{called}_by_{'_'.join(index)}", *index) for index in indexes),
+            sqlite_with_rowid=False,
+        )
+        self.c = self.sql.c
+        self.key = tuple(self.c[part] for part in key)
+        # The one statement that is asked all the time is built once.
+        matches = (column == bindparam(f"key_{place}") for place, column in enumerate(self.key))
+        self.by_key = select(self.sql).where(*matches)
+        self._upserts: dict[str, Executable] = {}
+
+    def upsert(self, dialect: str) -> Executable:
+        """Return the statement that puts rows in the places of those with the same keys."""
+        if dialect not in self._upserts:
+            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+            statement = insert(self.sql)
+            changed = {one.name: statement.excluded[one.name] for one in self.c if not one.primary_key}
+            self._upserts[dialect] = (
+                statement.on_conflict_do_update(index_elements=self.key, set_=changed)
+                if changed
+                else statement.on_conflict_do_nothing(index_elements=self.key)
+            )
+        return self._upserts[dialect]
+
+
+def _column(name: str, annotation: object) -> Column[Any]:  # `Any`: a cell of any class
+    kinds = get_args(annotation) or (annotation,)
+    (kind,) = (one for one in kinds if one is not NoneType)
+    return Column(name, _COLUMN_TYPES[kind], nullable=NoneType in kinds, autoincrement=False)
+
+
+FENCE: Final = SqlTable(
+    "domain_fence",
+    SCHEMA,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +215,7 @@ class RightRow:
 
 @dataclass(frozen=True, slots=True)
 class AppointmentRow:
-    """An appointment or role membership certificate: ours, or one of others that something here rests on.
+    """An appointment or role membership certificate: ours, or one that something here depends on.
 
     `membership` is the one that a role membership certificate of ours is about.
     """
@@ -181,7 +280,7 @@ class MembershipRow:
 
 @dataclass(frozen=True, slots=True)
 class SupportRow:
-    """A membership or a right rests on something: a fact, an appointment or another membership."""
+    """A membership or a right depends on a fact, an appointment or another membership."""
 
     support: bytes
     dependent: bytes
@@ -191,7 +290,7 @@ class SupportRow:
 
 @dataclass(frozen=True, slots=True)
 class TesterRow:
-    """Whose statements a certificate of others demands, and of which kind, on which something here rests."""
+    """Whose statements, of which kind, a certificate demands that something here depends on."""
 
     kind: str
     tester: bytes
@@ -231,8 +330,8 @@ class StatementRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardRow:
-    """What another issuer stated last, so that no older statement is believed after a restart."""
+class ReceivedRow:
+    """What another issuer stated last, so that no older statement is accepted after a restart."""
 
     issuer: bytes
     number: int
@@ -262,7 +361,7 @@ class AnswerRow:
 
 @dataclass(frozen=True, slots=True)
 class NonceRow:
-    """The nonce of a request that must not be heard a second time."""
+    """The nonce of a request that is accepted once."""
 
     principal: bytes
     nonce: bytes
@@ -318,7 +417,7 @@ TESTERS: Final = Table(
 WITNESSED: Final = Table("witnessed", WitnessRow, ("issuer", "length", "digest"))
 REVOKED: Final = Table("revoked", RevokedRow, ("id",), (("not_after",),))
 STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "number"), ("not_after",)))
-HEARD: Final = Table("heard", HeardRow, ("issuer", "number"))
+RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
 AUDIT: Final = Table("audit", AuditRow, ("number",))
 ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
 NONCES: Final = Table("nonces", NonceRow, ("principal", "nonce"), (("until",),))
@@ -336,9 +435,19 @@ ALL_TABLES: Final = (
     TESTERS,
     REVOKED,
     STATEMENTS,
-    HEARD,
+    RECEIVED,
     WITNESSED,
     AUDIT,
     ANSWERS,
     NONCES,
 )
+
+
+def valid_rights(now: Instant) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a right is neither revoked nor expired."""
+    return RIGHTS.c.revoked_at.is_(None), RIGHTS.c.not_after >= now
+
+
+def active_memberships(now: Instant) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a membership has neither ended nor expired."""
+    return MEMBERSHIPS.c.ended_at.is_(None), MEMBERSHIPS.c.until >= now

@@ -1,0 +1,188 @@
+"""How are memberships stored, and what does the role engine see of a domain?
+
+Memberships are kept as bytes, with all that they depend on; these bytes are
+neither signed nor sent. The role engine sees the facts on record, the active
+memberships, and appointments: those that came with the request, and those that
+the domain issued or that something here depends on already. Certificates
+against which a statement or the register speaks are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.credentials import Principal, principal_from_bytes
+from maia.credentials.appointments import (
+    AppointmentKind,
+    VerifiedAppointment,
+    appointment_from_bytes,
+    verify_appointment,
+)
+from maia.credentials.arguments import Argument, argument_from_expression, argument_to_expression
+from maia.domain.access.refusals import DomainStoreUnavailable
+from maia.domain.access.validity import DomainTester
+from maia.domain.facts.store import matching_facts
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, active_memberships
+from maia.errors import MaiaError
+from maia.events import Instant
+from maia.roles import Ground, RoleMembership, Support, SupportKind
+
+__all__ = ["StoreWorld", "membership_from_bytes", "membership_to_bytes", "support_key"]
+
+
+_LIMITS: Final = Limits(size_max=1 << 20, depth_max=8, atom_max=1 << 14)
+_NEVER: Final = b"never"
+
+
+def membership_to_bytes(membership: RoleMembership) -> bytes:
+    """Write a membership with its grounds."""
+    return write_canonical(
+        (
+            membership.id,
+            membership.principal.key,
+            membership.role.encode(),
+            tuple(map(argument_to_expression, membership.arguments)),
+            membership.rule.encode(),
+            tuple(map(_ground_to_expression, membership.depends_on)),
+            _moment(membership.since),
+            _moment(membership.until),
+        )
+    )
+
+
+def membership_from_bytes(data: bytes) -> RoleMembership:
+    """Read a membership that was written here."""
+    try:
+        match read_canonical(data, _LIMITS):
+            case (
+                bytes(identifier),
+                bytes(principal),
+                bytes(role),
+                tuple(arguments),
+                bytes(rule),
+                tuple(grounds),
+                bytes(since),
+                bytes(until),
+            ):
+                return RoleMembership(
+                    identifier,
+                    principal_from_bytes(principal),
+                    role.decode(),
+                    tuple(map(argument_from_expression, arguments)),
+                    rule.decode(),
+                    tuple(map(_ground_from_expression, grounds)),
+                    Instant(int(since)),
+                    _moment_from(until),
+                )
+    except (MaiaError, ValueError) as problem:
+        raise DomainStoreUnavailable("a membership in the store cannot be read") from problem
+    raise DomainStoreUnavailable("a membership in the store cannot be read")
+
+
+def support_key(support: Support) -> bytes:
+    """Return what a support is found by."""
+    return support.kind.value.encode() + b" " + support.id
+
+
+def _ground_to_expression(ground: Ground) -> SExpression:
+    support = ground.support
+    return (
+        b"%d" % ground.premise,
+        (support.kind.value.encode(), support.id, support.shown.encode()),
+        b"1" if ground.is_watched else b"0",
+        _moment(ground.until),
+        b"" if ground.issuer is None else ground.issuer.key,
+        ground.name.encode(),
+    )
+
+
+def _ground_from_expression(expression: SExpression) -> Ground:
+    match expression:
+        case (
+            bytes(premise),
+            (bytes(kind), bytes(identifier), bytes(shown)),
+            bytes(watched),
+            bytes(until),
+            bytes(issuer),
+            bytes(name),
+        ):
+            return Ground(
+                int(premise),
+                Support(SupportKind(kind.decode()), identifier, shown.decode()),
+                watched == b"1",
+                _moment_from(until),
+                principal_from_bytes(issuer) if issuer else None,
+                name.decode(),
+            )
+    raise ValueError("a ground in the store cannot be read")
+
+
+def _moment(moment: Instant | None) -> bytes:
+    return _NEVER if moment is None else b"%d" % moment
+
+
+def _moment_from(moment: bytes) -> Instant | None:
+    return None if moment == _NEVER else Instant(int(moment))
+
+
+class StoreWorld:
+    """The world of one act: one transaction, one moment, and what was shown with the request."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        tester: DomainTester,
+        now: Instant,
+        shown: Sequence[VerifiedAppointment] = (),
+    ) -> None:
+        """Answer from `tables` and from what was `shown`."""
+        self._tables, self._tester, self._now = tables, tester, now
+        self._shown = tuple(sorted(shown, key=lambda one: one.id))
+
+    def matching(self, fact: str, arguments: Sequence[Argument | None]) -> Iterable[tuple[Argument, ...]]:
+        """Yield the rows of a fact that agree with `arguments`; None agrees with everything."""
+        return matching_facts(self._tables, fact, arguments)
+
+    def appointments(
+        self, called: str, *, kind: AppointmentKind, holder: Principal | None
+    ) -> Iterator[VerifiedAppointment]:
+        """Yield certificates with this name inside, of one holder or (None) of all."""
+        seen: set[bytes] = set()
+        for verified in self._candidates(called, kind, holder):
+            if verified.id in seen:
+                continue
+            seen.add(verified.id)
+            if self._tester.problem_with_appointment(verified.signed, self._now) is None:
+                yield verified
+
+    def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
+        """Yield active memberships of a role, of one holder or (None) of all."""
+        where = [MEMBERSHIPS.c.role == role, *active_memberships(self._now)]
+        if holder is not None:
+            where.append(MEMBERSHIPS.c.principal == holder.key)
+        for rows in self._tables.every(MEMBERSHIPS, *where, order=MEMBERSHIPS.c.number):
+            yield from (membership_from_bytes(row.membership) for row in rows)
+
+    def _candidates(
+        self, called: str, kind: AppointmentKind, holder: Principal | None
+    ) -> Iterator[VerifiedAppointment]:
+        for shown in self._shown:
+            said = shown.certificate
+            if said.name == called and said.kind is kind and holder in (None, said.holder):
+                yield shown
+        columns = APPOINTMENTS.c
+        where = [
+            columns.name == called,
+            columns.kind == kind.value,
+            columns.revoked_at.is_(None),
+            columns.not_after >= self._now,
+        ]
+        if holder is not None:
+            where.append(columns.holder == holder.key)
+        for rows in self._tables.every(APPOINTMENTS, *where, order=columns.number):
+            for row in rows:
+                # Bytes in a database are a claim like any other: the signature is checked again.
+                yield verify_appointment(appointment_from_bytes(row.certificate))
