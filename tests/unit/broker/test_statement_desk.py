@@ -27,16 +27,16 @@ SEVERAL = [SigningKey.from_seed(bytes([number]) * 32) for number in range(100, 1
 ON_DUTY = Comparison(AttributeUid("on-duty"), Operator.EQ, True)
 
 
-def desk_that_met(*certificates: SignedCertificate, vouchers_max: int = 16) -> ValidityTracker:
-    desk = ValidityTracker({}, vouchers_max=vouchers_max)
+def desk_that_met(*certificates: SignedCertificate, issuers_max: int = 16) -> ValidityTracker:
+    desk = ValidityTracker({}, issuers_max=issuers_max)
     desk.met(certificates, frozenset(one.id for one in certificates))
     return desk
 
 
 def refreshed(desk: ValidityTracker, at: float) -> StatementIssuer:
-    (voucher,) = desk.vouchers.values()
-    desk.refresh(voucher, moment(at))
-    return voucher
+    (issuer,) = desk.issuers.values()
+    desk.refresh(issuer, moment(at))
+    return issuer
 
 
 def conditional(by: SigningKey) -> SignedCertificate:
@@ -51,28 +51,28 @@ def conditional(by: SigningKey) -> SignedCertificate:
 
 def test_who_had_to_make_room_is_not_asked_for_any_more():
     first, second = (certificate(TestKind.TIMED_CRL, by=by) for by in SEVERAL[:2])
-    desk = desk_that_met(first, second, vouchers_max=1)
-    assert set(desk.vouchers) == set(desk.new) == {SEVERAL[1].principal}
+    desk = desk_that_met(first, second, issuers_max=1)
+    assert set(desk.issuers) == set(desk.new) == {SEVERAL[1].principal}
     assert [one.by for one in desk.evicted] == [SEVERAL[0].principal]
 
 
 def test_whoever_was_heard_makes_room_for_nobody():
     """A39: its word must end in time, and so somebody has to look after it."""
     heard, other = certificate(TestKind.TIMED_CRL), certificate(TestKind.TIMED_CRL, by=SEVERAL[0])
-    desk = desk_that_met(heard, vouchers_max=1)
-    desk.hear(crl(1, since=0), moment(0))
+    desk = desk_that_met(heard, issuers_max=1)
+    desk.accept(crl(1, since=0), moment(0))
     refreshed(desk, 0)
     desk.met([other], frozenset({other.id}))
-    assert set(desk.vouchers) == {TESTER.principal}
+    assert set(desk.issuers) == {TESTER.principal}
     assert not desk.evicted
 
 
 def test_whoever_was_heard_is_listened_to_however_many_strangers_are_named(monkeypatch):
     """A74: room for streams is made of those to whom there was never a reason to listen."""
     monkeypatch.setattr(statement_desk, "_STREAMS_MAX", 4)
-    desk = ValidityTracker({}, vouchers_max=16)
+    desk = ValidityTracker({}, issuers_max=16)
     heard = desk.listen(TESTER.principal)
-    desk.hear(crl(1), moment(0))
+    desk.accept(crl(1), moment(0))
     for stranger in SEVERAL:
         desk.listen(stranger.principal)
     assert heard in desk.streams
@@ -84,20 +84,20 @@ def test_certificates_on_which_nothing_rests_are_forgotten_when_there_are_too_ma
     monkeypatch.setattr(statement_desk, "_CERTIFICATES_MAX", 3)
     many = [certificate(TestKind.TIMED_CRL, comment=f"certificate {number}") for number in range(9)]
     desk = desk_that_met(many[0])
-    desk.reliance.note(LINK, frozenset({many[0].id}))
+    desk.dependencies.note(LINK, frozenset({many[0].id}))
     desk.met(many, frozenset(one.id for one in many))
     assert many[0].id in desk.certificates
     assert len(desk.certificates) <= 3
-    assert desk.vouchers[TESTER.principal].certificates <= desk.certificates.keys()
+    assert desk.issuers[TESTER.principal].certificates <= desk.certificates.keys()
 
 
 def test_conditions_are_forgotten_with_the_last_that_rests_on_them():
     ours = conditional(ISSUER)
     desk = desk_that_met(ours)
-    desk.reliance.note(LINK, frozenset({ours.id}))
+    desk.dependencies.note(LINK, frozenset({ours.id}))
     desk.given_up(moment(0), after_us=0)
     assert set(desk.conditional) == {ours.id}
-    desk.reliance.forget(LINK)
+    desk.dependencies.forget(LINK)
     desk.given_up(moment(0), after_us=0)
     assert not desk.conditional
 
@@ -113,7 +113,7 @@ def test_facts_concern_the_conditions_of_their_issuer_and_nobody_elses():
     said = sign_statement(
         FactList(ISSUER.principal, 1, period, {(HOLDER.principal, "on-duty"): True}), ISSUER
     )
-    touched, is_news, _ = desk.hear(said, moment(0))
+    touched, is_news, _ = desk.accept(said, moment(0))
     assert (touched, is_news) == ({ours.id}, True)
 
 
@@ -121,9 +121,9 @@ def test_a_word_that_was_seen_to_end_stays_over_when_the_clock_goes_back():
     """A27, A39: the broker looked after its end, and its clock is set back afterwards."""
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
-    desk.hear(crl(1, since=0), moment(0))
-    voucher = refreshed(desk, 0)
-    assert desk.look_at(voucher, moment(31)) == {tested.id}
+    desk.accept(crl(1, since=0), moment(0))
+    issuer = refreshed(desk, 0)
+    assert desk.expire(issuer, moment(31)) == {tested.id}
     assert isinstance(desk.standing.problem_with(tested, moment(10)), CertificateStale)
 
 
@@ -131,12 +131,12 @@ def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():
     """A right that waits for it is served from its first moment on, and nobody has to ask again."""
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
-    desk.hear(crl(1, since=60), moment(0))
-    voucher = refreshed(desk, 0)
-    assert voucher.is_missed
-    assert voucher.look_at == moment(60) - 1
-    assert desk.look_at(voucher, moment(60)) == {tested.id}
-    assert not voucher.is_missed
+    desk.accept(crl(1, since=60), moment(0))
+    issuer = refreshed(desk, 0)
+    assert issuer.is_missed
+    assert issuer.changes_at == moment(60) - 1
+    assert desk.expire(issuer, moment(60)) == {tested.id}
+    assert not issuer.is_missed
 
 
 @pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])
@@ -145,8 +145,8 @@ def test_of_whom_nothing_was_heard_nothing_is_missed_on_the_way(kind):
     tested = certificate(kind)
     desk = desk_that_met(tested)
     assert not desk.is_refused(tested, moment(0))
-    desk.hear(crl(1, since=0), moment(0))
+    desk.accept(crl(1, since=0), moment(0))
     assert not desk.is_refused(tested, moment(0))
     assert desk.is_refused(tested, moment(31)) == (kind is TestKind.TIMED_CRL)
-    desk.hear(crl(2, tested), moment(31))
+    desk.accept(crl(2, tested), moment(31))
     assert desk.is_refused(tested, moment(31))

@@ -1,11 +1,10 @@
-"""May this principal connect, publish or subscribe here, and does what it was told still hold?
+"""May this principal connect, publish or subscribe here, and does what it was granted still hold?
 
 Everything at the edge is decided by the policy kernel, for the principal that
-proved its key on the link and for nobody else. A right is asked about again
+proved its key on the link and for no other. A right is checked again
 at each frame: usually that compares two moments, and when the period of the
-answer has passed, the kernel decides anew. Certificates of which somebody
-entitled says that they do not count any more, or of whom nobody says that
-they still do although they demand it, speak for nobody.
+answer has passed, the kernel decides anew. Certificates that are revoked, or that
+demand a validity statement which is not at hand, count for nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _REFUSED_BYTES_MAX: Final = 8 << 20
 _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
-"""Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
+"""Certificates of one pool that do not count now, and are waited for: as many as a decision may depend on."""
 
 
 class Authoriser:
@@ -127,7 +126,7 @@ class Authoriser:
         if known is not None:
             self._pools.move_to_end(given)
             return known
-        # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
+        # Beside those, the last ones alone are at hand: any peer can show what leads nowhere (A89).
         if self._read_last[0] != given:
             once = dict.fromkeys(given)
             self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
@@ -184,8 +183,8 @@ class Authoriser:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
         `remote` is where the requester has dialled from. `vouched` are the
-        one-time answers that were given for this very request; what rests on
-        them stands no longer than they may serve. `budget` is what the search
+        one-time answers that were given for this very request; what depends on
+        them holds no longer than they may serve. `budget` is what the search
         for chains may cost, if that is not what an answer may cost.
         """
         found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
@@ -274,7 +273,7 @@ class Authoriser:
         """Return the right that certificates gave at an earlier moment.
 
         A right that ended later does not take back what was said under it, and
-        what was recorded had been decided upon: nobody has to vouch for it again.
+        what was recorded had been decided upon: no tester has to vouch for it again.
         """
         found = self._found_in(request, pool, then, ASSUMED_GOOD)
         self.decisions += 1
@@ -298,12 +297,12 @@ class Authoriser:
         if known is not None and known.steady.contains(now):
             (self._found if known.evidence.chains else self._refused).use(asked)
             if known.is_doubted and now - known.met_at > _MET_AGAIN_US:
-                # Somebody still has use for the word that is missing.
+                # The statement that is missing is still needed.
                 known.met_at = now
                 self._statements.met(pool, known.watched)
             return known
-        heard = self._statements.standing
-        tester = Answered(heard, once) if once else heard
+        stated = self._statements.standing
+        tester = Answered(stated, once) if once else stated
         found = self._found_in(request, pool, now, tester, budget)
         self._found.drop(asked)
         self._refused.drop(asked)
@@ -393,7 +392,7 @@ class Authoriser:
         now: Instant,
         budget: Budget | None = None,
     ) -> None:
-        """Listen to those whose word the certificates demand that would speak for somebody."""
+        """Subscribe to the issuers of statements that the certificates of a possible chain demand."""
         with suppress(BrokenCredential):
             chains = find_chains(
                 pool,

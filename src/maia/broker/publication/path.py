@@ -14,13 +14,13 @@ from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
 from maia.broker.publication.transit import Transit, from_carried, written_as
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
-from maia.broker.revocation.streams import hear_frame
+from maia.broker.revocation.streams import receive_frame
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
-from maia.broker.subscriptions.recheck import look_at_entry
+from maia.broker.subscriptions.recheck import recheck_entry
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -106,7 +106,7 @@ def _sent(
     # anybody here gets it, and before its publisher is answered (A35).
     def given_here() -> list[Effect]:
         is_needed = unseen.type_id in state.statements.streams
-        ended = hear_frame(state, unseen, now) if is_needed else []
+        ended = receive_frame(state, unseen, now) if is_needed else []
         return [*ended, *_given_here(state, unseen, now), *then()]
 
     state.rest.append(Rest(link.id, given_here))
@@ -128,7 +128,7 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
     """Look at the publisher's right first; what is left of it, if anything, decides about the frame."""
-    looked = look_at_entry(state, link, link.advertisement(message.ref), now)
+    looked = recheck_entry(state, link, link.advertisement(message.ref), now)
     stands = message.ref in link.advertisements
     return [*looked, *publish(state, link, message, now)] if stands else looked
 

@@ -27,8 +27,8 @@ __all__ = [
     "FRAMES_MAX",
     "Client",
     "Question",
-    "Remembered",
-    "StateCache",
+    "RetainedFrame",
+    "RetainedFrames",
 ]
 
 
@@ -45,7 +45,7 @@ reads them judges the signers (A90).
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RetainedFrame:
     """The last frame of a stream: as it can be read here, or sealed as it passed."""
 
     frame: Transit | Sealed = field(repr=False)
@@ -64,14 +64,14 @@ class Remembered:
         return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
 
 
-class StateCache:
+class RetainedFrames:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
     __slots__ = ("_bytes", "_complete", "_frames", "_of_type", "_passed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._frames: OrderedDict[_Stream, Remembered] = OrderedDict()
+        self._frames: OrderedDict[_Stream, RetainedFrame] = OrderedDict()
         self._passed: dict[_Stream, None] = {}
         """Those of the frames that came by, in the same order."""
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
@@ -82,7 +82,7 @@ class StateCache:
         """Return how many frames are remembered."""
         return len(self._frames)
 
-    def remember(self, last: Remembered) -> bool:
+    def remember(self, last: RetainedFrame) -> bool:
         """Take note of a frame; say whether it is not older than the one that was known."""
         frame = last.frame
         if isinstance(frame, Sealed):
@@ -106,12 +106,12 @@ class StateCache:
             self._forget(next(iter(self._passed or self._frames)))
         return True
 
-    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, Remembered]]:
+    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, RetainedFrame]]:
         """Yield publisher, stream and last frame of everybody who is known to have published a type."""
         for stream in list(self._of_type.get(type_id, ())):
             yield stream[1], stream[2], self._frames[stream]
 
-    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
+    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, RetainedFrame]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
         for (type_id, publisher, stream, _), said in list(self._frames.items()):
             if said.right is not None:

@@ -18,7 +18,7 @@ from typing import Final
 from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
 from maia.broker.publication.retained import book_keys
-from maia.broker.publication.retained_cache import Client, Question, Remembered
+from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
@@ -50,9 +50,9 @@ from maia.wire.messages import (
 __all__ = [
     "ask_for_own",
     "ask_state",
-    "hear_state_done",
-    "hear_state_frame",
-    "hear_state_query",
+    "receive_state_done",
+    "pass_on_state_frame",
+    "receive_state_query",
     "link_gone",
     "overdue",
 ]
@@ -104,7 +104,7 @@ def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect
     return _asked(state, None, state.random(_QUESTION_BYTES), type_id, now)
 
 
-def hear_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
+def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
     """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
     if message.question in state.questions:
         return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
@@ -122,7 +122,7 @@ def _asked(
 ) -> list[Effect]:
     """Ask everybody behind whom a publisher may be, unless the answer is known or there is nobody."""
     question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
-    if state.last_said.is_complete(type_id, now):
+    if state.retained.is_complete(type_id, now):
         return _answered(question)
     if len(state.questions) >= _QUESTIONS_MAX:
         question.is_whole = False
@@ -156,7 +156,7 @@ def _towards_publishers(
 # ------------------------------------------------------------ answers
 
 
-def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
+def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
     """Take an answer to whoever asked, as far as it may have it; one that nobody asked for goes nowhere."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
@@ -169,9 +169,9 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
     if not is_expected_source(state, link, sealed if isinstance(frame, Sealed) else plain, now):
         # It was asked because it offers the type in the other form, for which it needed no proof here.
         return refuse_unasked(state, link, now, said="StateFrame")
-    said = Remembered(frame, now, state.routes.node_of[link.id])
+    said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
-    is_newest = bool(is_cut) or state.last_said.remember(said)
+    is_newest = bool(is_cut) or state.retained.remember(said)
     if not is_newest:
         return []
     match question.asker:
@@ -186,7 +186,7 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
             return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
 
 
-def hear_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
+def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
     """Take note that a neighbour has said all it knows."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
@@ -227,7 +227,7 @@ def _one_less(
 def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
     state.questions.pop(question.id, None)
     if question.is_whole and _all_comes_by(state, question.type_id):
-        state.last_said.complete(question.type_id, seconds_after(now, state.settings.lease_s))
+        state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)
 
 
@@ -248,11 +248,11 @@ def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
 # ------------------------------------------------------------ who may have what
 
 
-def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered]:
+def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFrame]:
     """Return what may be told: by publishers who may still publish, and by others while it is complete."""
-    usable: list[Remembered] = []
-    is_complete = state.last_said.is_complete(type_id, now)
-    for publisher, stream, said in state.last_said.of_type(type_id):
+    usable: list[RetainedFrame] = []
+    is_complete = state.retained.is_complete(type_id, now)
+    for publisher, stream, said in state.retained.of_type(type_id):
         if said.right is None:
             if is_complete:
                 usable.append(said)
@@ -260,7 +260,7 @@ def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered
         try:
             state.authoriser.still(said.right, now)
         except PolicyRefusal:
-            state.last_said.forget(type_id, publisher, stream)
+            state.retained.forget(type_id, publisher, stream)
         else:
             usable.append(said)
     return usable
@@ -281,10 +281,10 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         return []
     whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
     delivery = Deliver([entry.ref], *whom, seen.rows, seen.columns)
-    return [Send(entry.link, encode_known(delivery)), Count("maia_states_told_total")]
+    return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 
-def _for_neighbour(state: BrokerState, node: NodeId, said: Remembered, now: Instant) -> bytes | None:
+def _for_neighbour(state: BrokerState, node: NodeId, said: RetainedFrame, now: Instant) -> bytes | None:
     """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
     frame, book = said.frame, state.routes.book
     plain, sealed = book_keys(frame.type_id)

@@ -24,8 +24,8 @@ from maia.broker.routing.proofs import (
     spend_on,
 )
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import HeardOffer, HeardSealed
-from maia.broker.sealed.interests import doubts, look_at_sealed_offer_again
+from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
+from maia.broker.sealed.interests import doubts, recheck_sealed_offer
 from maia.broker.sealed.rekeying import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, seconds_after
@@ -48,13 +48,13 @@ __all__ = [
     "class_joined",
     "classes_gone",
     "forward",
-    "hear_interest",
-    "hear_offer",
-    "hear_renew",
-    "hear_resync",
-    "look_at_doubtful",
-    "look_at_told_again",
-    "standing_changed",
+    "receive_interest",
+    "receive_offer",
+    "receive_renew",
+    "receive_resync",
+    "verify_doubted",
+    "doubt_entries",
+    "send_proof_again",
     "unadvertised",
 ]
 
@@ -70,7 +70,7 @@ def class_joined(
     state: BrokerState, type_id: bytes, view_class: SubscriberGroup, now: Instant
 ) -> list[Effect]:
     """Tell others that somebody here wants something new."""
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     if state.types.sealing(type_id) is not None:
         return place_sealed(state, type_id, view_class)
     wanted = view_class.routed
@@ -90,8 +90,8 @@ def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> 
 
 def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], now: Instant) -> list[Effect]:
     """Tell others that nobody here wants these any more: what takes their place, and what goes, at once."""
-    state.routes.stir(now)
-    state.last_said.incomplete(type_id)
+    state.routes.mark_changed(now)
+    state.retained.incomplete(type_id)
     gone = state.routes.book.local_unsubscribe(type_id, *keys)
     effects = route_messages(state, gone)
     for key in keys:
@@ -99,9 +99,9 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     return effects
 
 
-def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
+def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
     """Tell others on whose behalf the same is wanted now: they may have believed it for another's sake."""
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     book, placed = state.routes.book, state.sealed.placed.get((type_id, key))
     tells = book.tell_one_again(LOCAL, type_id, key)
     if placed is not None:
@@ -111,7 +111,7 @@ def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instan
 
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
     """Tell others that somebody here publishes a type."""
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     type_id = entry.right.event_type.type_id
     if state.types.sealing(type_id) is not None:
         return offer_sealed(state, entry)
@@ -120,7 +120,7 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
     """Tell others that somebody here does not publish a type any more."""
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     type_id = entry.right.event_type.type_id
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
     return [*plain, *unoffer_sealed(state, entry)]
@@ -148,10 +148,10 @@ def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> l
 # ------------------------------------------------------------ what neighbours say
 
 
-def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instant) -> list[Effect]:
+def receive_interest(state: BrokerState, link: Link, message: Interest, now: Instant) -> list[Effect]:
     """Take note of what is wanted behind a neighbour."""
     neighbour = _neighbour(state, link)
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     effects: list[Effect] = []
     told_last: dict[bytes, RouteEntry | None] = {}
     replaced: list[bytes] = []
@@ -177,10 +177,10 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     return [*effects, *route_messages(state, tells)]
 
 
-def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
+def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
     """Take note of whether a neighbour's side publishes a type."""
     neighbour = _neighbour(state, link)
-    state.routes.stir(now)
+    state.routes.mark_changed(now)
     neighbour.forget_change(message.type_id, _OFFER)
     proof = new_proof(message.proof, message.credentials)
     if message.stands:
@@ -206,7 +206,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
-    state.statements.reliance.note(link.id, watched)
+    state.statements.dependencies.note(link.id, watched)
     return replace(proof, watched=watched)
 
 
@@ -228,7 +228,7 @@ def _offer_refused(
     return [*route_messages(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
 
 
-def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
+def receive_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
     """Compare a neighbour's book with ours, leaving out what was narrowed or refused here."""
     neighbour = _neighbour(state, link)
     entries, digest = message.entries, message.digest
@@ -239,7 +239,7 @@ def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> 
     return route_messages(state, tells) if tells else []
 
 
-def hear_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
+def receive_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
     """Tell a neighbour everything again."""
     return route_messages(state, state.routes.book.heard_resync(_neighbour(state, link).node, now))
 
@@ -270,7 +270,7 @@ def _checked(
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
         remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
-    state.statements.reliance.note(link.id, proved.watched)
+    state.statements.dependencies.note(link.id, proved.watched)
     resting = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     if proved.filter is entry.predicate:
         return resting, []
@@ -282,7 +282,7 @@ def _checked(
 # ------------------------------------------------------------ certificates that count no more
 
 
-def look_at_told_again(
+def doubt_entries(
     state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
 ) -> list[Effect]:
     """Doubt what a neighbour told that rests on one of these certificates, and nothing else.
@@ -301,12 +301,12 @@ def look_at_told_again(
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
-            if isinstance(baggage, Proof | HeardSealed) and not baggage.watched.isdisjoint(certificates):
+            if isinstance(baggage, Proof | ReceivedInterest) and not baggage.watched.isdisjoint(certificates):
                 neighbour.doubtful[key, entry.id] = None
         offer = book.offer(node, key)
-        if isinstance(offer, Proof | HeardOffer) and not offer.watched.isdisjoint(tested):
+        if isinstance(offer, Proof | ReceivedOffer) and not offer.watched.isdisjoint(tested):
             neighbour.doubtful[key, _OFFER] = None
-            if isinstance(offer, HeardOffer):  # it may not be able to know
+            if isinstance(offer, ReceivedOffer):  # it may not be able to know
                 effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
     if neighbour.doubtful and neighbour.doubt_ends is None:
         neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
@@ -318,7 +318,7 @@ def look_at_told_again(
     return [*effects, Send(link.id, encode(Resync()))]
 
 
-def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
+def verify_doubted(state: BrokerState, now: Instant) -> list[Effect]:
     """Verify again what was doubted for long enough, by the proof that stands there now."""
     effects: list[Effect] = []
     for neighbour in list(state.routes.neighbours.values()):
@@ -335,7 +335,7 @@ def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
                 effects += _looked_at_again(state, link, neighbour, key, entry, now)
             elif entry is not None:
                 state.sealed.to_do[type_of_book_key(key), neighbour.node, entry_id] = None
-                state.routes.look_at_sealed(now)
+                state.routes.schedule_rekeying(now)
     return effects
 
 
@@ -344,8 +344,8 @@ def _offer_looked_at_again(
 ) -> list[Effect]:
     """Let an offer stand only by a proof that holds: somebody else behind the neighbour may publish too."""
     proof, link = state.routes.book.offer(neighbour.node, type_id), state.links[neighbour.link]
-    if isinstance(proof, HeardOffer):
-        return look_at_sealed_offer_again(state, link, proof, now)
+    if isinstance(proof, ReceivedOffer):
+        return recheck_sealed_offer(state, link, proof, now)
     if not isinstance(proof, Proof):
         return []
     try:
@@ -376,7 +376,7 @@ def _looked_at_again(
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
     if after != before:
         neighbour.remember_change(type_id, entry.id, before=before, after=after)
-    state.statements.reliance.note(link.id, proved.watched)
+    state.statements.dependencies.note(link.id, proved.watched)
     narrowed = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     return route_messages(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
 

@@ -17,9 +17,9 @@ from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.sealed.entries import (
-    HeardOffer,
-    HeardSealed,
-    LocalSealed,
+    LocalInterest,
+    ReceivedInterest,
+    ReceivedOffer,
     interests_of,
     offer_to_wire,
     wanted_to_wire,
@@ -181,7 +181,7 @@ def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
     effects: list[Effect] = []
     renewals: dict[tuple[int, bytes], bytes] = {}
     for tell in tells:
-        state.routes.is_stirred = True
+        state.routes.is_changed = True
         link = state.routes.link_to(tell.hop)
         if link is None:
             continue
@@ -248,9 +248,9 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
 def sealed_wanted_of(state: BrokerState, key: bytes, entry: RouteEntry) -> SealedWanted:
     """Return an entry of the book as it travels sealed."""
     match entry.baggage:
-        case HeardSealed(filter_, proof):
+        case ReceivedInterest(filter_, proof):
             return wanted_to_wire(entry.id, filter_, proof)
-        case LocalSealed(filter_, view_class):
+        case LocalInterest(filter_, view_class):
             return wanted_to_wire(entry.id, filter_, _sealed_proof(state, filter_, view_class))
         case _:
             # A replica that says no more than "everything" has nothing that could be sealed.
@@ -258,12 +258,12 @@ def sealed_wanted_of(state: BrokerState, key: bytes, entry: RouteEntry) -> Seale
             return wanted_to_wire(entry.id, everything, _NOBODY)
 
 
-def _sealed_offer(state: BrokerState, type_id: bytes, baggage: object) -> HeardOffer:
-    if isinstance(baggage, HeardOffer):
+def _sealed_offer(state: BrokerState, type_id: bytes, baggage: object) -> ReceivedOffer:
+    if isinstance(baggage, ReceivedOffer):
         return baggage
     epoch = state.sealed.in_use.get(type_id, 0)
     offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
-    return HeardOffer(offer, _sealed_proof(state, offer, baggage))
+    return ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
 
 
 def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:

@@ -50,13 +50,13 @@ __all__ = [
     "broker_known",
     "broker_ready",
     "dial_failed",
-    "hear_announce",
-    "hear_nodes",
+    "receive_announce",
+    "receive_nodes",
     "leave",
     "performed",
     "start",
     "superseded",
-    "tell_closest",
+    "send_closest",
 ]
 
 
@@ -134,7 +134,7 @@ def _dialler(state: BrokerState, link: Link) -> bytes:
 
 def start(state: BrokerState, now: Instant) -> list[Effect]:
     """Look for the others."""
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     return performed(state, state.routes.membership.start(now), now)
 
 
@@ -151,7 +151,7 @@ def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
 
 def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[Effect]:
     """Return what the overlay wants done; without a node that it dropped, types may lead elsewhere."""
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     effects: list[Effect] = []
     is_changed = False
     for step in steps:
@@ -169,14 +169,14 @@ def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[E
     return [*effects, *_parents_changed(state, now)] if is_changed else effects
 
 
-def tell_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
+def send_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
     """Answer a broker that asks who stands near a point of the ring."""
     near = state.routes.membership.answer(node_id_from_bytes(message.target))
     records = [NodeRecord(contact.key, contact.address) for contact in near]
     return [Send(link.id, encode(Nodes(message.id, records)))]
 
 
-def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
+def receive_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
     """Look into an answer to our own question."""
     contacts = [Contact.of(record.key, record.address) for record in message.nodes]
     node, membership = state.routes.node_of[link.id], state.routes.membership
@@ -186,7 +186,7 @@ def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> 
     return performed(state, steps, now)
 
 
-def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
+def receive_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
     """Look into news of a broker; a peer is believed about itself alone."""
     about = Contact.of(message.node.key, message.node.address)
     node = state.routes.node_of[link.id]
@@ -205,7 +205,7 @@ def _sent(state: BrokerState, node: NodeId, message: Message) -> list[Effect]:
 def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let every type find its way again."""
     routes = state.routes
-    routes.stir(now)
+    routes.mark_changed(now)
     tells = routes.book.parents_changed()
     not_asked_any_more(state, routes.book.take_moved(), now)
     return route_messages(state, tells)
@@ -256,5 +256,5 @@ def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) ->
             proved = proved_filter(state, replica.type_id, proof, entry.predicate, now)
         except MaiaError:
             continue  # who wants it will say so, and is then answered
-        state.statements.reliance.note(link, proved.watched)
+        state.statements.dependencies.note(link, proved.watched)
         yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))

@@ -128,7 +128,7 @@ def remember_refusal(
         missed = {one: size for one, size in doubted.items() if one in used}
         neighbour.remember_refusal(missed)
         state.statements.met(pool, frozenset(missed))
-        state.statements.reliance.note(neighbour.link, frozenset(missed))
+        state.statements.dependencies.note(neighbour.link, frozenset(missed))
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

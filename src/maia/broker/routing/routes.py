@@ -115,7 +115,7 @@ class Routes:
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something sealed is to be looked at again."""
-    is_stirred: bool = False
+    is_changed: bool = False
     """Something changed since the next look was asked for."""
 
     @property
@@ -140,16 +140,16 @@ class Routes:
         self.to_adopt_bytes -= sum(replica.size for replica in found)
         return found
 
-    def stir(self, now: Instant) -> None:
+    def mark_changed(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
-        self.is_stirred = True
+        self.is_changed = True
         soon = Instant(now + _REPLICATE_AFTER_US)
         if self.replicate_at is None or self.replicate_at > soon:
             self.replicate_at = soon
 
-    def look_at_sealed(self, at: Instant) -> None:
+    def schedule_rekeying(self, at: Instant) -> None:
         """Ask that what is sealed be looked at, at this moment or before."""
-        self.is_stirred = True
+        self.is_changed = True
         if self.sealed_at is None or self.sealed_at > at:
             self.sealed_at = at
 

@@ -167,7 +167,7 @@ class PreparedBroker:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
-        """Return what the broker is told, once it is known where it listens."""
+        """Return the settings of the broker, once it is known where it listens."""
         config = self.config
         return BrokerSettings(
             network=self.network,
@@ -222,7 +222,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
 
 
 def _check_log(config: BrokerConfig) -> None:
-    """Make the event log's folder if need be; what is in it is looked at when it is opened."""
+    """Make the event log's folder if need be; what is in it is checked when it is opened."""
     if config.log_folder is None:
         said = [name for name in config.origins if name.startswith("log.")]
         if said:

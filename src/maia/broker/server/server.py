@@ -53,7 +53,7 @@ _MORE: Final = 0xFFFFFFFF
 
 
 class TappedBroker:
-    """A broker whose messages somebody else is shown too."""
+    """A broker whose messages a tap is shown too."""
 
     __slots__ = ("_broker", "_show", "signed")
 
@@ -169,8 +169,8 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
     It listens at `listen`, or else at the settings' address. Port 0 stands for
-    any free port, and the broker is then known by the one it found. Whoever
-    demonstrates what a broker hears may `overhear` its messages. A broker whose
+    any free port, and the broker is then known by the one it found. A demonstration
+    may `overhear` its messages. A broker whose
     settings say that it records needs a `recorder`.
     """
     if settings.recording is not None and recorder is None:

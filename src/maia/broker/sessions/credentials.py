@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.refusals import TooManyEntries
-from maia.broker.revocation.streams import hear_statement
+from maia.broker.revocation.streams import receive_statement
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.recheck import decide_again
@@ -88,7 +88,7 @@ def _decided_again(
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:
-            state.statements.reliance.note(link.id, link.connect.watched)
+            state.statements.dependencies.note(link.id, link.connect.watched)
     effects: list[Effect] = []
     for entry in link.entries:
         effects += decide_again(state, link, entry, joined(entry.right.pool), now)
@@ -120,7 +120,7 @@ def hear_held(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         else:
             held.append(data)
     link.statements = held
-    return [effect for signed in heard for effect in hear_statement(state, signed, now)]
+    return [effect for signed in heard for effect in receive_statement(state, signed, now)]
 
 
 def show_own_statements(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:

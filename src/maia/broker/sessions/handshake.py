@@ -126,7 +126,7 @@ def _vouched_for(state: BrokerState, link: Link, message: Message, now: Instant)
         link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
     except GrantTestedOnce as problem:
         raise NotVouchedFor("your right to connect must be vouched for, for this very link") from problem
-    state.statements.reliance.note(link.id, link.connect.watched)
+    state.statements.dependencies.note(link.id, link.connect.watched)
     link.instance = hello.instance
     return _said_welcome(state, link, hello, now)
 
@@ -166,7 +166,7 @@ def _verify(state: BrokerState, link: Link, shown: Greeting | Hello, now: Instan
         link.connect = state.authoriser.decide_connect(link.peer, pool, now, link.remote, budget=budget)
     except GrantStale as problem:
         raise StatementAwaited(problem.message) from problem
-    state.statements.reliance.note(link.id, link.connect.watched)
+    state.statements.dependencies.note(link.id, link.connect.watched)
     link.instance = shown.instance
     return heard
 

@@ -185,7 +185,7 @@ class LocalSubscribers:
         known.join(member)
         return False
 
-    def stands_for(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+    def represents(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Say whether others were told of a class on behalf of this reference: the first one is shown."""
         known = self.classes[key]
         if known.others is None:

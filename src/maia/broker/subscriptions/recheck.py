@@ -14,14 +14,14 @@ from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
-from maia.broker.routing.interests import standing_changed
+from maia.broker.routing.interests import send_proof_again
 from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import (
-    ask_to_look,
     end_entry,
     place_advertisement,
     place_subscription,
+    schedule_recheck_of,
     view_class_of,
 )
 from maia.credentials import SignedCertificate
@@ -33,10 +33,17 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed
 
-__all__ = ["authorise_again", "decide_again", "look_at_entries", "look_at_entry", "stand_on", "why_lost"]
+__all__ = [
+    "authorise_again",
+    "decide_again",
+    "recheck_entries",
+    "recheck_entry",
+    "register_again",
+    "why_lost",
+]
 
 
-def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
     if entry.lease_ends <= now < state.forgives_until:
         entry.lease_ends = state.forgives_until
@@ -50,7 +57,7 @@ def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
         placed = _place_again(state, link, entry, right, now)
         return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
     asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
-    ask_to_look(state, link, entry)
+    schedule_recheck_of(state, link, entry)
     return asked
 
 
@@ -66,10 +73,10 @@ def decide_again(
         right = state.authoriser.left_of(entry.right, pool, now)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, why_lost(state, entry, pool, problem, now), now)
-    return stand_on(state, link, entry, right, now)
+    return register_again(state, link, entry, right, now)
 
 
-def stand_on(
+def register_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
     """Let an entry stand on what is left of its right, and ask for one-time answers if it needs them."""
@@ -148,8 +155,8 @@ def _proved_otherwise(
     if isinstance(entry, Advertisement) or right.used == entry.right.used:
         return []
     type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
-    stands = audience.stands_for(entry.view_class, (link.id, entry.ref))
-    return standing_changed(state, type_id, entry.view_class, now) if stands else []
+    stands = audience.represents(entry.view_class, (link.id, entry.ref))
+    return send_proof_again(state, type_id, entry.view_class, now) if stands else []
 
 
 def _place_again(
@@ -163,12 +170,12 @@ def _place_again(
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 
-def look_at_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
     effects: list[Effect] = []
     for entry in link.entries:
         right_ends = entry.right.stable.not_after
         has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
         if has_ended or is_to_be_asked_again(state, link, entry, now):
-            effects += look_at_entry(state, link, entry, now)
+            effects += recheck_entry(state, link, entry, now)
     return effects

@@ -23,14 +23,14 @@ from msgspec.structs import replace
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor, kept
-from maia.broker.publication.retained import publisher_lost_its_right, say_under
-from maia.broker.refusals import NotVouchedFor, StandsOtherwise
+from maia.broker.publication.retained import move_retained, publisher_lost_its_right
+from maia.broker.refusals import EntriesDiffer, NotVouchedFor
 from maia.broker.routing.interests import (
     advertised,
     class_gone,
     class_joined,
     classes_gone,
-    standing_changed,
+    send_proof_again,
     unadvertised,
 )
 from maia.broker.routing.own_interests import kept_class
@@ -47,20 +47,20 @@ from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
 
 __all__ = [
-    "ask_to_look",
-    "ask_to_look_at_entries",
+    "schedule_recheck_of",
+    "schedule_recheck",
     "end_advertisement",
     "end_entry",
     "end_subscription",
     "end_subscriptions",
     "lease_end",
     "let_go",
-    "let_subscriptions_fall",
+    "end_revoked_subscriptions",
     "place_advertisement",
     "place_subscription",
     "price_of_renewal",
     "renew_all",
-    "told_of_end",
+    "ended_message",
     "view_class_of",
 ]
 
@@ -92,11 +92,11 @@ def place_subscription(
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if before is None:
         return effects
-    stood = audience.stands_for(before.view_class, member)
+    stood = audience.represents(before.view_class, member)
     if audience.leave(before.view_class, member):
         effects += class_gone(state, type_id, before.view_class, now)
     elif stood:
-        effects += standing_changed(state, type_id, before.view_class, now)
+        effects += send_proof_again(state, type_id, before.view_class, now)
     return effects
 
 
@@ -106,7 +106,7 @@ def place_advertisement(
     """Let an advertisement stand, in place of another one under its reference if there was one."""
     link.advertisements[entry.ref] = entry
     if entry.right.vouched is not None:
-        say_under(state, entry)
+        move_retained(state, entry)
     _note_standing(state, link, entry, now)
     return advertised(state, entry, now)
 
@@ -130,7 +130,7 @@ def end_advertisement(
     # Taken back first: whoever hears that the type is not published here any more forgets the way.
     has_lost = isinstance(problem, PolicyRefusal | NotVouchedFor)
     gone = publisher_lost_its_right(state, entry) if has_lost else []
-    return [*told_of_end(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
+    return [*ended_message(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
 
 
 def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
@@ -147,23 +147,23 @@ def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
     return link.lease_ends
 
 
-def ask_to_look(state: BrokerState, link: Link, entry: Entry) -> None:
+def schedule_recheck_of(state: BrokerState, link: Link, entry: Entry) -> None:
     """Have an entry looked at when its lease or its right ends, whichever comes first."""
     right_ends = entry.right.stable.not_after
     at = entry.lease_ends if right_ends is None else min(entry.lease_ends, just_after(right_ends))
-    ask_to_look_at_entries(state, link, at)
+    schedule_recheck(state, link, at)
 
 
 def _note_standing(state: BrokerState, link: Link, entry: Entry, now: Instant) -> None:
     """Have an entry looked at in time, which begins to stand or stands on another right."""
-    state.statements.reliance.note(link.id, entry.right.watched)
-    ask_to_look(state, link, entry)
+    state.statements.dependencies.note(link.id, entry.right.watched)
+    schedule_recheck_of(state, link, entry)
     vouched = entry.right.vouched
     if vouched is not None and now < vouched.ask_at:
-        ask_to_look_at_entries(state, link, vouched.ask_at)
+        schedule_recheck(state, link, vouched.ask_at)
 
 
-def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
+def schedule_recheck(state: BrokerState, link: Link, at: Instant) -> None:
     """Have all entries of a link looked at when a moment has come; entries share their moments."""
     state.timers.add(RecheckEntries(link.id), at)
 
@@ -172,7 +172,7 @@ def end_subscription(
     state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    return [*told_of_end(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
+    return [*ended_message(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
 
 
 def end_subscriptions(
@@ -182,13 +182,13 @@ def end_subscriptions(
     return _told_elsewhere(state, _taken_out(state, link, entries), now)
 
 
-def let_subscriptions_fall(
+def end_revoked_subscriptions(
     state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
 ) -> list[Effect]:
     """Take subscriptions of one link back for one reason, and tell their holder; others hear of it next."""
     left = _taken_out(state, link, entries)
     state.rest.append(Rest(link.id, lambda: _told_elsewhere(state, left, now)))
-    return told_of_ends(link, [entry.ref for entry in entries], problem)
+    return ended_messages(link, [entry.ref for entry in entries], problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) 
             let_go(state, entry.cursor)
         type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
         audience = state.audiences[type_id]
-        stood = audience.stands_for(entry.view_class, member)
+        stood = audience.represents(entry.view_class, member)
         if audience.leave(entry.view_class, member):
             left.gone.setdefault(type_id, []).append(entry.view_class)
         elif stood:
@@ -234,7 +234,7 @@ def _told_elsewhere(state: BrokerState, left: _Left, now: Instant) -> list[Effec
         effects += classes_gone(state, type_id, gone, now)
     for type_id, view_class in restated:
         if _is_here(state, type_id, view_class):
-            effects += standing_changed(state, type_id, view_class, now)
+            effects += send_proof_again(state, type_id, view_class, now)
     return effects
 
 
@@ -250,12 +250,12 @@ def let_go(state: BrokerState, cursor: Cursor) -> None:
         state.to_keep.append(kept(cursor))
 
 
-def told_of_end(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
+def ended_message(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
     """Tell the holder of a reference why it ended, unless it asked for that."""
-    return [] if problem is None else told_of_ends(link, [ref], problem)
+    return [] if problem is None else ended_messages(link, [ref], problem)
 
 
-def told_of_ends(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
+def ended_messages(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
     """Tell the holder of references why they ended, all for one reason."""
     if not refs:
         return []
@@ -282,7 +282,7 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
     entries = link.entries
     digest = digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in entries)
     if len(entries) != message.entries or digest != message.digest:
-        raise StandsOtherwise("something else stands on this link: ask for each of it again")
+        raise EntriesDiffer("something else stands on this link: ask for each of it again")
     # A definition may have ended meanwhile, and then nobody renews what is asked of it.
     for name in {entry.right.event_type.name for entry in entries}:
         state.types.resolve(name, (), now)
@@ -292,5 +292,5 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
     # A right may end within the lease that begins now, and then it is looked at before the lease ends (A35).
     for right_ends in {entry.right.stable.not_after for entry in entries}:
         at = ends if right_ends is None else min(ends, just_after(right_ends))
-        ask_to_look_at_entries(state, link, at)
+        schedule_recheck(state, link, at)
     return [Send(link.id, encode(Accepted(message.id, None)))]

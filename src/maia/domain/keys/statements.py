@@ -46,7 +46,7 @@ class Hearing:
                 effects.append(Count("maia_statements_refused_total", labels={"code": heard.code}))
             elif heard.is_news:
                 self.changes.update(self.vouching.kept(heard.by))
-                effects.append(Count("maia_statements_heard_total"))
+                effects.append(Count("maia_statements_received_total"))
                 effects += self._looked_again(heard, now)
         return effects
 
