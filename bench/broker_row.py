@@ -147,7 +147,9 @@ class Row:
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == type_id else None
         for key in self._keys:
             state.writers.learn(type_id, key.principal, self._rights(key, Action.PUBLISH, Action.SUBSCRIBE))
-        self._perform(number, self.brokers[number]._finished(apply_new_keys(state, type_id, self.now), self.now))
+        self._perform(
+            number, self.brokers[number]._finished(apply_new_keys(state, type_id, self.now), self.now)
+        )
         self._settle()
 
     def _rights(self, key: SigningKey, *actions: Action) -> tuple[SignedCertificate, ...]:

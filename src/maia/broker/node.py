@@ -163,7 +163,7 @@ class Broker:
         return effects
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
-        """Ask the kernel again about everything that stands; what is no longer permitted ends."""
+        """Decide all entries again; what is no longer permitted ends."""
         return self._finished(recheck_everything(self._state, now), now)
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:

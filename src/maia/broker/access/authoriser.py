@@ -230,11 +230,11 @@ class Authoriser:
         return wanted if is_of_use else NO_ANSWERS
 
     def may_be_vouched_for(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> bool:
-        """Say whether one-time tests stand in the way of a certificate that would speak for a request."""
+        """Say whether a one-time test keeps a certificate from counting for a request."""
         return bool(self._evidence(request, pool, now).once)
 
     def may_ask(self, right: Authorisation, pool: tuple[SignedCertificate, ...]) -> bool:
-        """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
+        """Say whether one-time tests may keep more from counting; quickly, for most rights no."""
         asked = (right.principal, right.basis.action, right.basis.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
@@ -441,7 +441,7 @@ class Authoriser:
         return right.basis.epoch == self.epoch and right.basis.stable.contains(now)
 
     def still(self, right: Authorisation, now: Instant) -> Authorisation:
-        """Return the right as it stands now: the same, another one, or the kernel's refusal."""
+        """Return the right as it is now: the same, another one, or the kernel's refusal."""
         return right if self.holds(right, now) else self.left_of(right, right.pool, now)
 
     def decide_again(self, right: Authorisation, now: Instant) -> Authorisation:
@@ -463,7 +463,7 @@ class Authoriser:
     ) -> Authorisation:
         """Return what certificates make of a right now, or raise the kernel's refusal.
 
-        One-time answers were given for one authorisation. What is left of it may stand on them while they
+        One-time answers were given for one authorisation. What is left of it may depend on them while they
         serve; whatever would be more has to be vouched for anew.
         """
         if right.vouched is not None and right.vouched.serves.contains(now):

@@ -1,7 +1,7 @@
 """The publication path: from a publisher's frame to the frames that leave this broker.
 
 Read it from top to bottom: the right, the type, the View, the seal if the type
-has one, then everybody who may have a part of it. What comes from another
+has one, then all that may have a part of it. What comes from another
 broker joins half way, where only identifiers and interests are left.
 """
 
@@ -68,19 +68,19 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
 
 
 def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
-    """Take a frame from another broker to everybody else who may have a part of it."""
+    """Take a frame from another broker to all others that may have a part of it."""
     if state.types.sealing(message.type_id) is not None:
-        # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
+        # Its sender may not know that the owner wants it sealed; no subscriber here gets it so (A29).
         return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
     try:
         transit = from_carried(message, state.types.kinds(message.type_id))
     except TransitKindMismatch as problem:
-        # Whoever passed it on may not know the type, so the frame ends here and the link does not.
+        # Its sender may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     if not is_known_type(state, message.type_id):
         return [Count("maia_frames_unwanted_total")]
     if not is_expected_source(state, link, message.type_id, now):
-        # Before it is remembered: who is not believed must not use up another's numbers (A66).
+        # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
     remember_passing(state, transit, link.id, now)
     return _sent(state, link, transit, now, source=link.id)
@@ -103,7 +103,7 @@ def _sent(
         return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
-    # anybody here gets it, and before its publisher is answered (A35).
+    # a subscriber here gets it, and before its publisher is answered (A35).
     def given_here() -> list[Effect]:
         is_needed = unseen.type_id in state.statements.streams
         ended = receive_frame(state, unseen, now) if is_needed else []
@@ -151,7 +151,7 @@ def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
 
 
 def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
-    # Columns that nobody touched travel in the bytes in which they came.
+    # Columns that were not changed travel in the bytes in which they came.
     forced = advertisement.shaper.forced
     untouched = [] if shaped.refused else message.columns
     if forced:

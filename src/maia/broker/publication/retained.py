@@ -1,8 +1,8 @@
-"""Which frames are a publisher's last word, and when does it count no more?
+"""Which frame is a publisher's last, and when is it forgotten?
 
-The publication path tells of every frame that it takes on. What a publisher
-of this broker said is remembered with its right; what comes by is remembered
-if it is whole. When a publisher's right is taken away, its last word goes,
+The publication path hands over every frame that it takes on. A frame of a publisher
+of this broker is remembered with its right; one that passes is remembered
+if it is whole. When a publisher's right is taken away, its last frame goes,
 here and at every broker that it passed (A37).
 """
 
@@ -38,13 +38,13 @@ def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now
 
 
 def move_retained(state: BrokerState, entry: Advertisement) -> None:
-    """Let what a publisher said last rest on the right that it has now: the one before serves no more."""
+    """Keep a publisher's last frame under the right that it has now: the one before serves no more."""
     type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
     state.retained.rest_on(type_id, publisher, entry.stream, entry.right)
 
 
 def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
-    """Take note of a frame that passes whole; a part of one is nobody's last word."""
+    """Take note of a frame that passes whole; a part of one is not retained."""
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     node = state.routes.node_of.get(source)
     if not is_cut and node is not None:

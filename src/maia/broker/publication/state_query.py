@@ -1,13 +1,12 @@
-"""How is a subscriber told what was said before it came?
+"""How does a subscriber get what was published before it came?
 
-It asks for the state once its subscription stands. What this broker knows is
+It asks for the state once its subscription is accepted. What this broker knows is
 delivered through the subscriber's View; if that may not be everything, the
 question goes from broker to broker towards the publishers, and the answers
 come back the same way (dissertation 6.3.1, 6.3.2). The last publication of a
-publisher is told whole, with every event that travelled in it, to whoever may
-have it now: a publisher's right is asked about again before its word is passed
-on, and what it said is forgotten everywhere when that right is taken away
-(A37).
+publisher is sent whole, with every event that travelled in it, to subscribers that
+may have it now: a publisher's right is rechecked before its frame is passed on,
+and that is forgotten everywhere when the right is taken away (A37).
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class NotTheState(ProtocolViolation):
 
 
 def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -> list[Effect]:
-    """Tell a subscriber what is known of the state, and ask others if that may not be everything."""
+    """Send a subscriber what is known of the state, and ask others if that may not be everything."""
     entry = link.subscription(message.ref)
     if entry.cursor is not None:
         raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
@@ -81,10 +80,10 @@ def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -
     if (before := _already_asked(state, asker)) is not None:
         return before
     type_id = entry.right.event_type.type_id
-    told = [
+    known = [
         effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
     ]
-    return [*told, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
+    return [*known, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
 
 
 def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
@@ -98,7 +97,7 @@ def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
 
 
 def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    """Ask others what was said last, for this broker itself: `heard` answers pass as frames do."""
+    """Ask others for the last publications, for this broker itself: answers pass as frames do."""
     if any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
         return []
     return _asked(state, None, state.random(_QUESTION_BYTES), type_id, now)
@@ -109,18 +108,18 @@ def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now
     if message.question in state.questions:
         return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
     node = state.routes.node_of[link.id]
-    told = [
+    known = [
         Send(link.id, encode(StateFrame(message.question, data)))
         for said in _usable(state, message.type_id, now)
         if (data := _for_neighbour(state, node, said, now)) is not None
     ]
-    return [*told, *_asked(state, link.id, message.question, message.type_id, now)]
+    return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
 
 
 def _asked(
     state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, now: Instant
 ) -> list[Effect]:
-    """Ask everybody behind whom a publisher may be, unless the answer is known or there is nobody."""
+    """Ask all neighbours behind which a publisher may be, unless the answer is known."""
     question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
     if state.retained.is_complete(type_id, now):
         return _answered(question)
@@ -157,7 +156,7 @@ def _towards_publishers(
 
 
 def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
-    """Take an answer to whoever asked, as far as it may have it; one that nobody asked for goes nowhere."""
+    """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
         return []
@@ -187,7 +186,7 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
 
 
 def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
-    """Take note that a neighbour has said all it knows."""
+    """Take note that a neighbour has sent all it knows."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
         return []
@@ -249,7 +248,7 @@ def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
 
 
 def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFrame]:
-    """Return what may be told: by publishers who may still publish, and by others while it is complete."""
+    """Return what may be sent: of publishers that may still publish, and of others while it is complete."""
     usable: list[RetainedFrame] = []
     is_complete = state.retained.is_complete(type_id, now)
     for publisher, stream, said in state.retained.of_type(type_id):
@@ -320,7 +319,7 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
 
 
 def _all_comes_by(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether somebody here wants everything of a type, so that nothing is said unheard."""
+    """Say whether a subscriber here wants everything of a type, so that all of it passes here."""
     audience = state.audiences.get(type_id)
     if audience is None:
         return False

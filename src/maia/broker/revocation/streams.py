@@ -273,7 +273,7 @@ def _look_at_link(
 
 
 def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now: Instant) -> list[Effect]:
-    """Let fall what is refused now, all of it together; the others stand on what is left."""
+    """End what is refused now, all of it together; the others keep what is left."""
     standing: list[tuple[Entry, Authorisation]] = []
     fallen: dict[MaiaError, list[Entry]] = {}
     refused: dict[int, MaiaError] = {}  # by the identity of the basis, which the entries keep alive

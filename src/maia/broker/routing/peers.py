@@ -98,7 +98,7 @@ def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
 
 
 def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """A link to a broker is gone, and everything that it told with it."""
+    """A link to a broker is gone, and everything that it sent with it."""
     routes = state.routes
     node = routes.node_of.get(link.id)
     if node is None:
@@ -133,18 +133,18 @@ def _dialler(state: BrokerState, link: Link) -> bytes:
 
 
 def start(state: BrokerState, now: Instant) -> list[Effect]:
-    """Look for the others."""
+    """Begin to dial other brokers."""
     state.routes.is_changed = True
     return performed(state, state.routes.membership.start(now), now)
 
 
 def leave(state: BrokerState, now: Instant) -> list[Effect]:
-    """Tell the neighbours that this broker goes."""
+    """Send the neighbours that this broker leaves."""
     return performed(state, state.routes.membership.leave(), now)
 
 
 def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
-    """Nobody answered at an address, or nobody who may."""
+    """No broker that may connect answered at an address."""
     seed_silent(state, address)
     return performed(state, state.routes.membership.dial_failed(address, now), now)
 
@@ -170,7 +170,7 @@ def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[E
 
 
 def send_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
-    """Answer a broker that asks who stands near a point of the ring."""
+    """Answer a broker that asks which brokers are near a point of the ring."""
     near = state.routes.membership.answer(node_id_from_bytes(message.target))
     records = [NodeRecord(contact.key, contact.address) for contact in near]
     return [Send(link.id, encode(Nodes(message.id, records)))]
@@ -182,7 +182,7 @@ def receive_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) 
     node, membership = state.routes.node_of[link.id], state.routes.membership
     steps = membership.reply(node, message.id, contacts, now)
     if not steps and not membership.candidates_waiting:
-        return []  # nothing new, so there is nothing to be looked at earlier than before
+        return []  # nothing new, so nothing is due earlier than before
     return performed(state, steps, now)
 
 

@@ -33,7 +33,7 @@ _CONTACTS_MAX: Final = 4096
 
 
 def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
-    """Do what routing has to do by itself: renew, expire, replicate, look for brokers."""
+    """Do what routing has to do by itself: renew, expire, replicate, dial brokers."""
     routes = state.routes
     routes.is_changed = True
     effects = route_messages(state, routes.book.renew_due(now))
@@ -82,7 +82,7 @@ def _holder(routes: Routes, record: NodeRecord) -> NodeId:
 
 
 def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> list[Effect]:
-    # It ends with a lease from now, and the broker is looked at before that anyway.
+    # It ends with a lease from now, and upkeep runs before that anyway.
     state.routes.store.heard(state.routes.node_of[link.id], replica, now)
     return []
 

@@ -79,7 +79,7 @@ def receive_sealed_interest(
     state: BrokerState, link: Link, message: SealedInterest, now: Instant
 ) -> list[Effect]:
     """Take note of what is wanted, sealed, behind a neighbour."""
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
     state.routes.mark_changed(now)
     effects: list[Effect] = []
     add: list[SealedEntry] = []
@@ -166,7 +166,7 @@ def understood_in_replica(
 
 
 def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, received: ReceivedInterest) -> None:
-    """Leave an entry out of what is compared with a neighbour: it stands there, and not here."""
+    """Leave an entry out of what is compared with a neighbour: it is registered there, and not here."""
     mark = mark_of_interest(key, entry_id, received.filter.digest)
     neighbour.forget_change(key, entry_id)
     neighbour.remember_change(key, entry_id, before=mark, after=None)
@@ -228,16 +228,12 @@ def ends_of_patience(state: BrokerState, ring: KeyRing, now: Instant) -> tuple[I
     return seconds_after(since, lease_s), seconds_after(since, max(lease_s, ring.terms.drift_s))
 
 
-def _neighbour(state: BrokerState, link: Link) -> Neighbour:
-    return state.routes.neighbours[state.routes.node_of[link.id]]
-
-
 _OFFER: Final = b"offer"
 
 
 def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
     """Take note of whether a neighbour's side publishes a type, sealed."""
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
     state.routes.mark_changed(now)
     neighbour.forget_change(key, _OFFER)
     received, book = offer_from_wire(message), state.routes.book
@@ -266,7 +262,7 @@ def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, n
 def recheck_sealed_offer(
     state: BrokerState, link: Link, received: ReceivedOffer, now: Instant
 ) -> list[Effect]:
-    """Let an offer stand only by a proof that holds."""
+    """Keep an offer only by a proof that holds."""
     try:
         _with_dependencies(state, link, received, now)
     except MaiaError as problem:
@@ -305,7 +301,7 @@ def _with_dependencies(
     try:
         watched = prove_offer(state, received.offer.type_id, shown, now)
     except MaiaError:
-        kind, neighbour = received.offer.type_id, _neighbour(state, link)
+        kind, neighbour = received.offer.type_id, state.routes.neighbour_on(link.id)
         remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
         raise
     state.statements.dependencies.note(link.id, watched)
@@ -315,7 +311,7 @@ def _with_dependencies(
 def _refuse_offer(
     state: BrokerState, link: Link, received: ReceivedOffer, problem: MaiaError, now: Instant
 ) -> list[Effect]:
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(received.offer.type_id)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(received.offer.type_id)
     gone = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
     neighbour.parting.pop(key, None)
     neighbour.forget_change(key, _OFFER)

@@ -235,7 +235,7 @@ def _sealed_entry(
     right = right_behind(state, view_class)
     named = frozenset() if right is None else speaks_of(state, type_id, right)
     is_provable = all(ring.key(GroupId(type_id, uid), epoch) is not None for uid in named)
-    # What others are bound to refuse must not stand for what they would accept.
+    # What others are bound to refuse must not cover what they would accept.
     marks = frozenset() if is_provable else frozenset({sealed.digest})
     return SealedEntry(sealed.id, view_class.routed, LocalInterest(sealed, view_class), marks, sealed.digest)
 

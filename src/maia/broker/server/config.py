@@ -63,7 +63,7 @@ class BrokerConfig:
     status: str | None = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
     lease_s: int = 60
-    """How long an advertisement or subscription stands without being renewed."""
+    """How long an advertisement or subscription lasts without being renewed."""
     skew_s: int = 30
     """How far clocks may differ."""
     verify_in_transit: float = 1.0

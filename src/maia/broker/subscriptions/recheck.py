@@ -1,8 +1,8 @@
-"""Does what stands here still stand, and on what?
+"""Does an entry still hold, and on which right?
 
-Asked when a lease or a right ends, when somebody publishes on a right that
+Asked when a lease or a right ends, when a client publishes on a right that
 may have ended, and when certificates count no more, count again, or are
-shown in addition. Whoever holds it is told what became of it.
+shown in addition. Its holder receives what became of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
+    """Check whether an entry still holds: its lease, then its right, which may have become another one."""
     if entry.lease_ends <= now < state.forgives_until:
         entry.lease_ends = state.forgives_until
     if entry.lease_ends <= now:
@@ -64,9 +64,9 @@ def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
 def decide_again(
     state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], now: Instant
 ) -> list[Effect]:
-    """Decide an entry from other evidence than before: it stands on what is left, or ends at once.
+    """Decide an entry from other evidence than before: it keeps what is left, or ends at once.
 
-    Its holder is told what became of it. What needs a one-time answer to stand, or to stand on more, is
+    Its holder receives what became of it. What needs a one-time answer to hold, or to hold on more, is
     asked about anew.
     """
     try:
@@ -79,12 +79,12 @@ def decide_again(
 def register_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on what is left of its right, and ask for one-time answers if it needs them."""
-    told = _told_of(state, link, entry, right, now)
+    """Register an entry with what is left of its right, and ask for one-time answers if it needs them."""
+    registered = _registered_with(state, link, entry, right, now)
     return (
-        [*told, *_asked_again(state, link, entry, now)]
+        [*registered, *_asked_again(state, link, entry, now)]
         if state.authoriser.may_ask(right, right.pool)
-        else told
+        else registered
     )
 
 
@@ -99,14 +99,14 @@ def authorise_again(
 ) -> list[Effect]:
     """Decide an entry with one-time answers that were asked for to do so.
 
-    If some are `missing`, it stands on what is permitted without them, or ends and says so.
+    If some are `missing`, it keeps what is permitted without them, or ends with an answer.
     """
     before = entry.right
     try:
         right = state.authoriser.decide(before.request, pool, now, before.basis.remote, vouched)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, missing or problem, now)
-    return _told_of(state, link, entry, right, now)
+    return _registered_with(state, link, entry, right, now)
 
 
 def why_lost(
@@ -116,7 +116,7 @@ def why_lost(
     problem: PolicyRefusal,
     now: Instant,
 ) -> PolicyRefusal | NotVouchedForInTime:
-    """Return why an entry ends: if it could stand on one-time answers, its holder may ask and have them."""
+    """Return why an entry ends: if it could hold by one-time answers, its holder may ask and have them."""
     right, edge = entry.right, state.authoriser
     if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.basis.remote):
         return problem
@@ -129,15 +129,15 @@ def _ended(state: BrokerState, link: Link, entry: Entry, problem: MaiaError, now
 
 
 def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Have what stands under a reference by now vouched for anew."""
+    """Have the entry that is registered under a reference by now vouched for anew."""
     standing = link.subscriptions.get(entry.ref) or link.advertisements[entry.ref]
     return challenge_entry(state, link, standing, now)
 
 
-def _told_of(
+def _registered_with(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on another right, and tell its holder if that shows something else."""
+    """Register an entry with another right, and notify its holder if that shows something else."""
     placed = _place_again(state, link, entry, right, now)
     cut = limit_effects(link.id, entry.ref, right, entry.right)
     if right.view == entry.right.view:
@@ -151,18 +151,18 @@ def _told_of(
 def _proved_otherwise(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Tell others by which certificates the same is wanted now, if somebody wants it on this behalf."""
+    """Send others by which certificates the same is wanted now, if this entry represents it."""
     if isinstance(entry, Advertisement) or right.used == entry.right.used:
         return []
     type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
-    stands = audience.represents(entry.view_class, (link.id, entry.ref))
-    return send_proof_again(state, type_id, entry.view_class, now) if stands else []
+    is_representative = audience.represents(entry.view_class, (link.id, entry.ref))
+    return send_proof_again(state, type_id, entry.view_class, now) if is_representative else []
 
 
 def _place_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on another right than before: what remains of several, for instance."""
+    """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
         renewed = replace(entry, right=right, shaper=shaper_of(right.view))
         return place_advertisement(state, link, renewed, None, now)
