@@ -77,7 +77,12 @@ def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
 def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
     match timer:
         case Upkeep():
-            return _do_upkeep(state, now)
+            effects = [*maintain_routing(state, now), *maintain_keys(state, now)]
+            effects += recheck_own_interests(state, now)
+            if state.keep_at is not None and state.keep_at <= now:
+                state.keep_at = None
+                effects += [*keep_what_changed(state), *unsubscribe_from_issuers(state, now)]
+            return effects
         case KeepAlive():
             return _keep_alive(state, now)
         case Statements():
@@ -127,15 +132,6 @@ def schedule_upkeep(state: BrokerState, now: Instant) -> None:
     known = state.timers.moment_of(Upkeep())
     if known is None or at < known or known <= now:
         state.timers.reset(Upkeep(), at)
-
-
-def _do_upkeep(state: BrokerState, now: Instant) -> list[Effect]:
-    effects = [*maintain_routing(state, now), *maintain_keys(state, now)]
-    effects += recheck_own_interests(state, now)
-    if state.keep_at is not None and state.keep_at <= now:
-        state.keep_at = None
-        effects += [*keep_what_changed(state), *unsubscribe_from_issuers(state, now)]
-    return effects
 
 
 # ------------------------------------------------------------ links

@@ -223,7 +223,11 @@ class Authoriser:
         every = self._evidence(request, pool, now).once
         if not every:
             return NO_ANSWERS
-        wanted = self._chosen(self._evidence(request, pool, now, every))
+        wanted = NO_ANSWERS  # for the first chains, as long as there is room for a whole chain more
+        for chain in self._evidence(request, pool, now, every).evidence.chains:
+            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
+            if len(wanted | tests) <= self._settings.limits.one_time_questions_per_request:
+                wanted |= tests
         found = self._evidence(request, pool, now, wanted)
         decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         is_of_use = isinstance(decision, Permit) and decision.view != beyond
@@ -238,15 +242,6 @@ class Authoriser:
         asked = (right.principal, right.basis.action, right.basis.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
-
-    def _chosen(self, found: ChainSearch) -> frozenset[Once]:
-        """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
-        chosen = NO_ANSWERS
-        for chain in found.evidence.chains:
-            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
-            if len(chosen | tests) <= self._settings.limits.one_time_questions_per_request:
-                chosen |= tests
-        return chosen
 
     def _facts(self, request: Request, found: ChainSearch, now: Instant, remote: str | None) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""

@@ -87,7 +87,12 @@ def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list
 
 def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
-    problem, type_id = _problem_of(state, entry, now), entry.right.event_type.type_id
+    type_id, lack = entry.right.event_type.type_id, None
+    if state.types.sealing(type_id) is not None:
+        lack = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+        if lack is None and isinstance(entry, Subscription):
+            lack = _unreadable(state, entry, now)
+    problem = lack or _cut_off(state)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
         return []
@@ -156,16 +161,6 @@ def _note_change(state: BrokerState, type_id: bytes, now: Instant) -> bool:
     is_changed = state.impairments.last.get(type_id) != summary
     state.impairments.last[type_id] = summary
     return is_changed
-
-
-def _problem_of(state: BrokerState, entry: Entry, now: Instant) -> Unavailable | None:
-    type_id = entry.right.event_type.type_id
-    if state.types.sealing(type_id) is None:
-        return _cut_off(state)
-    lack: KeyLack | None = key_lack(state, type_id, now) or _overdue(state, type_id, now)
-    if lack is None and isinstance(entry, Subscription):
-        lack = _unreadable(state, entry, now)
-    return lack or _cut_off(state)
 
 
 def _are_keys_awaited(state: BrokerState, type_id: bytes, now: Instant) -> bool:

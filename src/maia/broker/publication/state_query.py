@@ -77,23 +77,16 @@ def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -
     if entry.cursor is not None:
         raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
     asker = Client(link.id, message.ref, message.id)
-    if (before := _already_asked(state, asker)) is not None:
-        return before
+    for question in state.questions.values():
+        waiting = question.asker
+        if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+            question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
+            return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
     type_id = entry.right.event_type.type_id
     known = [
         effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
     ]
     return [*known, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
-
-
-def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
-    """Let a question that a subscriber repeats wait for the same answer: it costs others nothing more."""
-    for question in state.questions.values():
-        waiting = question.asker
-        if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
-            question.asker = asker
-            return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
-    return None
 
 
 def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
@@ -225,7 +218,10 @@ def _one_less(
 
 def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
     state.questions.pop(question.id, None)
-    if question.is_whole and _all_comes_by(state, question.type_id):
+    audience = state.audiences.get(question.type_id)
+    classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
+    # With a subscriber here that wants everything of the type, all of it passes here.
+    if question.is_whole and any(one.routed == ALWAYS for one in classes):
         state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)
 
@@ -316,12 +312,3 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")
     return from_carried(frame, state.types.kinds(frame.type_id))
-
-
-def _all_comes_by(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether a subscriber here wants everything of a type, so that all of it passes here."""
-    audience = state.audiences.get(type_id)
-    if audience is None:
-        return False
-    classes = list(audience.classes.values())[:_CLASSES_LOOKED_AT]
-    return any(one.routed == ALWAYS for one in classes)

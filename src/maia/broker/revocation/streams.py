@@ -246,14 +246,20 @@ def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now:
     for number in links:
         link = state.links.get(number)
         if link is not None and link.stage is not Stage.CLOSING:
-            effects += _look_at_link(state, link, certificates, now)
+            effects += _recheck_link(state, link, certificates, now)
     effects += forget_retained(state, certificates, now)
-    if OWN_LINK in links:
-        effects += _look_at_own(state, certificates, now)
-    return effects
+    if OWN_LINK not in links:
+        return effects
+    effects += redecide_own_interests(state, certificates, now)
+    own = state.settings.credentials
+    if not any(signed.id in certificates for signed in own):
+        return effects
+    state.keys.is_touched = True  # the keys go at the end of the turn
+    fields = {"lost": len(state.statements.doubted(own, now)), "held": len(own)}
+    return [*effects, Note("own-certificates", fields), Count("maia_own_certificates_changed_total")]
 
 
-def _look_at_link(
+def _recheck_link(
     state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
 ) -> list[Effect]:
     connect = link.connect
@@ -305,15 +311,3 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
 
 def _refusals(link: Link, entries: Iterable[Entry], problem: MaiaError) -> list[Effect]:
     return [effect for entry in entries for effect in refusal_effects(problem, link.peer, ref=entry.ref)]
-
-
-def _look_at_own(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
-    """Do without what this broker may not do any more."""
-    own = {signed.id for signed in state.settings.credentials}
-    effects = redecide_own_interests(state, certificates, now)
-    if own.isdisjoint(certificates):
-        return effects
-    state.keys.is_touched = True  # the keys go at the end of the turn
-    lost = len(state.statements.doubted(state.settings.credentials, now))
-    noted = Note("own-certificates", {"lost": lost, "held": len(state.settings.credentials)})
-    return [*effects, noted, Count("maia_own_certificates_changed_total")]

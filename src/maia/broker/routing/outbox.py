@@ -202,8 +202,12 @@ def _messages(state: BrokerState, tell: Tell) -> Iterator[Message]:
             wanted = [sealed_wanted_of(state, key, entry) for entry in add]
             yield from interests_of(type_of_book_key(key), wanted, list(remove))
         case TellOffer(_, key, stands, baggage) if is_of_sealed(key):
-            found = _sealed_offer(state, type_of_book_key(key), baggage)
-            yield offer_to_wire(found, stands=stands)
+            if not isinstance(baggage, ReceivedOffer):
+                type_id = type_of_book_key(key)
+                epoch = state.sealed.in_use.get(type_id, 0)
+                offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
+                baggage = ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
+            yield offer_to_wire(baggage, stands=stands)
         case _:
             yield from messages_of(tell, lambda baggage: proof_of(state, baggage))
 
@@ -256,14 +260,6 @@ def sealed_wanted_of(state: BrokerState, key: bytes, entry: RouteEntry) -> Seale
             # A replica that says no more than "everything" has nothing that could be sealed.
             everything = SealedFilter(type_of_book_key(key), 0, bytes(FILTER_ID_BYTES), ())
             return wanted_to_wire(entry.id, everything, _NOBODY)
-
-
-def _sealed_offer(state: BrokerState, type_id: bytes, baggage: object) -> ReceivedOffer:
-    if isinstance(baggage, ReceivedOffer):
-        return baggage
-    epoch = state.sealed.in_use.get(type_id, 0)
-    offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
-    return ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
 
 
 def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:

@@ -93,8 +93,13 @@ def receive_sealed_interest(
         try:
             entry = understood(state, wanted.id, received, now, budget)
             add.append(entry)
-            if _depends_otherwise(state, link, neighbour, key, entry):
-                replaced.append(wanted.id)
+            assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
+            watched = entry.baggage.watched
+            state.statements.dependencies.note(link.id, watched)
+            known = state.routes.book.entry(neighbour.node, key, entry.id)
+            before = None if known is None else known.baggage
+            if isinstance(before, ReceivedInterest) and before.watched != watched:
+                replaced.append(wanted.id)  # it depends on other certificates than when it came before
         except MaiaError as problem:
             refused.append(wanted.id)
             refuse_entry(neighbour, key, wanted.id, received)
@@ -107,18 +112,6 @@ def receive_sealed_interest(
     for entry_id in replaced:
         tells += state.routes.book.tell_one_again(neighbour.node, key, entry_id)
     return [*effects, *route_messages(state, tells)]
-
-
-def _depends_otherwise(
-    state: BrokerState, link: Link, neighbour: Neighbour, key: bytes, entry: SealedEntry
-) -> bool:
-    """Note what an interest depends on; say whether that is something else than when it came before."""
-    assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
-    watched = entry.baggage.watched
-    state.statements.dependencies.note(link.id, watched)
-    known = state.routes.book.entry(neighbour.node, key, entry.id)
-    before = None if known is None else known.baggage
-    return isinstance(before, ReceivedInterest) and before.watched != watched
 
 
 def receive_doubted_interests(

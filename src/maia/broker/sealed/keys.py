@@ -398,9 +398,9 @@ class SealingKeys:
             self._forget(type_id, epoch)
             return None
         known = self._epochs.get((type_id, epoch))
-        return self._new_keys(type_id, epoch) if known is None else known
+        if known is not None:
+            return known
 
-    def _new_keys(self, type_id: bytes, epoch: int) -> EpochKeys:
         def lookup(uid: AttributeUid | None) -> Secret | None:
             # The ring of this moment, not of the first question: it may have been replaced since.
             ring = self.ring_of(type_id)

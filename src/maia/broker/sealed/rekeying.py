@@ -36,7 +36,6 @@ from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.credentials import (
     AuthorisationCertificate,
-    SignedCertificate,
     TypeName,
     TypePattern,
     certificate_to_bytes,
@@ -83,7 +82,13 @@ def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[byt
 
 def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
     ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
-    mine = _rights_to(state, type_id)
+    names = {version.name for version in state.types.versions(type_id)}
+    mine = [
+        signed
+        for signed in state.settings.credentials
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and any(_is_about(signed.certificate, name) for name in names)
+    ]
     if ring is None or epoch is None or not mine or not state.settings.share_plaintext:
         return None
     showing = SealedShowing(type_id, epoch, state.random(FILTER_ID_BYTES))
@@ -93,16 +98,6 @@ def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
     uids = restricted_in(state, type_id, mine)
     sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
     return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
-
-
-def _rights_to(state: BrokerState, type_id: bytes) -> tuple[SignedCertificate, ...]:
-    names = {version.name for version in state.types.versions(type_id)}
-    return tuple(
-        signed
-        for signed in state.settings.credentials
-        if isinstance(signed.certificate, AuthorisationCertificate)
-        and any(_is_about(signed.certificate, name) for name in names)
-    )
 
 
 def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:

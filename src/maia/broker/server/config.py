@@ -168,7 +168,10 @@ class PreparedBroker:
 
     def settings(self, address: str) -> BrokerSettings:
         """Return the settings of the broker, once it is known where it listens."""
-        config = self.config
+        config, recording = self.config, None
+        if config.log_folder is not None:
+            chosen = None if config.log_types == ("*",) else frozenset(config.log_types)
+            recording = RecordingSettings(chosen, config.log_durable)
         return BrokerSettings(
             network=self.network,
             address=config.address or address,
@@ -180,18 +183,11 @@ class PreparedBroker:
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
-            recording=self._recording(),
+            recording=recording,
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
         )
-
-    def _recording(self) -> RecordingSettings | None:
-        config = self.config
-        if config.log_folder is None:
-            return None
-        chosen = None if config.log_types == ("*",) else frozenset(config.log_types)
-        return RecordingSettings(chosen, config.log_durable)
 
     def types_to_keep(self) -> dict[str, bytes]:
         """Return the folder's definitions in the form in which a broker keeps those it has verified."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.recording import NO_LOG, LogAtStart, first_to_reread
+from maia.broker.durable.recording import NO_LOG, first_to_reread
 from maia.broker.settings import BadSettings
 from maia.clock import system_now
 from maia.credentials import SigningKey
@@ -181,7 +181,10 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     if host_and_port(settings.address)[1] == 0:
         settings = replace(settings, address=bound)
     with listening:
-        log = NO_LOG if recorder is None else await _log_at_start(recorder, settings, kept)
+        log = NO_LOG
+        if recorder is not None:
+            most = settings.limits.recorded_frames_reread
+            log = await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid, log=log)
         node = broker if overhear is None else TappedBroker(broker, overhear)
         runner = NodeRunner(
@@ -215,10 +218,3 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
 def _take_challenges(broker: Broker, revalidator: Revalidator) -> None:
     for challenged in broker.take_challenges():
         revalidator.take(challenged)
-
-
-async def _log_at_start(
-    recorder: Recorder, settings: BrokerSettings, kept: Mapping[str, bytes]
-) -> LogAtStart:
-    most = settings.limits.recorded_frames_reread
-    return await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)

@@ -141,22 +141,17 @@ def _registered_with(
     placed = _place_again(state, link, entry, right, now)
     cut = limit_effects(link.id, entry.ref, right, entry.right)
     if right.view == entry.right.view:
-        return [*placed, *_proved_otherwise(state, link, entry, right, now), *cut]
+        if isinstance(entry, Advertisement) or right.used == entry.right.used:
+            return [*placed, *cut]
+        # Others are sent by which certificates the same is wanted now, if this entry represents it.
+        type_id, member = right.event_type.type_id, (link.id, entry.ref)
+        if state.audiences[type_id].represents(entry.view_class, member):
+            placed += send_proof_again(state, type_id, entry.view_class, now)
+        return [*placed, *cut]
     until = right.view.until
     why = "it rests on other certificates than before, and may show something else"
     changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
     return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total"), *cut]
-
-
-def _proved_otherwise(
-    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
-) -> list[Effect]:
-    """Send others by which certificates the same is wanted now, if this entry represents it."""
-    if isinstance(entry, Advertisement) or right.used == entry.right.used:
-        return []
-    type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
-    is_representative = audience.represents(entry.view_class, (link.id, entry.ref))
-    return send_proof_again(state, type_id, entry.view_class, now) if is_representative else []
 
 
 def _place_again(

@@ -185,7 +185,7 @@ def end_subscriptions(
 def end_revoked_subscriptions(
     state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
 ) -> list[Effect]:
-    """End subscriptions of one link for one reason, and notify their holder; other brokers are sent it next."""
+    """End subscriptions of one link for one reason, and notify their holder; other brokers are next."""
     left = _taken_out(state, link, entries)
     state.rest.append(Rest(link.id, lambda: _send_removal(state, left, now)))
     return ended_messages(link, [entry.ref for entry in entries], problem)
