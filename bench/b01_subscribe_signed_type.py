@@ -123,7 +123,7 @@ def right_to_subscribe() -> bytes:
 def processing(signed: SignedDefinition, types: Types) -> Callable[[], bytes]:
     """Return the work of one request, at a broker that has met the subscriber before."""
     settings = BrokerSettings(NETWORK, "127.0.0.1:7400", ())
-    edge = Authoriser(settings, VerificationCache(), ValidityTracker({}, vouchers_max=1))
+    edge = Authoriser(settings, VerificationCache(), ValidityTracker({}, issuers_max=1))
     pool = edge.pool([right_to_subscribe()])
     return lambda: subscribe(signed, types, edge, pool)
 

@@ -53,7 +53,7 @@ SETTINGS = BrokerSettings(NetworkName(OWNER.principal, "UK Police Network"), "12
 
 def cases(quick: bool) -> Iterator[Case]:
     """Yield the check of a standing right and a new decision against each peer's."""
-    edge = Authoriser(SETTINGS, VerificationCache(), ValidityTracker({}, vouchers_max=1))
+    edge = Authoriser(SETTINGS, VerificationCache(), ValidityTracker({}, issuers_max=1))
     pool = edge.pool(map(certificate_to_bytes, certificates_of_office()))
     asked = requests(numberplate(), 10 if quick else CITIES)
     rights = [edge.decide(one, pool, NOW) for one in asked]

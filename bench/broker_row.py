@@ -17,7 +17,7 @@ from itertools import pairwise
 from live_network import World, new_world
 from maia.broker import Broker, BrokerSettings
 from maia.broker.access.known_types import KEPT_TYPE
-from maia.broker.sealed.key_events import keys_came
+from maia.broker.sealed.key_events import apply_new_keys
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.events import Attribute, AttributeUid, Instant, Kind
@@ -147,7 +147,9 @@ class Row:
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == type_id else None
         for key in self._keys:
             state.writers.learn(type_id, key.principal, self._rights(key, Action.PUBLISH, Action.SUBSCRIBE))
-        self._perform(number, self.brokers[number]._finished(keys_came(state, type_id, self.now), self.now))
+        self._perform(
+            number, self.brokers[number]._finished(apply_new_keys(state, type_id, self.now), self.now)
+        )
         self._settle()
 
     def _rights(self, key: SigningKey, *actions: Action) -> tuple[SignedCertificate, ...]:

@@ -59,10 +59,10 @@ def test_a_renewal_of_everything_brings_back_nothing_that_has_ended(net: Net) ->
     request = billing.request(Action.SUBSCRIBE)
     asked = {billing.subscribe(request=request): request}
     for other in (net.client("billing office"), net.client("Detective Smith")):
-        assert other.code_of(other.renew_all(asked)) == "UNAVAILABLE-STANDS-OTHERWISE"
+        assert other.code_of(other.renew_all(asked)) == "UNAVAILABLE-ENTRIES-DIFFER"
     net.advance(61)
     assert billing.ended_with(min(asked)) == "UNAVAILABLE-LEASE-ENDED"
-    assert billing.code_of(billing.renew_all(asked)) == "UNAVAILABLE-STANDS-OTHERWISE"
+    assert billing.code_of(billing.renew_all(asked)) == "UNAVAILABLE-ENTRIES-DIFFER"
     camera.publish(camera.advertise(), sighting())
     assert billing.events() == []
 

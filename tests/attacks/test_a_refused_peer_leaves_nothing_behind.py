@@ -361,10 +361,10 @@ def test_offers_without_proof_fill_no_desk() -> None:
         rogue.say(Interest(type_of(1), [Wanted(bytes(16), filter_to_bytes(ALWAYS), None, [demanding])], []))
     desk = state_of(running).statements
     assert not desk.certificates
-    assert not desk.vouchers
+    assert not desk.issuers
     assert STRANGER.principal not in desk.streams.values()
     (link,) = state_of(running).links.values()
-    assert len(desk.reliance.certificates_on(link.id)) == 1, "its right to connect, and nothing else"
+    assert len(desk.dependencies.certificates_on(link.id)) == 1, "its right to connect, and nothing else"
 
 
 def test_nothing_is_left_of_a_broker_that_was_parted_from() -> None:
@@ -445,7 +445,7 @@ def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
     (link,) = state_of(running).links.values()
     link.reliance_max = 50
     name = TypeName(STRANGER.principal, "uk.test.Own", FIRST_VERSION)
-    kind, reliance = type_id(name.owner, name.name), state_of(running).statements.reliance
+    kind, dependencies = type_id(name.owner, name.name), state_of(running).statements.dependencies
     authority = Authority(AnyResource(STRANGER.principal), ALL_ACTIONS)
     asked = rogue.request(Action.SUBSCRIBE, event_type=name)
     for number in range(200):
@@ -453,12 +453,12 @@ def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
         entry = Wanted(number.to_bytes(16, "big"), filter_to_bytes(ALWAYS), asked, [proof])
         gone = [(number - 1).to_bytes(16, "big")] if number > 1 else []
         rogue.say(Interest(kind, [entry], gone))
-        assert len(reliance.certificates_on(link.id)) <= 52
+        assert len(dependencies.certificates_on(link.id)) <= 52
         link.reliance_max = 50
     left = state_of(running).routes.book.entries(state_of(running).routes.node_of[link.id], kind)
     assert {int.from_bytes(entry.id, "big") for entry in left} == {0, 199}
     for entry in left:
         assert isinstance(entry.baggage, Proof)
         assert entry.baggage.watched
-        assert entry.baggage.watched <= set(reliance.certificates_on(link.id)), "what stands is watched"
+        assert entry.baggage.watched <= set(dependencies.certificates_on(link.id)), "what stands is watched"
     assert not rogue.closed

@@ -188,7 +188,7 @@ def test_what_nobody_signed_is_not_remembered_cached_recorded_or_passed_on(city:
             rogue.say(replace(frame, signer=city.net._identity("CCS broker")[0].principal.key))
             rogue.say(replace(frame, signer=bytes(32)))  # a key of small order
         state = state_of(broker)
-        assert len(state.routes.seen) == len(state.last_said) == len(state.seals.carrying) == 0
+        assert len(state.routes.seen) == len(state.retained) == len(state.seals.carrying) == 0
         assert city.net.log(broker.name).safe == []
         assert broker.counts["maia_frames_refused_total"] == 3 * len(THE_NEXT_ONES)
         assert not rogue.closed
@@ -201,7 +201,7 @@ def test_what_comes_from_off_the_path_is_not_looked_at(city: City) -> None:
     for number in THE_NEXT_ONES:
         rogue.say(city.forged(city.net._identity("CCS broker")[0], number))
     state = state_of(city.middle)
-    assert len(state.routes.seen) == len(state.last_said) == 0
+    assert len(state.routes.seen) == len(state.retained) == 0
     assert [one["code"] for one in city.middle.noted("refused") if one["asked"] == "Sealed"] == [
         FrameUnasked.code
     ]
@@ -235,13 +235,11 @@ def test_the_present_state_is_not_what_an_unproved_answer_says(city: City) -> No
     rogue.say(StateFrame(question, encode(replace(frame, signature=bytes(64)))))
     rogue.say(StateFrame(question, encode(replace(frame, signer=bytes(32)))))
     assert not rogue.closed
-    assert len(state_of(city.middle).last_said) == 0
+    assert len(state_of(city.middle).retained) == 0
     rogue.say(StateFrame(question, encode(frame)))
-    assert len(state_of(city.middle).last_said) == 1
+    assert len(state_of(city.middle).retained) == 1
     city.camera.publish(1, sighting("one"))
-    assert len(state_of(city.middle).last_said) == 2, (
-        "what one signer says does not replace what another says"
-    )
+    assert len(state_of(city.middle).retained) == 2, "what one signer says does not replace what another says"
 
 
 # ------------------------------------------------------------ a sealed offer that ends

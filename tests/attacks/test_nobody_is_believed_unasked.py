@@ -283,7 +283,7 @@ def test_who_is_asked_for_the_state_is_believed_like_who_sends_frames(town: Town
     answer = encode(town.frame("forged", 2**62))
     rogue.say(StateFrame(rogue.last(StateQuery).question, answer))
     assert town.office.events() == []
-    assert len(state_of(town.broker).last_said) == 0
+    assert len(state_of(town.broker).retained) == 0
     assert not rogue.closed
 
 
@@ -293,7 +293,7 @@ def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town:
     camera.publish(camera.advertise(), sighting("true"))
     for number in range(FRAMES_MAX + 1):
         leads.say(town.frame("forged", number, number.to_bytes(16)))
-    assert len(state_of(town.broker).last_said) == FRAMES_MAX
+    assert len(state_of(town.broker).retained) == FRAMES_MAX
     late = town.net.client("billing office")
     late.subscribe(ref=1)
     late.say(AskState(99, 1))
@@ -323,7 +323,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     assert not rogue.closed
     assert net.log().safe == []
     if not offers:  # what is offered may be passed on, and is remembered for that under its signer
-        assert len(state_of(broker).routes.seen) == len(state_of(broker).last_said) == 0
+        assert len(state_of(broker).routes.seen) == len(state_of(broker).retained) == 0
 
 
 def test_a_neighbour_that_offers_and_takes_back_without_end_is_remembered_for_a_few_types(town: Town) -> None:

@@ -79,7 +79,7 @@ def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: N
     camera = net.client(CAMERA)
     camera.publish(camera.advertise(), sighting("last word"))
     asking(net, CCS)
-    (held,) = state_of(net.brokers[CCS]).last_said.of_type(the_type(net))
+    (held,) = state_of(net.brokers[CCS]).retained.of_type(the_type(net))
     right = connect_right(net.story, ROGUE.principal)
     rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(right,), address="rogue:1")
     rogue.say(StateGone(the_type(net), held[0], held[1]))

@@ -11,7 +11,7 @@ from typing import Any
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.access.known_types import KEPT_TYPE
-from maia.broker.sealed.key_events import keys_came
+from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
@@ -105,7 +105,7 @@ class PublishingNet(SealedNet):
         """Let a broker have another ring, and look at what waited for it."""
         state = state_of(running)
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == self.type_id else None
-        effects = running.broker._finished(keys_came(state, self.type_id, self.now), self.now)
+        effects = running.broker._finished(apply_new_keys(state, self.type_id, self.now), self.now)
         self._perform(running, effects)
         self.settle()
 

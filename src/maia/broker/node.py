@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import tell_of_impairments
-from maia.broker.durable.delivery import hear_log_read, hear_recorded
+from maia.broker.access.impairment import warn_of_impairments
+from maia.broker.durable.delivery import receive_log_read, receive_recorded
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
-    certificates_not_vouched_for,
-    hear_fetched,
+    certificates_without_statement,
     meet_own_certificates,
-    want_vouchers,
+    receive_fetched,
+    subscribe_to_issuers,
 )
-from maia.broker.routing.own_interests import look_at_own_interests
+from maia.broker.routing.own_interests import recheck_own_interests
 from maia.broker.routing.peers import dial_failed, leave, start
 from maia.broker.sealed.forwarding import signed
-from maia.broker.sealed.key_events import keys_handled, leave_managers, look_for_keys, own_rights_changed
+from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
@@ -97,14 +97,14 @@ class Broker:
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
-        """Verify what was kept, and begin to look for the others."""
+        """Verify what was kept, and begin to dial other brokers."""
         state, kept = self._state, self._kept
         log, self._kept, self._log = self._log, {}, NO_LOG
         started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
         meet_own_certificates(state)
         reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
         recorded = [] if state.recording is None else state.recording.reload(kept, log, state.routes.seen)
-        recorded += look_at_own_interests(state, now)
+        recorded += recheck_own_interests(state, now)
         return self._finished([started, *reloaded, *recorded, *start(state, now)], now)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
@@ -118,7 +118,7 @@ class Broker:
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
         effects = self._all_the_rest(now)
-        if not self._state.is_draining:  # then it has parted from everybody, and nothing is due any more
+        if not self._state.is_draining:  # then all links are closed, and nothing is due any more
             effects += run_expired_timers(self._state, now)
         match happened:
             case Received(link=link, data=data) if link in self._state.links:
@@ -126,7 +126,7 @@ class Broker:
             case Tick():
                 self._state.timers.woken()  # what was due has been done
             case _ if self._is_of_key_manager(happened):
-                effects += keys_handled(self._state, happened, now)
+                effects += handle_key_input(self._state, happened, now)
             case Received():
                 pass  # it was on its way when the link ended
             case LinkOpened(link=link) if self._state.is_draining:
@@ -139,9 +139,9 @@ class Broker:
             case DialFailed(address=address):
                 effects += dial_failed(self._state, address, now)
             case Recorded(upto=upto):
-                effects += hear_recorded(self._state, upto, now)
+                effects += receive_recorded(self._state, upto, now)
             case LogRead():
-                effects += hear_log_read(self._state, happened, now)
+                effects += receive_log_read(self._state, happened, now)
             case _:
                 assert_never(happened)
         return self._completed(effects, now)
@@ -163,7 +163,7 @@ class Broker:
         return effects
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
-        """Ask the kernel again about everything that stands; what is no longer permitted ends."""
+        """Decide all entries again; what is no longer permitted ends."""
         return self._finished(recheck_everything(self._state, now), now)
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
@@ -175,12 +175,12 @@ class Broker:
         return self._finished(adopt_constitutions(self._state, constitutions, now), now)
 
     def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
-        """Return certificates in use here that demand a word which is not at hand."""
-        return certificates_not_vouched_for(self._state)
+        """Return certificates in use here that demand a statement which is not at hand."""
+        return certificates_without_statement(self._state)
 
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
-        """Hear statements that somebody fetched for this broker."""
-        return self._finished(hear_fetched(self._state, statements, now), now)
+        """Accept statements that were fetched for this broker."""
+        return self._finished(receive_fetched(self._state, statements, now), now)
 
     def take_challenges(self) -> list[Challenged]:
         """Return what key managers want to have vouched for, of this broker's own certificates."""
@@ -206,7 +206,7 @@ class Broker:
         return self._finished(effects, now)
 
     def _is_of_key_manager(self, happened: Input) -> bool:
-        """Say whether something happened on the way to a key manager, which the key member looks after."""
+        """Say whether something happened on the way to a key manager, which belongs to the key member."""
         member = self._state.keys.member
         match happened:
             case Received(link=link) | LinkClosed(link=link):
@@ -267,10 +267,10 @@ class Broker:
         if state.keys.is_touched:
             effects += own_rights_changed(state, now)
         if state.statements.new:
-            effects += want_vouchers(state, now)
-        if state.impairments.stirred:
-            effects += tell_of_impairments(state, now)
-        if state.routes.is_stirred:
+            effects += subscribe_to_issuers(state, now)
+        if state.impairments.changed:
+            effects += warn_of_impairments(state, now)
+        if state.routes.is_changed:
             schedule_upkeep(state, now)
         is_to_be_thinned = state.repeated.is_due(now)
         for effect in effects:

@@ -1,6 +1,6 @@
-"""What survives a restart, and is it still to be believed?
+"""What survives a restart, and does it still hold?
 
-Definitions, verified certificates and the requests that were heard are kept
+Definitions, verified certificates and the requests that were received are kept
 as bytes. A file is a hint on what to check early, never a proof (C10): each
 signature is checked again, and what does not hold is dropped with a note.
 """

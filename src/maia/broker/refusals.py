@@ -2,7 +2,7 @@
 
 A `ProtocolViolation` closes the link that it came from; every other error
 answers one request and leaves the link alone. Sentences are for the peer, so
-none of them speaks of anybody else's rights, filters or references.
+none of them names another's rights, filters or references.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ClientsOnly(ProtocolViolation):
 
 
 class NotProved(Refusal):
-    """An interest or offer of another broker does not rest on a request that proves it."""
+    """An interest or offer of another broker is not proved by a request."""
 
     code = "REFUSED-NOT-PROVED"
 
@@ -96,7 +96,7 @@ class SealedTooWeakly(Refusal):
 
 
 class SignerNotEntitled(Refusal):
-    """A sealed frame was signed by somebody who may not publish what is in it."""
+    """A sealed frame was signed by a principal that may not publish what is in it."""
 
     code = "SEALING-SIGNER-NOT-ENTITLED"
 
@@ -108,13 +108,13 @@ class PublishedTooLongAgo(Refusal):
 
 
 class UnknownRef(BadInput):
-    """Nothing stands under this reference on this link."""
+    """Nothing is registered under this reference on this link."""
 
     code = "INPUT-UNKNOWN-REF"
 
 
 class RefTaken(BadInput):
-    """The reference stands for something else on this link."""
+    """The reference is used for something else on this link."""
 
     code = "INPUT-REF-TAKEN"
 
@@ -132,13 +132,13 @@ class FrameTooLarge(BadInput):
 
 
 class TooMuchAtOnce(ProtocolViolation):
-    """A message of another broker takes more work than one message may: it has to be told in several."""
+    """A message of another broker takes more work than one message may: it has to be sent in several."""
 
     code = "PROTOCOL-TOO-MUCH-AT-ONCE"
 
 
 class TooManyEntries(Unavailable):
-    """The client, or the peer, has as much standing here as it may."""
+    """The client, or the peer, has as many entries here as it may."""
 
     code = "UNAVAILABLE-ENTRY-QUOTA"
 
@@ -161,20 +161,20 @@ class LeaseEnded(Unavailable):
     code = "UNAVAILABLE-LEASE-ENDED"
 
 
-class StandsOtherwise(Unavailable):
-    """A client renewed everything on its link, and what stands there is something else."""
+class EntriesDiffer(Unavailable):
+    """A client renewed all entries of its link, and other entries are registered there."""
 
-    code = "UNAVAILABLE-STANDS-OTHERWISE"
+    code = "UNAVAILABLE-ENTRIES-DIFFER"
 
 
 class StatementAwaited(Unavailable):
-    """A certificate demands somebody's word that it still counts, and this broker waits for it."""
+    """A certificate demands a validity statement, and this broker waits for it."""
 
     code = "UNAVAILABLE-STATEMENT-AWAITED"
 
 
 class RightChanged(Refusal):
-    """What stands rests on other certificates than before, and may show less, or more."""
+    """An entry depends on other certificates than before, and may show less, or more."""
 
     code = "REFUSED-RIGHT-CHANGED"
 
@@ -210,13 +210,13 @@ class FrameUnasked(Refusal):
 
 
 class PlainOfSealed(Refusal):
-    """Something of a type whose owner wants it sealed was said in the open."""
+    """Something of a type whose owner wants it sealed was sent in the clear."""
 
     code = "REFUSED-PLAIN-OF-SEALED"
 
 
 class SealOutdated(Refusal):
-    """A sealed interest or offer is of an epoch that is over: whoever made it has not sealed it anew."""
+    """A sealed interest or offer is of an epoch that is over: its maker has not sealed it anew."""
 
     code = "REFUSED-SEAL-OUTDATED"
 
@@ -240,7 +240,7 @@ class NotRecorded(BadInput):
 
 
 class CursorOfAnotherType(BadInput):
-    """The name of a durable subscription stands for one to another type."""
+    """The name of a durable subscription is used for one to another type."""
 
     code = "INPUT-DURABLE-OTHER-TYPE"
 

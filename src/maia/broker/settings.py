@@ -1,4 +1,4 @@
-"""What is a broker told before it starts, and how much does it take on?
+"""How is a broker configured, and how much does it take on?
 
 The operator's configuration ends here as one frozen value. Every number that
 a peer could drive up has a maximum with a name.
@@ -49,7 +49,7 @@ class BrokerLimits:
     types: int = 4096
     """Type versions that are remembered; of types not in use, the least recently accepted go first."""
     interests_per_peer: int = 100_000
-    """Filters and offers that one neighbouring broker may have standing here."""
+    """Filters and offers that one neighbouring broker may have registered here."""
     bytes_per_peer: int = 128 << 20
     """What one neighbouring broker may make this one keep: interests, offers, replicas, refusals."""
     bytes_before_welcome: int = 512 << 10
@@ -71,12 +71,12 @@ class BrokerLimits:
     durable_frames_under_way: int = 256
     """Frames of one durable subscription that were delivered and not acknowledged."""
     durable_bytes_under_way: int = 4 << 20
-    vouchers: int = 1024
-    """Issuers whose statements are wanted here, because certificates demand their word."""
+    statement_issuers: int = 1024
+    """Issuers whose validity streams are subscribed to, because certificates demand their statements."""
     statements_shown: int = 64
     """Statements of a peer that are held until it shows certificates that they are about."""
     chains_per_request: int = CHAINS_COUNTED
-    """Chains of one principal to one type that add up; beyond them it is told that some were not counted."""
+    """Chains of one principal to one type that add up; beyond them it is warned that some do not count."""
     statement_bytes_shown: int = 1 << 20
     """How many bytes these have, the newest first."""
     certificates_shown: int = 512

@@ -16,7 +16,7 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.durable.recording import Recording
-from maia.broker.publication.retained_cache import Question, StateCache
+from maia.broker.publication.retained_cache import Question, RetainedFrames
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes, new_routes
 from maia.broker.sealed.entries import SealedInterests
@@ -50,7 +50,7 @@ __all__ = [
     "just_after",
     "new_state",
     "seconds_after",
-    "shown_to_everybody",
+    "shown_to_every_peer",
 ]
 
 _SECOND = 1_000_000
@@ -60,7 +60,7 @@ _LONG_AGO: Final = Instant(INSTANT_MIN)
 
 
 class Rest(NamedTuple):
-    """A part of the work on one input, for which nobody who was told something so far has to wait.
+    """A part of the work on one input, for which no peer that was answered so far has to wait.
 
     It is done before anything else happens to the broker, so it finds what it
     was put off with. The runtime sends first what was said before it.
@@ -75,14 +75,14 @@ class Rest(NamedTuple):
 class Impairments:
     """What was said of types that cannot be served here; see `access/impairment.py`."""
 
-    stirred: set[bytes] = field(default_factory=set)
+    changed: set[bytes] = field(default_factory=set)
     """Types of which it may be another answer now."""
     last: dict[bytes, object] = field(default_factory=dict)
     """What the answer about each type was."""
     noted: dict[bytes, str] = field(default_factory=dict)
     """What the log has said of each type."""
     awaited: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when keys that are on their way are waited for without a word."""
+    """Up to when keys that are on their way are waited for without a warning."""
     silent_seeds: set[str] = field(default_factory=set)
     """Where no broker has answered since there was last a neighbour."""
 
@@ -110,9 +110,9 @@ class BrokerState:
     seals: SealingKeys
     writers: PublisherRights
     statements: ValidityTracker
-    """What is known of certificates that count no more, and who rests on which."""
+    """Validity statements, and which links depend on which certificate."""
     one_time: ChallengeDesk[Held]
-    """What waits for somebody's word that was asked for just for it."""
+    """What waits for one-time answers."""
     waiting: Places[LinkId]
     """Links that others have dialled, and whose right to connect is not known yet."""
     links: dict[LinkId, Link] = field(default_factory=dict)
@@ -121,10 +121,10 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
-    last_said: StateCache = field(default_factory=StateCache)
-    """The last frames of publishers, for whoever asks for the present state."""
+    retained: RetainedFrames = field(default_factory=RetainedFrames)
+    """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
-    """Questions about the state that were not answered by everybody yet, by their numbers."""
+    """State queries that were not answered by all neighbours yet, by their numbers."""
     impairments: Impairments = field(default_factory=Impairments)
     rest: deque[Rest] = field(default_factory=deque)
     """What is left of the input at hand; see `Rest`."""
@@ -135,7 +135,7 @@ class BrokerState:
     repeated: RepeatedNotes = field(default_factory=RepeatedNotes)
     """What the log does not say again and again."""
     forgives_until: Instant = _LONG_AGO
-    """Up to when nobody is blamed for what this broker was too late to hear."""
+    """Up to when no lease ends because this broker was too late to read its renewal."""
     keep_at: Instant | None = None
     publications_kept: bytes = b""
     certificates_kept: set[bytes] = field(default_factory=set)
@@ -147,7 +147,7 @@ class BrokerState:
         return self.key.principal
 
     def audience(self, type_id: bytes) -> LocalSubscribers:
-        """Return the local subscribers of a type, nobody at first."""
+        """Return the local subscribers of a type, none at first."""
         return self.audiences.setdefault(type_id, LocalSubscribers())
 
 
@@ -161,7 +161,7 @@ def new_state(
 ) -> BrokerState:
     """Return the state of a broker that has not started; `process_id` tells a fork from its parent."""
     certificates = VerificationCache()
-    statements = ValidityTracker(kept, vouchers_max=settings.limits.vouchers)
+    statements = ValidityTracker(kept, issuers_max=settings.limits.statement_issuers)
     authoriser = Authoriser(settings, certificates, statements)
     types = KnownTypes(settings, certificates, authoriser.meter)
     keys = KeyRequests(
@@ -182,7 +182,7 @@ def new_state(
         random=random,
         instance=random(16),
         network=network_to_bytes(settings.network),
-        own_credentials=shown_to_everybody(settings.credentials),
+        own_credentials=shown_to_every_peer(settings.credentials),
         certificates=certificates,
         authoriser=authoriser,
         types=types,
@@ -200,8 +200,8 @@ def new_state(
     )
 
 
-def shown_to_everybody(certificates: Iterable[SignedCertificate]) -> list[bytes]:
-    """Return what this broker shows to whoever dials it, as bytes."""
+def shown_to_every_peer(certificates: Iterable[SignedCertificate]) -> list[bytes]:
+    """Return what this broker shows to every peer, as bytes."""
     # Certificates for types do not help to connect, and say more than every peer may know.
     return [
         certificate_to_bytes(one)

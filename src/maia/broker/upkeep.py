@@ -20,16 +20,16 @@ from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.state_query import overdue
 from maia.broker.refusals import HandshakeTooSlow, PeerSilent
-from maia.broker.revocation.streams import give_up_vouchers, look_at_vouchers, meet_own_certificates
-from maia.broker.routing.interests import look_at_doubtful, look_at_told_again
-from maia.broker.routing.own_interests import look_at_own_interests, look_at_own_interests_again
-from maia.broker.routing.replication import look_at_routing
-from maia.broker.sealed.key_events import look_at_keys, next_look_at_keys
+from maia.broker.revocation.streams import meet_own_certificates, recheck_statements, unsubscribe_from_issuers
+from maia.broker.routing.interests import doubt_entries, verify_doubted
+from maia.broker.routing.own_interests import recheck_own_interests, redecide_own_interests
+from maia.broker.routing.replication import maintain_routing
+from maia.broker.sealed.key_events import maintain_keys, next_key_moment
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.link_checks import ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.sessions.links import Link, Role, Stage
-from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_everybody
-from maia.broker.subscriptions.recheck import look_at_entries, look_at_entry
+from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
+from maia.broker.subscriptions.recheck import recheck_entries, recheck_entry
 from maia.broker.timers import (
     CatchUp,
     CheckLink,
@@ -70,11 +70,16 @@ def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
 def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
     match timer:
         case Upkeep():
-            return _do_upkeep(state, now)
+            effects = [*maintain_routing(state, now), *maintain_keys(state, now)]
+            effects += recheck_own_interests(state, now)
+            if state.keep_at is not None and state.keep_at <= now:
+                state.keep_at = None
+                effects += [*keep_what_changed(state), *unsubscribe_from_issuers(state, now)]
+            return effects
         case KeepAlive():
             return _keep_alive(state, now)
         case Statements():
-            return [*look_at_vouchers(state, now), *look_at_doubtful(state, now), *overdue(state, now)]
+            return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
         case OneTimeAnswers():
             return look_at_unanswered(state, now)
         case _:
@@ -87,7 +92,7 @@ def _run(state: BrokerState, timer: Timer, now: Instant) -> list[Effect]:
         case CatchUp():
             return advance_link(state, link.id, now)
         case RecheckEntries():
-            return look_at_entries(state, link, now)
+            return recheck_entries(state, link, now)
         case CheckLink():
             return _check_link(state, link, now)
 
@@ -96,14 +101,14 @@ def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:
     """Decide every right again: evidence for or against any of them may have changed."""
     state.authoriser.evidence_changed()
     state.keys.evidence_changed()
-    state.impairments.stirred.update(state.types.sealed())
+    state.impairments.changed.update(state.types.sealed())
     effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
-    effects += look_at_own_interests(state, now)
+    effects += recheck_own_interests(state, now)
     for link in list(state.links.values()):
         if link.is_ready:
             effects += _recheck_connection(state, link, now)
         for entry in link.entries:
-            effects += look_at_entry(state, link, entry, now)
+            effects += recheck_entry(state, link, entry, now)
     return effects
 
 
@@ -112,23 +117,14 @@ def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:
 
 def schedule_upkeep(state: BrokerState, now: Instant) -> None:
     """Set the timer for the next thing that the broker has to do by itself."""
-    state.routes.is_stirred = False
+    state.routes.is_changed = False
     if state.keep_at is None:
         state.keep_at = seconds_after(now, state.settings.lease_s)
-    moments = (state.routes.next_look(now), next_look_at_keys(state, now), state.keep_at)
+    moments = (state.routes.next_look(now), next_key_moment(state, now), state.keep_at)
     at = max(min(moment for moment in moments if moment is not None), just_after(now))
     known = state.timers.moment_of(Upkeep())
     if known is None or at < known or known <= now:
         state.timers.reset(Upkeep(), at)
-
-
-def _do_upkeep(state: BrokerState, now: Instant) -> list[Effect]:
-    effects = [*look_at_routing(state, now), *look_at_keys(state, now)]
-    effects += look_at_own_interests(state, now)
-    if state.keep_at is not None and state.keep_at <= now:
-        state.keep_at = None
-        effects += [*keep_what_changed(state), *give_up_vouchers(state, now)]
-    return effects
 
 
 # ------------------------------------------------------------ links
@@ -174,7 +170,7 @@ def _recheck_connection(state: BrokerState, link: Link, now: Instant) -> list[Ef
         link.connect = state.authoriser.still(link.connect, now)
     except PolicyRefusal as problem:
         return close_link(state, link, problem, now)
-    state.statements.reliance.note(link.id, link.connect.watched)
+    state.statements.dependencies.note(link.id, link.connect.watched)
     return []
 
 
@@ -203,12 +199,12 @@ def hold_certificates(
     if not changed:
         return []
     state.settings = replace(state.settings, credentials=certificates)
-    state.own_credentials[:] = shown_to_everybody(certificates)
+    state.own_credentials[:] = shown_to_every_peer(certificates)
     asked = state.keys.hold(certificates, now)
     meet_own_certificates(state)
     noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
     counted = Count("maia_own_certificates_changed_total")
-    return [*asked, *look_at_own_interests_again(state, changed, now), noted, counted]
+    return [*asked, *redecide_own_interests(state, changed, now), noted, counted]
 
 
 def adopt_constitutions(
@@ -235,7 +231,7 @@ def adopt_constitutions(
     effects = [Note("constitutions", {"in_force": named}), *recheck_everything(state, now)]
     for link in list(state.links.values()):
         if link.role is Role.BROKER and state.routes.is_current(link.id):
-            # What it told is proved again in a moment: its own edge may not have got the constitution.
-            relied_on = tuple(state.statements.reliance.certificates_on(link.id))
-            effects += look_at_told_again(state, link, relied_on, now)
+            # Its entries are proved again in a moment: its own edge may not have got the constitution.
+            relied_on = tuple(state.statements.dependencies.certificates_on(link.id))
+            effects += doubt_entries(state, link, relied_on, now)
     return effects

@@ -65,7 +65,7 @@ class StatementIntake:
                 effects.append(refused_statement(problem))
                 continue
             if heard.is_news:
-                effects.append(Count("maia_statements_heard_total"))
+                effects.append(Count("maia_statements_received_total"))
                 effects += changed(heard, now)
         return effects
 

@@ -395,9 +395,9 @@ def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     assert stream.hex() in met.status(net.now)["rendezvous"]
     office.hang_up()
     net.advance(90)
-    assert met.status(net.now)["statements"]["vouchers"], "somebody may come back"
+    assert met.status(net.now)["statements"]["issuers"], "somebody may come back"
     net.advance(310)
-    assert not met.status(net.now)["statements"]["vouchers"]
+    assert not met.status(net.now)["statements"]["issuers"]
     told = [one for sender, _, one in net.carried if sender == "Met broker" and isinstance(one, Interest)]
     assert any(one.type_id == stream and one.remove for one in told)
 
@@ -481,14 +481,14 @@ def test_a_right_comes_back_with_a_word_that_was_missed(net: Net, kind: TestKind
 
 
 def test_nobody_keeps_others_out_by_naming_people_who_never_speak() -> None:
-    net = Net(limits=BrokerLimits(vouchers=4))
+    net = Net(limits=BrokerLimits(statement_issuers=4))
     net.broker()
     stranger = net.client("Detective Smith")
     fakes = [demanding(net, "Detective Smith", by=connect_key(number)) for number in range(20)]
     stranger.subscribe(credentials=fakes)
     story = Story(net)
     assert story.billing.was_accepted(story.ref), story.billing.heard
-    assert len(net.brokers["CCS broker"].broker.status(net.now)["statements"]["vouchers"]) <= 5
+    assert len(net.brokers["CCS broker"].broker.status(net.now)["statements"]["issuers"]) <= 5
 
 
 def connect_key(number: int) -> Principal:
@@ -497,7 +497,7 @@ def connect_key(number: int) -> Principal:
 
 def test_who_was_heard_is_looked_after_however_many_there_are() -> None:
     """A word that is at hand ends in time, also where there is no room for more people."""
-    net = Net(limits=BrokerLimits(vouchers=0))
+    net = Net(limits=BrokerLimits(statement_issuers=0))
     net.broker()
     says = Statements(net.story.keys["CCS"])
     billing = net.client(BILLING, credentials=pool_with(net, demanding(net)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.publication.retained_cache import FRAMES_MAX, Remembered, StateCache
+from maia.broker.publication.retained_cache import FRAMES_MAX, RetainedFrame, RetainedFrames
 from maia.broker.publication.transit import Transit
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE
@@ -191,14 +191,14 @@ def test_a_reference_that_does_not_stand_is_refused(net: Net) -> None:
 # ------------------------------------------------------------ what is remembered is bounded
 
 
-def frame(number: int, sequence: int = 0) -> Remembered:
+def frame(number: int, sequence: int = 0) -> RetainedFrame:
     publisher = SigningKey.from_seed(b"p" * 32).principal
     stream = number.to_bytes(16, "big")
-    return Remembered(Transit(b"t" * 32, publisher, stream, sequence, int(NOW), Frame(1, {})), NOW, LOCAL)
+    return RetainedFrame(Transit(b"t" * 32, publisher, stream, sequence, int(NOW), Frame(1, {})), NOW, LOCAL)
 
 
 def test_the_oldest_words_are_forgotten_first():
-    cache = StateCache()
+    cache = RetainedFrames()
     for number in range(FRAMES_MAX + 10):
         cache.remember(frame(number))
     streams = {int.from_bytes(stream, "big") for _, stream, _ in cache.of_type(b"t" * 32)}
@@ -208,14 +208,14 @@ def test_the_oldest_words_are_forgotten_first():
 
 def test_an_earlier_frame_never_replaces_a_later_one():
     """S16: whoever answers first does not win with an old word."""
-    cache = StateCache()
+    cache = RetainedFrames()
     assert cache.remember(frame(1, sequence=5))
     assert not cache.remember(frame(1, sequence=4))
     assert [said.frame.sequence for _, _, said in cache.of_type(b"t" * 32)] == [5]
 
 
 def test_what_is_forgotten_makes_a_type_incomplete():
-    cache = StateCache()
+    cache = RetainedFrames()
     cache.remember(frame(1))
     cache.complete(b"t" * 32, Instant(NOW + 1))
     assert cache.is_complete(b"t" * 32, NOW)

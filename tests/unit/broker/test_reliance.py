@@ -15,24 +15,24 @@ STEPS = st.lists(st.tuples(LINKS, st.none() | WATCHED), max_size=40)
 
 @given(STEPS, WATCHED)
 def test_it_agrees_with_a_plain_list_of_pairs(steps, asked):
-    reliance, pairs = DependencyIndex(), set()
+    dependencies, pairs = DependencyIndex(), set()
     for link, watched in steps:
         if watched is None:
-            reliance.forget(link)
+            dependencies.forget(link)
             pairs = {(one, certificate) for one, certificate in pairs if one != link}
         else:
-            reliance.note(link, watched)
+            dependencies.note(link, watched)
             pairs |= {(link, certificate) for certificate in watched}
-    assert reliance.links_on(asked) == tuple(
+    assert dependencies.links_on(asked) == tuple(
         sorted({one for one, certificate in pairs if certificate in asked})
     )
-    assert len(reliance) == len({certificate for _, certificate in pairs})
-    assert all((one in reliance) == any(certificate == one for _, certificate in pairs) for one in asked)
+    assert len(dependencies) == len({certificate for _, certificate in pairs})
+    assert all((one in dependencies) == any(certificate == one for _, certificate in pairs) for one in asked)
 
 
 def test_ten_thousand_links_are_not_looked_at_for_one():
-    reliance = DependencyIndex()
+    dependencies = DependencyIndex()
     for number in range(10_000):
-        reliance.note(LinkId(number), frozenset({b"all", b"%d" % number}))
-    assert reliance.links_on([b"77"]) == (77,)
-    assert len(reliance.links_on([b"all"])) == 10_000
+        dependencies.note(LinkId(number), frozenset({b"all", b"%d" % number}))
+    assert dependencies.links_on([b"77"]) == (77,)
+    assert len(dependencies.links_on([b"all"])) == 10_000

@@ -62,7 +62,7 @@ def test_whoever_counts_otherwise_renews_nothing(net: Net, difference: str) -> N
     }[difference]
     net.advance(LEASE_S / 2)
     changes = {"entries": 7} if difference == "another number" else {}
-    assert billing.code_of(billing.renew_all(told, **changes)) == "UNAVAILABLE-STANDS-OTHERWISE"
+    assert billing.code_of(billing.renew_all(told, **changes)) == "UNAVAILABLE-ENTRIES-DIFFER"
     net.advance(LEASE_S / 2 + 1)
     assert {billing.ended_with(ref) for ref in asked} == {"UNAVAILABLE-LEASE-ENDED"}
 

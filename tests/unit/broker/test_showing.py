@@ -82,7 +82,7 @@ def test_a_revocation_counts_even_if_the_peer_that_shows_it_is_refused(net: Net)
 
 def test_the_stream_of_somebody_who_had_to_make_room_is_wanted_no_more() -> None:
     """A74: people who never speak are named in turn, and the broker asks for one stream at a time."""
-    net = Net(limits=BrokerLimits(vouchers=1))
+    net = Net(limits=BrokerLimits(statement_issuers=1))
     net.broker()
     net.broker(MET, seeds=[CCS])
     stranger = net.client("Detective Smith")

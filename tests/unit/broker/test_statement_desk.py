@@ -30,8 +30,8 @@ SEVERAL = [SigningKey.from_seed(bytes([number]) * 32) for number in range(100, 1
 ON_DUTY = Comparison(AttributeUid("on-duty"), Operator.EQ, True)
 
 
-def desk_that_met(*certificates: SignedCertificate, vouchers_max: int = 16) -> ValidityTracker:
-    desk = ValidityTracker({}, vouchers_max=vouchers_max)
+def desk_that_met(*certificates: SignedCertificate, issuers_max: int = 16) -> ValidityTracker:
+    desk = ValidityTracker({}, issuers_max=issuers_max)
     desk.met(certificates, frozenset(one.id for one in certificates))
     return desk
 
@@ -49,9 +49,9 @@ def hear(desk: ValidityTracker, signed: SignedStatement, at: float) -> list[froz
 
 
 def refreshed(desk: ValidityTracker, at: float) -> StatementIssuer:
-    (voucher,) = desk.vouchers.values()
-    desk.refresh(voucher, moment(at))
-    return voucher
+    (issuer,) = desk.issuers.values()
+    desk.refresh(issuer, moment(at))
+    return issuer
 
 
 def conditional(by: SigningKey) -> SignedCertificate:
@@ -66,26 +66,26 @@ def conditional(by: SigningKey) -> SignedCertificate:
 
 def test_who_had_to_make_room_is_not_asked_for_any_more():
     first, second = (certificate(TestKind.TIMED_CRL, by=by) for by in SEVERAL[:2])
-    desk = desk_that_met(first, second, vouchers_max=1)
-    assert set(desk.vouchers) == set(desk.new) == {SEVERAL[1].principal}
+    desk = desk_that_met(first, second, issuers_max=1)
+    assert set(desk.issuers) == set(desk.new) == {SEVERAL[1].principal}
     assert [one.by for one in desk.evicted] == [SEVERAL[0].principal]
 
 
 def test_whoever_was_heard_makes_room_for_nobody():
     """A39: its word must end in time, and so somebody has to look after it."""
     heard, other = certificate(TestKind.TIMED_CRL), certificate(TestKind.TIMED_CRL, by=SEVERAL[0])
-    desk = desk_that_met(heard, vouchers_max=1)
+    desk = desk_that_met(heard, issuers_max=1)
     hear(desk, crl(1, since=0), 0)
     refreshed(desk, 0)
     desk.met([other], frozenset({other.id}))
-    assert set(desk.vouchers) == {TESTER.principal}
+    assert set(desk.issuers) == {TESTER.principal}
     assert not desk.evicted
 
 
 def test_whoever_was_heard_is_listened_to_however_many_strangers_are_named(monkeypatch):
     """A74: room for streams is made of those to whom there was never a reason to listen."""
     monkeypatch.setattr(statement_desk, "_STREAMS_MAX", 4)
-    desk = ValidityTracker({}, vouchers_max=16)
+    desk = ValidityTracker({}, issuers_max=16)
     heard = desk.listen(TESTER.principal)
     hear(desk, crl(1), 0)
     for stranger in SEVERAL:
@@ -99,20 +99,20 @@ def test_certificates_on_which_nothing_rests_are_forgotten_when_there_are_too_ma
     monkeypatch.setattr(statement_desk, "_CERTIFICATES_MAX", 3)
     many = [certificate(TestKind.TIMED_CRL, comment=f"certificate {number}") for number in range(9)]
     desk = desk_that_met(many[0])
-    desk.reliance.note(LINK, frozenset({many[0].id}))
+    desk.dependencies.note(LINK, frozenset({many[0].id}))
     desk.met(many, frozenset(one.id for one in many))
     assert many[0].id in desk.certificates
     assert len(desk.certificates) <= 3
-    assert desk.vouchers[TESTER.principal].certificates <= desk.certificates.keys()
+    assert desk.issuers[TESTER.principal].certificates <= desk.certificates.keys()
 
 
 def test_conditions_are_forgotten_with_the_last_that_rests_on_them():
     ours = conditional(ISSUER)
     desk = desk_that_met(ours)
-    desk.reliance.note(LINK, frozenset({ours.id}))
+    desk.dependencies.note(LINK, frozenset({ours.id}))
     desk.given_up(moment(0), after_us=0)
     assert set(desk.conditional) == {ours.id}
-    desk.reliance.forget(LINK)
+    desk.dependencies.forget(LINK)
     desk.given_up(moment(0), after_us=0)
     assert not desk.conditional
 
@@ -136,8 +136,8 @@ def test_a_word_that_was_seen_to_end_stays_over_when_the_clock_goes_back():
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
     hear(desk, crl(1, since=0), 0)
-    voucher = refreshed(desk, 0)
-    assert desk.look_at(voucher, moment(31)) == {tested.id}
+    issuer = refreshed(desk, 0)
+    assert desk.expire(issuer, moment(31)) == {tested.id}
     assert isinstance(desk.standing.problem_with(tested, moment(10)), CertificateStale)
 
 
@@ -146,11 +146,11 @@ def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
     hear(desk, crl(1, since=60), 0)
-    voucher = refreshed(desk, 0)
-    assert voucher.is_missed
-    assert voucher.look_at == moment(60) - 1
-    assert desk.look_at(voucher, moment(60)) == {tested.id}
-    assert not voucher.is_missed
+    issuer = refreshed(desk, 0)
+    assert issuer.is_missed
+    assert issuer.changes_at == moment(60) - 1
+    assert desk.expire(issuer, moment(60)) == {tested.id}
+    assert not issuer.is_missed
 
 
 @pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])

@@ -79,7 +79,7 @@ def renewed_one_by_one(played):
     """Let half a lease pass, and let the broker say that something else stands there."""
     played.time_passes(LEASE_S / 2)
     (everything,) = played.said(RenewAll)
-    played.broker_says(Failed(everything.id, "UNAVAILABLE-STANDS-OTHERWISE", "ask again"))
+    played.broker_says(Failed(everything.id, "UNAVAILABLE-ENTRIES-DIFFER", "ask again"))
 
 
 def test_all_that_stands_is_renewed_by_one_message(played):

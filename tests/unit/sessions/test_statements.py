@@ -32,7 +32,7 @@ class Verifier:
 
 def test_a_new_statement_is_acted_upon_once() -> None:
     verifier = Verifier()
-    assert verifier.take(crl(1, TESTED)) == [Count("maia_statements_heard_total"), Note("changed", {})]
+    assert verifier.take(crl(1, TESTED)) == [Count("maia_statements_received_total"), Note("changed", {})]
     assert verifier.take(crl(1, TESTED)) == []
     (heard,) = verifier.heard
     assert heard.revoked == {TESTED.id}

@@ -1,11 +1,10 @@
-"""May this principal connect, publish or subscribe here, and does what it was told still hold?
+"""May this principal connect, publish or subscribe here, and does what it was granted still hold?
 
 Everything at the edge is decided by the policy kernel, for the principal that
-proved its key on the link and for nobody else. A right is asked about again
+proved its key on the link and for no other. A right is checked again
 at each frame: usually that compares two moments, and when the period of the
-answer has passed, the kernel decides anew. Certificates of which somebody
-entitled says that they do not count any more, or of whom nobody says that
-they still do although they demand it, speak for nobody.
+answer has passed, the kernel decides anew. Certificates that are revoked, or that
+demand a validity statement which is not at hand, count for nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _REFUSED_BYTES_MAX: Final = 8 << 20
 _CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
-"""Certificates of one pool that do not count now, and are waited for: as many as a decision may rest on."""
+"""Certificates of one pool that do not count now, and are waited for: as many as a decision may depend on."""
 
 
 class Authoriser:
@@ -127,7 +126,7 @@ class Authoriser:
         if known is not None:
             self._pools.move_to_end(given)
             return known
-        # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
+        # Beside those, the last ones alone are at hand: any peer can show what leads nowhere (A89).
         if self._read_last[0] != given:
             once = dict.fromkeys(given)
             self.meter.used += sum(map(len, once)) // BYTES_PER_STEP
@@ -184,8 +183,8 @@ class Authoriser:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
         `remote` is where the requester has dialled from. `vouched` are the
-        one-time answers that were given for this very request; what rests on
-        them stands no longer than they may serve. `budget` is what the search
+        one-time answers that were given for this very request; what depends on
+        them holds no longer than they may serve. `budget` is what the search
         for chains may cost, if that is not what an answer may cost.
         """
         found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
@@ -224,30 +223,25 @@ class Authoriser:
         every = self._evidence(request, pool, now).once
         if not every:
             return NO_ANSWERS
-        wanted = self._chosen(self._evidence(request, pool, now, every))
+        wanted = NO_ANSWERS  # for the first chains, as long as there is room for a whole chain more
+        for chain in self._evidence(request, pool, now, every).evidence.chains:
+            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
+            if len(wanted | tests) <= self._settings.limits.one_time_questions_per_request:
+                wanted |= tests
         found = self._evidence(request, pool, now, wanted)
         decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         is_of_use = isinstance(decision, Permit) and decision.view != beyond
         return wanted if is_of_use else NO_ANSWERS
 
     def may_be_vouched_for(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> bool:
-        """Say whether one-time tests stand in the way of a certificate that would speak for a request."""
+        """Say whether a one-time test keeps a certificate from counting for a request."""
         return bool(self._evidence(request, pool, now).once)
 
     def may_ask(self, right: Authorisation, pool: tuple[SignedCertificate, ...]) -> bool:
-        """Say whether one-time tests may stand in the way of more; quickly, for most rights no."""
+        """Say whether one-time tests may keep more from counting; quickly, for most rights no."""
         asked = (right.principal, right.basis.action, right.basis.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
-
-    def _chosen(self, found: ChainSearch) -> frozenset[Once]:
-        """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
-        chosen = NO_ANSWERS
-        for chain in found.evidence.chains:
-            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
-            if len(chosen | tests) <= self._settings.limits.one_time_questions_per_request:
-                chosen |= tests
-        return chosen
 
     def _facts(self, request: Request, found: ChainSearch, now: Instant, remote: str | None) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
@@ -274,7 +268,7 @@ class Authoriser:
         """Return the right that certificates gave at an earlier moment.
 
         A right that ended later does not take back what was said under it, and
-        what was recorded had been decided upon: nobody has to vouch for it again.
+        what was recorded had been decided upon: no tester has to vouch for it again.
         """
         found = self._found_in(request, pool, then, ASSUMED_GOOD)
         self.decisions += 1
@@ -298,12 +292,12 @@ class Authoriser:
         if known is not None and known.steady.contains(now):
             (self._found if known.evidence.chains else self._refused).use(asked)
             if known.is_doubted and now - known.met_at > _MET_AGAIN_US:
-                # Somebody still has use for the word that is missing.
+                # The statement that is missing is still needed.
                 known.met_at = now
                 self._statements.met(pool, known.watched)
             return known
-        heard = self._statements.standing
-        tester = Answered(heard, once) if once else heard
+        stated = self._statements.standing
+        tester = Answered(stated, once) if once else stated
         found = self._found_in(request, pool, now, tester, budget)
         self._found.drop(asked)
         self._refused.drop(asked)
@@ -393,7 +387,7 @@ class Authoriser:
         now: Instant,
         budget: Budget | None = None,
     ) -> None:
-        """Listen to those whose word the certificates demand that would speak for somebody."""
+        """Subscribe to the issuers of statements that the certificates of a possible chain demand."""
         with suppress(BrokenCredential):
             chains = find_chains(
                 pool,
@@ -442,7 +436,7 @@ class Authoriser:
         return right.basis.epoch == self.epoch and right.basis.stable.contains(now)
 
     def still(self, right: Authorisation, now: Instant) -> Authorisation:
-        """Return the right as it stands now: the same, another one, or the kernel's refusal."""
+        """Return the right as it is now: the same, another one, or the kernel's refusal."""
         return right if self.holds(right, now) else self.left_of(right, right.pool, now)
 
     def decide_again(self, right: Authorisation, now: Instant) -> Authorisation:
@@ -464,7 +458,7 @@ class Authoriser:
     ) -> Authorisation:
         """Return what certificates make of a right now, or raise the kernel's refusal.
 
-        One-time answers were given for one authorisation. What is left of it may stand on them while they
+        One-time answers were given for one authorisation. What is left of it may depend on them while they
         serve; whatever would be more has to be vouched for anew.
         """
         if right.vouched is not None and right.vouched.serves.contains(now):

@@ -16,7 +16,7 @@ from maia.broker.refusals import TooManyQuestions
 from maia.broker.sessions.link_checks import ask_to_look_at_link
 from maia.broker.sessions.links import Entry, Held, HeldEntry, HeldRequest, Link
 from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscriptions.registry import ask_to_look_at_entries
+from maia.broker.subscriptions.registry import schedule_recheck
 from maia.broker.timers import OneTimeAnswers
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.validity.validity_state import Once
@@ -71,7 +71,7 @@ def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) 
     try:
         return _challenged(state, link, asked, wanted, now)
     except TooManyQuestions as problem:
-        ask_to_look_at_entries(state, link, seconds_after(now, _NO_ROOM_S))
+        schedule_recheck(state, link, seconds_after(now, _NO_ROOM_S))
         return [Count("maia_refused_total", labels={"code": problem.code})]
 
 

@@ -1,11 +1,11 @@
-"""Can this broker serve what stands here, and who hears it when it cannot?
+"""Can this broker serve what is registered here, and who is warned when it cannot?
 
 A broker without keys of a sealed type can neither seal nor open it, and one
-that no other broker answers serves nobody but its own clients. A publisher's
-frames are refused then, with the reason and the cure. A subscription stands
-all the same: its holder is warned, and told again when it changes. Only a
-holder whose request was permitted hears any of it (A38). The log says it once
-for each change.
+that no other broker answers serves its own clients alone. A publisher's
+frames are refused then, with the reason and the cure. A subscription is
+registered all the same: its holder is warned, and again when it changes. Only a
+holder whose request was permitted is warned (A38). The log has one line for
+each change.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
     "keys_overdue",
     "late_keys",
     "neighbour_found",
-    "next_look_at_impairments",
+    "next_impairment",
     "seed_silent",
-    "tell_of_impairments",
+    "warn_of_impairments",
     "warn",
 ]
 
@@ -50,7 +50,7 @@ def key_lack(state: BrokerState, type_id: bytes, now: Instant) -> NoKeys | KeySe
     name = state.types.versions(type_id)[-1].name.name
     if not rights:
         if state.statements.awaits(state.settings.credentials, now):
-            return None  # the word of a tester may come at any moment, and the keys with it
+            return None  # a tester's statement may arrive at any moment, and the keys with it
         lacks = f"this broker holds no key of `{name}`: it has no certificate for it"
         return NoKeys(f"{lacks}; {_CURE.format(broker=broker)}")
     if type_id in keys.refused:
@@ -87,7 +87,12 @@ def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list
 
 def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
-    problem, type_id = _problem_of(state, entry, now), entry.right.event_type.type_id
+    type_id, lack = entry.right.event_type.type_id, None
+    if state.types.sealing(type_id) is not None:
+        lack = key_lack(state, type_id, now) or _overdue(state, type_id, now)
+        if lack is None and isinstance(entry, Subscription):
+            lack = _unreadable(state, entry, now)
+    problem = lack or _cut_off(state)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
         return []
@@ -97,15 +102,15 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
         del link.warned[entry.ref]
         return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
     link.warned[entry.ref] = problem.message
-    told = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
+    warning = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
     is_noted = isinstance(problem, CutOff)  # once for all types
-    return [told, *([] if is_noted else _noted(state, type_id, problem))]
+    return [warning, *([] if is_noted else _noted(state, type_id, problem))]
 
 
-def tell_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
+def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
     """Warn the holders of all that a change concerns, and let the log know."""
-    stirred, state.impairments.stirred = state.impairments.stirred, set()
-    changed = {type_id for type_id in stirred if type_id == ROUTE or _note_change(state, type_id, now)}
+    changed, state.impairments.changed = state.impairments.changed, set()
+    changed = {type_id for type_id in changed if type_id == ROUTE or _note_change(state, type_id, now)}
     if not changed:
         return []
     effects: list[Effect] = []
@@ -123,27 +128,27 @@ def tell_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
 
 
 def late_keys(state: BrokerState, now: Instant) -> set[bytes]:
-    """Return the types whose keys have been awaited for so long that their readers should hear of it."""
+    """Return the types whose keys have been awaited for so long that their readers are to be warned."""
     return {type_id for type_id, until in state.impairments.awaited.items() if until <= now}
 
 
-def next_look_at_impairments(state: BrokerState, now: Instant) -> Instant | None:
+def next_impairment(state: BrokerState, now: Instant) -> Instant | None:
     """Return when the next keys will have been awaited for too long."""
     return min((until for until in state.impairments.awaited.values() if until > now), default=None)
 
 
 def seed_silent(state: BrokerState, address: str) -> None:
-    """Take note that no broker answers where this broker was told to look for one."""
+    """Take note that no broker answers at a configured seed."""
     if address in state.settings.seeds and not state.routes.neighbours:
         state.impairments.silent_seeds.add(address)
-        state.impairments.stirred.add(ROUTE)
+        state.impairments.changed.add(ROUTE)
 
 
 def neighbour_found(state: BrokerState) -> None:
     """Take note that there is a link to the network."""
     if state.impairments.silent_seeds:
         state.impairments.silent_seeds.clear()
-        state.impairments.stirred.add(ROUTE)
+        state.impairments.changed.add(ROUTE)
 
 
 def _note_change(state: BrokerState, type_id: bytes, now: Instant) -> bool:
@@ -158,16 +163,6 @@ def _note_change(state: BrokerState, type_id: bytes, now: Instant) -> bool:
     return is_changed
 
 
-def _problem_of(state: BrokerState, entry: Entry, now: Instant) -> Unavailable | None:
-    type_id = entry.right.event_type.type_id
-    if state.types.sealing(type_id) is None:
-        return _cut_off(state)
-    lack: KeyLack | None = key_lack(state, type_id, now) or _overdue(state, type_id, now)
-    if lack is None and isinstance(entry, Subscription):
-        lack = _unreadable(state, entry, now)
-    return lack or _cut_off(state)
-
-
 def _are_keys_awaited(state: BrokerState, type_id: bytes, now: Instant) -> bool:
     return state.types.sealing(type_id) is not None and not state.seals.has_begun(type_id, now)
 
@@ -179,7 +174,7 @@ def _overdue(state: BrokerState, type_id: bytes, now: Instant) -> KeysAwaited | 
         return None
     wait_s = state.settings.limits.wait_for_keys_s
     if state.impairments.awaited.setdefault(type_id, seconds_after(now, wait_s)) > now:
-        state.routes.is_stirred = True  # there is another moment to be woken at
+        state.routes.is_changed = True  # there is another moment to be woken at
         return None
     return keys_overdue(state, type_id)
 

@@ -5,7 +5,7 @@ name a version that is known here. Nothing is remembered before the request
 that brought it was permitted (E1). What is remembered survives a restart as
 bytes that are verified again (C10); a second definition under a known name is
 refused for as long as the first one is remembered (A29). Where there are too
-many, types go of which nothing stands here, the least recently accepted first
+many, types go that no entry here is of, the least recently accepted first
 and all versions of a type together: a version is verified by those before it.
 """
 

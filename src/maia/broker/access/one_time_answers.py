@@ -83,7 +83,7 @@ def _connected_again(
         why = missing or problem
         refusal = refusal_effects(why, link.peer, link=link.id, asked="Connect")
         return [*close_link(state, link, why, now), *refusal]
-    state.statements.reliance.note(link.id, link.connect.watched)
+    state.statements.dependencies.note(link.id, link.connect.watched)
     ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
     return []
 

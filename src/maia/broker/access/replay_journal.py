@@ -1,4 +1,4 @@
-"""Which requests were heard before, after a restart too?
+"""Which requests were received before, after a restart too?
 
 A request is remembered before it is answered (A65). Writing the whole memory
 each time would cost more than verifying the request, so it is written in

@@ -49,7 +49,7 @@ class Cursor:
     kept_seen: int = 0
     """The position that is on disk."""
     next: int = 0
-    """The position to look at next."""
+    """The position to deliver next."""
     under_way: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
     """Position and size of what was delivered and is not acknowledged."""
     bytes_under_way: int = 0
@@ -57,12 +57,12 @@ class Cursor:
     """The link and reference of the owner, while it is here."""
     reading: int | None = None
     waits_since: Instant | None = None
-    """Since when the frame at `next` waits for somebody's certificates, if it does."""
+    """Since when the frame at `next` waits for keys or for its signer's certificates, if it does."""
     is_stuck: bool = False
     """Whether the log could not be read any further; its owner may try again."""
     order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
     rows: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_ROWS), repr=False)
-    """Which rows were looked at since the owner came: parts of a sealed frame may have some in common."""
+    """Which rows were delivered since the owner came: parts of a sealed frame may have some in common."""
 
     @property
     def is_attached(self) -> bool:
@@ -91,7 +91,7 @@ class Cursor:
         self.bytes_under_way += size
 
     def passed(self) -> None:
-        """Take note that all before `next` was looked at: with nothing under way, it is seen."""
+        """Take note that all before `next` is done: with nothing under way, it is seen."""
         if not self.under_way:
             self.seen = max(self.seen, self.next - 1)
 

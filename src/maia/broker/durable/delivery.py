@@ -70,9 +70,9 @@ __all__ = [
     "advance_link",
     "cursor_for",
     "forget_durable",
-    "hear_log_read",
-    "hear_recorded",
-    "hear_seen",
+    "receive_log_read",
+    "receive_recorded",
+    "receive_seen",
     "read_logged",
 ]
 
@@ -108,8 +108,8 @@ _LOOK_AGAIN_S: Final = 0.5
 # ------------------------------------------------------------ what happens
 
 
-def hear_recorded(state: BrokerState, upto: int, now: Instant) -> list[Effect]:
-    """Answer whoever waited for frames to be safe, and let durable subscriptions have them."""
+def receive_recorded(state: BrokerState, upto: int, now: Instant) -> list[Effect]:
+    """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
     log = state.recording
     if log is None:
         return []
@@ -120,7 +120,7 @@ def hear_recorded(state: BrokerState, upto: int, now: Instant) -> list[Effect]:
     return effects
 
 
-def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effect]:
+def receive_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effect]:
     """Deliver what was read, as far as there is room; the rest is read again."""
     log = state.recording
     cursor = None if log is None else log.reads.pop(found.read, None)
@@ -137,7 +137,7 @@ def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effe
         effects.append(_missed(entry, first, last, removed))
     effects += _taken_from_disk(state, cursor, entry, found, now)
     if found.problem is None:
-        # What waits is looked at again in a while; to read it again at once would never end.
+        # What waits is tried again in a while; to read it again at once would never end.
         return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
     cursor.is_stuck = True
     damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
@@ -145,7 +145,7 @@ def hear_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effe
 
 
 def advance_link(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
-    """Let the durable subscriptions of a link go on that waited for somebody's certificates."""
+    """Let the durable subscriptions of a link go on that waited for keys or certificates."""
     cursors = [] if state.recording is None else list(state.recording.cursors.values())
     held = [cursor for cursor in cursors if cursor.holder is not None and cursor.holder[0] == link]
     return [effect for cursor in held for effect in advance(state, cursor, now)]
@@ -222,7 +222,7 @@ def _taken(
         if not _note_waiting(state, cursor, now):
             asked = state.keys.ask_for_writer(cursor.type_id, found.signer, now)
             return [*asked, *_look_again(state, entry, now)]
-        found = LogUnreadable("nobody has told who signed it, so it was not delivered")
+        found = LogUnreadable("its signer is not known, so it was not delivered")
     if isinstance(found, KeysAwaited):
         if not _note_waiting(state, cursor, now):
             asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
@@ -297,7 +297,7 @@ def _look_again(state: BrokerState, entry: Subscription, now: Instant) -> list[E
     return []
 
 
-def hear_seen(state: BrokerState, link: Link, message: Seen, now: Instant) -> list[Effect]:
+def receive_seen(state: BrokerState, link: Link, message: Seen, now: Instant) -> list[Effect]:
     """Move a cursor up to what its owner has had, and deliver what there is room for now."""
     entry = link.subscriptions.get(message.ref)
     if entry is None or entry.cursor is None:
@@ -389,5 +389,5 @@ def _proved(state: BrokerState, opened: OpenedFrame, keys: EpochKeys, logged: Lo
     if may is None:
         return SignerAwaited(signer)
     if not may:
-        return SignerNotEntitled("a frame was signed by somebody who could not publish what is in it")
+        return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
     return Readable(sealed.part, sealed.missing, signer.key)

@@ -3,15 +3,15 @@
 The publication path asks, for plain and for sealed frames, before a frame
 counts anywhere (A90). A plain frame names its publisher and proves nothing,
 so it counts by the way on which it came; a sealed one proves its signer, and
-a signer may be anybody. Expected are:
+a signer may be any key. Expected are:
 
 - the next broker towards the type's rendezvous, which brings what is
   published elsewhere, and the two that would follow it: they may have found
-  out first that it is gone, and then send what its replicas told them to;
-- a neighbour whose offer of the type stands.
+  out first that it is gone, and then send what its replicas ask for;
+- a neighbour whose offer of the type is registered.
 
 Other neighbours are never asked for the type, so no honest one sends any of
-it unasked (A66, A67). One that was asked may not have heard yet that it is
+it unasked (A66, A67). One that was asked may not have received yet that it is
 asked no more, and is expected for a while longer: for a lease if it was the
 next broker towards the rendezvous, or has not renewed its offer, and for two
 seconds if it has taken its offer back. An offer that is refused, or falls with
@@ -80,7 +80,7 @@ def refuse_unasked(state: BrokerState, link: Link, now: Instant, *, said: str = 
     An honest one that is mistaken finds out by that.
     """
     counted = Count("maia_frames_refused_total", labels={"code": FrameUnasked.code})
-    neighbour = state.routes.neighbours[state.routes.node_of[link.id]]
+    neighbour = state.routes.neighbour_on(link.id)
     noted = neighbour.unasked_noted_at
     if noted is not None and noted <= now < seconds_after(noted, state.settings.lease_s):
         return [counted]
@@ -94,7 +94,7 @@ def refuse_unasked(state: BrokerState, link: Link, now: Instant, *, said: str = 
 
 
 def offer_ended(neighbour: Neighbour, type_id: bytes, until: Instant) -> None:
-    """Let frames that are on the way arrive from a neighbour whose offer does not stand any more."""
+    """Let frames that are on the way arrive from a neighbour whose offer is not registered any more."""
     parting = neighbour.parting
     parting.pop(type_id, None)
     if len(parting) >= PARTING_MAX:
@@ -113,7 +113,7 @@ def let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
 
 
 def not_asked_any_more(state: BrokerState, former: Iterable[tuple[Hop, bytes]], now: Instant) -> None:
-    """Take note of neighbours that were asked for a type and may not have heard that they are not now.
+    """Take note of neighbours that were asked for a type and may not have received that they are not now.
 
     Their offer was not renewed, because they slept perhaps; or the way to the rendezvous has changed.
     """

@@ -1,7 +1,7 @@
 """The publication path: from a publisher's frame to the frames that leave this broker.
 
 Read it from top to bottom: the right, the type, the View, the seal if the type
-has one, then everybody who may have a part of it. What comes from another
+has one, then all that may have a part of it. What comes from another
 broker joins half way, where only identifiers and interests are left.
 """
 
@@ -14,13 +14,13 @@ from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.retained import remember_own, remember_passing
 from maia.broker.publication.transit import Transit, from_carried, written_as
 from maia.broker.refusals import FrameTooLarge, PlainOfSealed, PublishedTooFast, PublishedTooLongAgo
-from maia.broker.revocation.streams import hear_frame
+from maia.broker.revocation.streams import receive_frame
 from maia.broker.routing.interests import forward
 from maia.broker.routing.routes import unseen_part
 from maia.broker.sealed.publication import hold_until_sealed, send_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, Rest
-from maia.broker.subscriptions.recheck import look_at_entry
+from maia.broker.subscriptions.recheck import recheck_entry
 from maia.events import Frame, Instant
 from maia.types import TransitKindMismatch
 from maia.wire.codec import encode_known
@@ -68,19 +68,19 @@ def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> l
 
 
 def carry(state: BrokerState, link: Link, message: Carried, now: Instant) -> list[Effect]:
-    """Take a frame from another broker to everybody else who may have a part of it."""
+    """Take a frame from another broker to all others that may have a part of it."""
     if state.types.sealing(message.type_id) is not None:
-        # Whoever passed it on may not know that the owner wants it sealed; nobody here gets it so (A29).
+        # Its sender may not know that the owner wants it sealed; no subscriber here gets it so (A29).
         return [Count("maia_frames_refused_total", labels={"code": PlainOfSealed.code})]
     try:
         transit = from_carried(message, state.types.kinds(message.type_id))
     except TransitKindMismatch as problem:
-        # Whoever passed it on may not know the type, so the frame ends here and the link does not.
+        # Its sender may not know the type, so the frame ends here and the link does not.
         return [Count("maia_frames_refused_total", labels={"code": problem.code})]
     if not is_known_type(state, message.type_id):
         return [Count("maia_frames_unwanted_total")]
     if not is_expected_source(state, link, message.type_id, now):
-        # Before it is remembered: who is not believed must not use up another's numbers (A66).
+        # Before it is remembered: an unexpected source must not use up another's numbers (A66).
         return refuse_unasked(state, link, now)
     remember_passing(state, transit, link.id, now)
     return _sent(state, link, transit, now, source=link.id)
@@ -103,10 +103,10 @@ def _sent(
         return [*_given_here(state, unseen, now), *forward(state, unseen, source=source), *then()]
 
     # The others first, who have the same to do: what a statement takes away here is gone before
-    # anybody here gets it, and before its publisher is answered (A35).
+    # a subscriber here gets it, and before its publisher is answered (A35).
     def given_here() -> list[Effect]:
         is_needed = unseen.type_id in state.statements.streams
-        ended = hear_frame(state, unseen, now) if is_needed else []
+        ended = receive_frame(state, unseen, now) if is_needed else []
         return [*ended, *_given_here(state, unseen, now), *then()]
 
     state.rest.append(Rest(link.id, given_here))
@@ -128,7 +128,7 @@ def _given_here(state: BrokerState, transit: Transit, now: Instant) -> list[Effe
 
 def _publish_on_another_right(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
     """Look at the publisher's right first; what is left of it, if anything, decides about the frame."""
-    looked = look_at_entry(state, link, link.advertisement(message.ref), now)
+    looked = recheck_entry(state, link, link.advertisement(message.ref), now)
     stands = message.ref in link.advertisements
     return [*looked, *publish(state, link, message, now)] if stands else looked
 
@@ -151,7 +151,7 @@ def _note_sequence(advertisement: Advertisement, message: Publish) -> bool:
 
 
 def _as_transit(link: Link, message: Publish, advertisement: Advertisement, shaped: Shaped) -> Transit:
-    # Columns that nobody touched travel in the bytes in which they came.
+    # Columns that were not changed travel in the bytes in which they came.
     forced = advertisement.shaper.forced
     untouched = [] if shaped.refused else message.columns
     if forced:

@@ -1,8 +1,8 @@
-"""Which frames are a publisher's last word, and when does it count no more?
+"""Which frame is a publisher's last, and when is it forgotten?
 
-The publication path tells of every frame that it takes on. What a publisher
-of this broker said is remembered with its right; what comes by is remembered
-if it is whole. When a publisher's right is taken away, its last word goes,
+The publication path hands over every frame that it takes on. A frame of a publisher
+of this broker is remembered with its right; one that passes is remembered
+if it is whole. When a publisher's right is taken away, its last frame goes,
 here and at every broker that it passed (A37).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from maia.broker.publication.retained_cache import Remembered
+from maia.broker.publication.retained_cache import RetainedFrame
 from maia.broker.publication.transit import Transit
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState
@@ -23,59 +23,59 @@ from maia.wire.messages import Sealed, StateGone
 
 __all__ = [
     "book_keys",
-    "forget_last_said",
-    "hear_state_gone",
+    "forget_retained",
+    "receive_state_gone",
     "publisher_lost_its_right",
     "remember_own",
     "remember_passing",
-    "say_under",
+    "move_retained",
 ]
 
 
 def remember_own(state: BrokerState, transit: Transit, entry: Advertisement, now: Instant) -> None:
     """Take note of the last frame of a publisher of this broker, as it was written."""
-    state.last_said.remember(Remembered(transit, now, LOCAL, entry.right))
+    state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right))
 
 
-def say_under(state: BrokerState, entry: Advertisement) -> None:
-    """Let what a publisher said last rest on the right that it has now: the one before serves no more."""
+def move_retained(state: BrokerState, entry: Advertisement) -> None:
+    """Keep a publisher's last frame under the right that it has now: the one before serves no more."""
     type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
-    state.last_said.rest_on(type_id, publisher, entry.stream, entry.right)
+    state.retained.rest_on(type_id, publisher, entry.stream, entry.right)
 
 
 def remember_passing(state: BrokerState, frame: Transit | Sealed, source: LinkId, now: Instant) -> None:
-    """Take note of a frame that passes whole; a part of one is nobody's last word."""
+    """Take note of a frame that passes whole; a part of one is not retained."""
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     node = state.routes.node_of.get(source)
     if not is_cut and node is not None:
-        state.last_said.remember(Remembered(frame, now, node))
+        state.retained.remember(RetainedFrame(frame, now, node))
 
 
 def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:
     """Forget what a publisher said last, and have others forget it."""
     type_id, publisher = entry.right.event_type.type_id, entry.right.principal.key
-    state.last_said.forget(type_id, publisher, entry.stream)
+    state.retained.forget(type_id, publisher, entry.stream)
     return _tell_gone(state, StateGone(type_id, publisher, entry.stream), besides=None)
 
 
-def forget_last_said(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+def forget_retained(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
     """Forget what was said by publishers who could say it by one of these certificates alone."""
     effects: list[Effect] = []
-    for type_id, publisher, stream, said in state.last_said.under_rights():
+    for type_id, publisher, stream, said in state.retained.under_rights():
         if said.right is None or said.right.watched.isdisjoint(certificates):
             continue
         try:
             state.authoriser.decide_again(said.right, now)
         except PolicyRefusal:
-            state.last_said.forget(type_id, publisher, stream)
+            state.retained.forget(type_id, publisher, stream)
             effects += _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)
     return effects
 
 
-def hear_state_gone(state: BrokerState, link: Link, message: StateGone, _now: Instant) -> list[Effect]:
+def receive_state_gone(state: BrokerState, link: Link, message: StateGone, _now: Instant) -> list[Effect]:
     """Forget what a publisher said last, if that came the same way, and have others forget it."""
     node = state.routes.node_of[link.id]
-    if not state.last_said.forget(message.type_id, message.publisher, message.stream, node):
+    if not state.retained.forget(message.type_id, message.publisher, message.stream, node):
         return []
     return _tell_gone(state, message, besides=link.id)
 

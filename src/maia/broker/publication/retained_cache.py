@@ -3,7 +3,7 @@
 A new subscriber may ask for the present state of a type before it waits for news
 (dissertation 6.3.1). The broker of a publisher remembers the last frame that it took
 on from it; other brokers remember frames that pass, and use them for a lease after they
-have asked everybody (6.3.2). All of it is bounded: what passed longest ago is forgotten
+have asked all neighbours (6.3.2). All of it is bounded: what passed longest ago is forgotten
 first, and asked for again when it is wanted. What passes takes no room from the
 publishers of this broker.
 """
@@ -27,8 +27,8 @@ __all__ = [
     "FRAMES_MAX",
     "Client",
     "Question",
-    "Remembered",
-    "StateCache",
+    "RetainedFrame",
+    "RetainedFrames",
 ]
 
 
@@ -39,13 +39,13 @@ _LONG_AGO: Final = Instant(INSTANT_MIN)
 _Stream = tuple[bytes, bytes, bytes, bytes]
 """A type, a publisher, one of its streams, and who signed it (empty for a plain frame).
 
-What one signer says stands beside what another says, and never in its place: whoever
-reads them judges the signers (A90).
+Frames of one signer are kept beside those of another, and never in their place: their
+reader checks the signers (A90).
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RetainedFrame:
     """The last frame of a stream: as it can be read here, or sealed as it passed."""
 
     frame: Transit | Sealed = field(repr=False)
@@ -64,14 +64,14 @@ class Remembered:
         return 512 + (sum(len(one.data) for one in written) if written else 64 * frame.frame.rows)
 
 
-class StateCache:
+class RetainedFrames:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
     __slots__ = ("_bytes", "_complete", "_frames", "_of_type", "_passed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._frames: OrderedDict[_Stream, Remembered] = OrderedDict()
+        self._frames: OrderedDict[_Stream, RetainedFrame] = OrderedDict()
         self._passed: dict[_Stream, None] = {}
         """Those of the frames that came by, in the same order."""
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
@@ -82,7 +82,7 @@ class StateCache:
         """Return how many frames are remembered."""
         return len(self._frames)
 
-    def remember(self, last: Remembered) -> bool:
+    def remember(self, last: RetainedFrame) -> bool:
         """Take note of a frame; say whether it is not older than the one that was known."""
         frame = last.frame
         if isinstance(frame, Sealed):
@@ -106,12 +106,12 @@ class StateCache:
             self._forget(next(iter(self._passed or self._frames)))
         return True
 
-    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, Remembered]]:
-        """Yield publisher, stream and last frame of everybody who is known to have published a type."""
+    def of_type(self, type_id: bytes) -> Iterator[tuple[bytes, bytes, RetainedFrame]]:
+        """Yield publisher, stream and last frame of all that are known to have published a type."""
         for stream in list(self._of_type.get(type_id, ())):
             yield stream[1], stream[2], self._frames[stream]
 
-    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, Remembered]]:
+    def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, RetainedFrame]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
         for (type_id, publisher, stream, _), said in list(self._frames.items()):
             if said.right is not None:
@@ -146,15 +146,15 @@ class StateCache:
     # ------------------------------------------------------------ is that everything?
 
     def is_complete(self, type_id: bytes, now: Instant) -> bool:
-        """Say whether everybody was asked not long ago, and everything came by since."""
+        """Say whether all neighbours were asked not long ago, and everything passed here since."""
         return now < self._complete.get(type_id, _LONG_AGO)
 
     def complete(self, type_id: bytes, until: Instant) -> None:
-        """Take note that everybody has answered, and that what is said up to then comes by."""
+        """Take note that all neighbours have answered, and that what is published up to then passes here."""
         self._complete[type_id] = until
 
     def incomplete(self, type_id: bytes) -> None:
-        """Take note that something may be said that does not come by."""
+        """Take note that something may be published that does not pass here."""
         self._complete.pop(type_id, None)
 
 
@@ -169,7 +169,7 @@ class Client:
 
 @dataclass(slots=True)
 class Question:
-    """A question about the state of a type that was not answered by everybody yet."""
+    """A question about the state of a type that was not answered by all neighbours yet."""
 
     id: bytes
     type_id: bytes

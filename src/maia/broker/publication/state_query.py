@@ -1,13 +1,12 @@
-"""How is a subscriber told what was said before it came?
+"""How does a subscriber get what was published before it came?
 
-It asks for the state once its subscription stands. What this broker knows is
+It asks for the state once its subscription is accepted. What this broker knows is
 delivered through the subscriber's View; if that may not be everything, the
 question goes from broker to broker towards the publishers, and the answers
 come back the same way (dissertation 6.3.1, 6.3.2). The last publication of a
-publisher is told whole, with every event that travelled in it, to whoever may
-have it now: a publisher's right is asked about again before its word is passed
-on, and what it said is forgotten everywhere when that right is taken away
-(A37).
+publisher is sent whole, with every event that travelled in it, to subscribers that
+may have it now: a publisher's right is rechecked before its frame is passed on,
+and that is forgotten everywhere when the right is taken away (A37).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 from maia.broker.durable.delivery import Readable, read_logged
 from maia.broker.publication.expected_sources import is_expected_source, refuse_unasked
 from maia.broker.publication.retained import book_keys
-from maia.broker.publication.retained_cache import Client, Question, Remembered
+from maia.broker.publication.retained_cache import Client, Question, RetainedFrame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sealed.publication import sealed_alone
@@ -50,9 +49,9 @@ from maia.wire.messages import (
 __all__ = [
     "ask_for_own",
     "ask_state",
-    "hear_state_done",
-    "hear_state_frame",
-    "hear_state_query",
+    "receive_state_done",
+    "pass_on_state_frame",
+    "receive_state_query",
     "link_gone",
     "overdue",
 ]
@@ -73,56 +72,49 @@ class NotTheState(ProtocolViolation):
 
 
 def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -> list[Effect]:
-    """Tell a subscriber what is known of the state, and ask others if that may not be everything."""
+    """Send a subscriber what is known of the state, and ask others if that may not be everything."""
     entry = link.subscription(message.ref)
     if entry.cursor is not None:
         raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
     asker = Client(link.id, message.ref, message.id)
-    if (before := _already_asked(state, asker)) is not None:
-        return before
-    type_id = entry.right.event_type.type_id
-    told = [
-        effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
-    ]
-    return [*told, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
-
-
-def _already_asked(state: BrokerState, asker: Client) -> list[Effect] | None:
-    """Let a question that a subscriber repeats wait for the same answer: it costs others nothing more."""
     for question in state.questions.values():
         waiting = question.asker
         if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
-            question.asker = asker
+            question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
             return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
-    return None
+    type_id = entry.right.event_type.type_id
+    known = [
+        effect for said in _usable(state, type_id, now) for effect in _shown(state, entry, said.frame, now)
+    ]
+    return [*known, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
 
 
 def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    """Ask others what was said last, for this broker itself: `heard` answers pass as frames do."""
+    """Ask others for the last publications, for this broker itself: answers pass as frames do."""
     if any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
         return []
     return _asked(state, None, state.random(_QUESTION_BYTES), type_id, now)
 
 
-def hear_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
+def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
     """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
     if message.question in state.questions:
         return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
     node = state.routes.node_of[link.id]
-    told = [
+    known = [
         Send(link.id, encode(StateFrame(message.question, data)))
         for said in _usable(state, message.type_id, now)
         if (data := _for_neighbour(state, node, said, now)) is not None
     ]
-    return [*told, *_asked(state, link.id, message.question, message.type_id, now)]
+    return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
 
 
 def _asked(
     state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, now: Instant
 ) -> list[Effect]:
-    """Ask everybody behind whom a publisher may be, unless the answer is known or there is nobody."""
+    """Ask all neighbours behind which a publisher may be, unless the answer is known."""
     question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
-    if state.last_said.is_complete(type_id, now):
+    if state.retained.is_complete(type_id, now):
         return _answered(question)
     if len(state.questions) >= _QUESTIONS_MAX:
         question.is_whole = False
@@ -156,8 +148,8 @@ def _towards_publishers(
 # ------------------------------------------------------------ answers
 
 
-def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
-    """Take an answer to whoever asked, as far as it may have it; one that nobody asked for goes nowhere."""
+def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
+    """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
         return []
@@ -169,9 +161,9 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
     if not is_expected_source(state, link, sealed if isinstance(frame, Sealed) else plain, now):
         # It was asked because it offers the type in the other form, for which it needed no proof here.
         return refuse_unasked(state, link, now, said="StateFrame")
-    said = Remembered(frame, now, state.routes.node_of[link.id])
+    said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
-    is_newest = bool(is_cut) or state.last_said.remember(said)
+    is_newest = bool(is_cut) or state.retained.remember(said)
     if not is_newest:
         return []
     match question.asker:
@@ -186,8 +178,8 @@ def hear_state_frame(state: BrokerState, link: Link, message: StateFrame, now: I
             return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
 
 
-def hear_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
-    """Take note that a neighbour has said all it knows."""
+def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
+    """Take note that a neighbour has sent all it knows."""
     question = state.questions.get(message.question)
     if question is None or link.id not in question.waits_for:
         return []
@@ -226,8 +218,11 @@ def _one_less(
 
 def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
     state.questions.pop(question.id, None)
-    if question.is_whole and _all_comes_by(state, question.type_id):
-        state.last_said.complete(question.type_id, seconds_after(now, state.settings.lease_s))
+    audience = state.audiences.get(question.type_id)
+    classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
+    # With a subscriber here that wants everything of the type, all of it passes here.
+    if question.is_whole and any(one.routed == ALWAYS for one in classes):
+        state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
     return _answered(question)
 
 
@@ -248,11 +243,11 @@ def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
 # ------------------------------------------------------------ who may have what
 
 
-def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered]:
-    """Return what may be told: by publishers who may still publish, and by others while it is complete."""
-    usable: list[Remembered] = []
-    is_complete = state.last_said.is_complete(type_id, now)
-    for publisher, stream, said in state.last_said.of_type(type_id):
+def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[RetainedFrame]:
+    """Return what may be sent: of publishers that may still publish, and of others while it is complete."""
+    usable: list[RetainedFrame] = []
+    is_complete = state.retained.is_complete(type_id, now)
+    for publisher, stream, said in state.retained.of_type(type_id):
         if said.right is None:
             if is_complete:
                 usable.append(said)
@@ -260,7 +255,7 @@ def _usable(state: BrokerState, type_id: bytes, now: Instant) -> list[Remembered
         try:
             state.authoriser.still(said.right, now)
         except PolicyRefusal:
-            state.last_said.forget(type_id, publisher, stream)
+            state.retained.forget(type_id, publisher, stream)
         else:
             usable.append(said)
     return usable
@@ -281,10 +276,10 @@ def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now
         return []
     whom = transit.publisher.key, transit.stream, transit.sequence, transit.published_at
     delivery = Deliver([entry.ref], *whom, seen.rows, seen.columns)
-    return [Send(entry.link, encode_known(delivery)), Count("maia_states_told_total")]
+    return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
 
 
-def _for_neighbour(state: BrokerState, node: NodeId, said: Remembered, now: Instant) -> bytes | None:
+def _for_neighbour(state: BrokerState, node: NodeId, said: RetainedFrame, now: Instant) -> bytes | None:
     """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
     frame, book = said.frame, state.routes.book
     plain, sealed = book_keys(frame.type_id)
@@ -317,12 +312,3 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")
     return from_carried(frame, state.types.kinds(frame.type_id))
-
-
-def _all_comes_by(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether somebody here wants everything of a type, so that nothing is said unheard."""
-    audience = state.audiences.get(type_id)
-    if audience is None:
-        return False
-    classes = list(audience.classes.values())[:_CLASSES_LOOKED_AT]
-    return any(one.routed == ALWAYS for one in classes)

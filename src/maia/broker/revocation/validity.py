@@ -44,27 +44,27 @@ __all__ = [
 
 
 class DependencyIndex:
-    """Links by the ids of the certificates that something on them rests on."""
+    """Links by the ids of the certificates that something on them depends on."""
 
     __slots__ = ("_by_certificate", "_by_link", "_last")
 
     def __init__(self) -> None:
-        """Begin with nothing that rests on anything."""
+        """Begin with no dependency."""
         # Most certificates speak for one link alone; a set for each would be most of what this holds.
         self._by_certificate: dict[bytes, LinkId | set[LinkId]] = {}
         self._by_link: dict[LinkId, set[bytes]] = {}
         self._last: dict[LinkId, frozenset[bytes]] = {}
 
     def __len__(self) -> int:
-        """Return how many certificates something rests on."""
+        """Return how many certificates something depends on."""
         return len(self._by_certificate)
 
     def __contains__(self, certificate: bytes) -> bool:
-        """Say whether anything rests on a certificate."""
+        """Say whether anything depends on a certificate."""
         return certificate in self._by_certificate
 
     def note(self, link: LinkId, watched: frozenset[bytes]) -> None:
-        """Remember that something on a link rests on these certificates."""
+        """Remember that something on a link depends on these certificates."""
         # By identity: the rights of one client are decided from the same evidence, and share it.
         if not watched or self._last.get(link) is watched:
             return
@@ -92,13 +92,13 @@ class DependencyIndex:
             del self._by_certificate[certificate]
 
     def keep_only(self, link: LinkId, certificates: Collection[bytes]) -> None:
-        """Forget that anything on a link rests on other certificates than these."""
+        """Forget that anything on a link depends on other certificates than these."""
         known = frozenset(self._by_link.get(link, set()).intersection(certificates))
         self.forget(link)
         self.note(link, known)
 
     def links_on(self, certificates: Iterable[bytes]) -> tuple[LinkId, ...]:
-        """Return the links on which something may rest on one of these certificates, in one order."""
+        """Return the links on which something may depend on one of these certificates, in one order."""
         found: set[LinkId] = set()
         for certificate in certificates:
             links = self._by_certificate.get(certificate)
@@ -109,19 +109,19 @@ class DependencyIndex:
         return tuple(sorted(found))
 
     def certificates_on(self, link: LinkId) -> Collection[bytes]:
-        """Return the certificates that something on a link rests on, or once did."""
+        """Return the certificates that something on a link depends on, or once did."""
         return self._by_link.get(link, ())
 
 
 _STREAMS_MAX: Final = 8192
 _CERTIFICATES_MAX: Final = 65_536
-"""Certificates that are remembered although nothing rests on them any more, or not yet."""
+"""Certificates that are remembered although nothing depends on them any more, or not yet."""
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 
 
 @dataclass(slots=True)
 class StatementIssuer:
-    """Somebody whose word certificates here demand."""
+    """An issuer whose statements certificates here demand."""
 
     by: Principal
     type_id: bytes
@@ -129,56 +129,56 @@ class StatementIssuer:
     """Those that demand it."""
     kinds: set[TestKind] = field(default_factory=set)
     met_at: Instant | None = None
-    """When a certificate that demands it was last decided upon; None until it is looked at."""
+    """When a certificate that demands it was last decided upon; None until then."""
     is_wanted: bool = False
     """Whether this broker has said that it wants the stream."""
     held: frozenset[TestKind] = frozenset()
-    """Which kinds of its word were at hand when it was last looked at."""
-    look_at: Instant | None = None
+    """Which kinds of its statements were at hand when that was last worked out."""
+    changes_at: Instant | None = None
     """The last moment before one of them ends, or one that was stated in advance begins."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
 
     @property
     def is_missed(self) -> bool:
-        """Say whether some word of it is demanded that is not at hand."""
+        """Say whether a statement of it is demanded that is not at hand."""
         return not self.kinds - {TestKind.ONE_TIME} <= self.held
 
 
 class ValidityTracker:
-    """What one broker has heard on validity, and on whose behalf it listens."""
+    """The validity statements of one broker, and the issuers that it needs them of."""
 
     __slots__ = (
         "_limit",
         "_look_at",
         "certificates",
         "conditional",
+        "dependencies",
         "evicted",
         "intake",
+        "issuers",
         "new",
-        "reliance",
         "standing",
         "streams",
-        "vouchers",
     )
 
-    def __init__(self, kept: Mapping[str, bytes], *, vouchers_max: int) -> None:
+    def __init__(self, kept: Mapping[str, bytes], *, issuers_max: int) -> None:
         """Go on with what was kept; a record that cannot be read is an error, and no start."""
         self.intake = StatementIntake(kept)
         self.standing = self.intake.standing
-        self.reliance = DependencyIndex()
-        self.vouchers: dict[Principal, StatementIssuer] = {}
+        self.dependencies = DependencyIndex()
+        self.issuers: dict[Principal, StatementIssuer] = {}
         self.streams: dict[bytes, Principal] = {}
         """Streams that are listened to when they come by: by type, whose they are."""
         self.certificates: dict[bytes, SignedCertificate] = {}
-        """Certificates that demand somebody's word, by id."""
+        """Certificates that demand a statement, by id."""
         self.conditional: dict[bytes, Principal] = {}
         """Certificates that hold under a condition, and who has set it."""
         self.new: dict[Principal, StatementIssuer] = {}
         """Those whose streams have to be asked for, or asked for again."""
         self.evicted: list[StatementIssuer] = []
         """Those who had to make room, and whose streams are still to be given up."""
-        self._limit = vouchers_max
+        self._limit = issuers_max
         self._look_at = _CERTIFICATES_MAX
         for by in self.standing:
             self.listen(by)
@@ -206,40 +206,40 @@ class ValidityTracker:
     def _met(self, signed: SignedCertificate) -> None:
         if signed.id not in self.certificates and len(self.certificates) >= self._look_at:
             self._forget_unused(frozenset())
-            # What is in use stays, and links have their shares; to look at all of it each time costs most.
+            # What is in use stays, and links have their shares; to go through all of it each time costs most.
             self._look_at = max(_CERTIFICATES_MAX, 2 * len(self.certificates))
         self.certificates[signed.id] = signed
         for test in signed.certificate.validity.tests:
-            voucher = self.vouchers.get(test.by)
-            if voucher is None:
+            issuer = self.issuers.get(test.by)
+            if issuer is None:
                 if not self._make_room(test.by):
-                    continue  # nothing was heard of it, so what demands it is refused
-                voucher = self.vouchers[test.by] = StatementIssuer(test.by, self.listen(test.by))
-            voucher.certificates.add(signed.id)
-            voucher.kinds.add(test.kind)
-            self.new[test.by] = voucher
+                    continue  # it has stated nothing, so what demands it is refused
+                issuer = self.issuers[test.by] = StatementIssuer(test.by, self.listen(test.by))
+            issuer.certificates.add(signed.id)
+            issuer.kinds.add(test.kind)
+            self.new[test.by] = issuer
 
     def _make_room(self, by: Principal) -> bool:
         """Make room for an issuer, and say whether there is: its statements must end in time."""
         was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
-        if was_heard or len(self.vouchers) < self._limit:
+        if was_heard or len(self.issuers) < self._limit:
             return True
         # Any peer can name testers that never state anything: one of those makes room.
-        silent = next((one for one in self.vouchers.values() if not one.held), None)
+        silent = next((one for one in self.issuers.values() if not one.held), None)
         if silent is None:
             return False
-        del self.vouchers[silent.by]
+        del self.issuers[silent.by]
         self.new.pop(silent.by, None)
         self.evicted.append(silent)
         return True
 
     def listen(self, by: Principal) -> bytes:
-        """Hear the statements of somebody when they come by; return their stream's type."""
+        """Accept an issuer's statements when they pass; return the type of its stream."""
         type_id = validity_type_id(by)
         if type_id not in self.streams:
             if len(self.streams) >= _STREAMS_MAX:
                 # Of those that no right here depends on, the ones met first go.
-                needed = {*self.vouchers, *self.standing}
+                needed = {*self.issuers, *self.standing}
                 spare = [one for one, issuer in self.streams.items() if issuer not in needed]
                 for gone in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
                     del self.streams[gone]
@@ -254,50 +254,50 @@ class ValidityTracker:
 
     def touched_by(self, heard: Heard, now: Instant) -> frozenset[bytes]:
         """Return the certificates that a new statement concerns."""
-        voucher = self.vouchers.get(heard.by)
-        # The same moments as before, or later ones: nobody is asked about for that.
-        back = frozenset[bytes]() if voucher is None else self._looked_at(voucher, now)
+        issuer = self.issuers.get(heard.by)
+        # The same moments as before, or later ones: nothing is decided again for that.
+        back = frozenset[bytes]() if issuer is None else self._changed_by(issuer, now)
         touched = heard.revoked | heard.restored | back
         if heard.about:  # certificates whose conditions ask for facts that this issuer states
-            touched |= {one for one, issuer in self.conditional.items() if issuer == heard.by}
+            touched |= {one for one, by in self.conditional.items() if by == heard.by}
         return touched
 
-    def look_at(self, voucher: StatementIssuer, now: Instant) -> frozenset[bytes]:
-        """Return the certificates for which somebody's word has come, or has ended, since the last look."""
-        touched = self._looked_at(voucher, now)
+    def expire(self, issuer: StatementIssuer, now: Instant) -> frozenset[bytes]:
+        """Return the certificates for which a statement has arrived, or has ended, since the last time."""
+        touched = self._changed_by(issuer, now)
         for certificate in touched:
             # Asked of one that demands it, what is over by now is over for good, if the clock goes back too.
             self.standing.problem_with(self.certificates[certificate], now)
         return touched
 
-    def _looked_at(self, voucher: StatementIssuer, now: Instant) -> frozenset[bytes]:
-        before, voucher.held = voucher.held, self._held(voucher, now)
-        changed = before ^ voucher.held
+    def _changed_by(self, issuer: StatementIssuer, now: Instant) -> frozenset[bytes]:
+        before, issuer.held = issuer.held, self._held(issuer, now)
+        changed = before ^ issuer.held
         if not changed:
             return frozenset()
         return frozenset(
             [
                 certificate
-                for certificate in voucher.certificates
+                for certificate in issuer.certificates
                 if any(
-                    test.by == voucher.by and test.kind in changed
+                    test.by == issuer.by and test.kind in changed
                     for test in self.certificates[certificate].certificate.validity.tests
                 )
             ]
         )
 
-    def _held(self, voucher: StatementIssuer, now: Instant) -> frozenset[TestKind]:
-        """Return which kinds of somebody's word hold now, and note when the first of them ends."""
+    def _held(self, issuer: StatementIssuer, now: Instant) -> frozenset[TestKind]:
+        """Return which kinds of an issuer's statements hold now, and note when the first of them ends."""
         held: set[TestKind] = set()
         ends: list[Instant] = []
-        if self.standing.sequence_of(voucher.by):
+        if self.standing.sequence_of(issuer.by):
             held.add(TestKind.CRL)
         for kind in _TIMED:
-            until = self.standing.fresh_until(voucher.by, now, kind) if kind in voucher.kinds else None
+            until = self.standing.fresh_until(issuer.by, now, kind) if kind in issuer.kinds else None
             if until is not None:
                 held.add(kind)
                 ends.append(until)
-        voucher.look_at = min([*ends, *self._before_starts(voucher.by, now)], default=None)
+        issuer.changes_at = min([*ends, *self._before_starts(issuer.by, now)], default=None)
         return frozenset(held)
 
     def unchanged_until(self, certificates: Sequence[SignedCertificate], now: Instant) -> Instant | None:
@@ -307,7 +307,7 @@ class ValidityTracker:
         return min((end for by in concerned for end in self._before_starts(by, now)), default=None)
 
     def _before_starts(self, by: Principal, now: Instant) -> list[Instant]:
-        """Return the last moments before periods that somebody has stated in advance."""
+        """Return the last moments before periods that an issuer has stated in advance."""
         said = [signed.statement for signed in self.standing.statements(by, now)]
         periods = [
             one.period for one in said if not isinstance(one, OneTimeAnswer) and one.period is not None
@@ -315,12 +315,12 @@ class ValidityTracker:
         starts = [period.not_before for period in periods if period.not_before is not None]
         return [Instant(start - 1) for start in starts if start > now]
 
-    def refresh(self, voucher: StatementIssuer, now: Instant) -> None:
-        """Look at what somebody's word is worth now; whoever was just decided upon knows it already."""
-        voucher.met_at, voucher.held = now, self._held(voucher, now)
+    def refresh(self, issuer: StatementIssuer, now: Instant) -> None:
+        """Work out which statements of an issuer hold now; what was just decided upon knows it already."""
+        issuer.met_at, issuer.held = now, self._held(issuer, now)
 
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
-        """Say whether a certificate of a pool waits for somebody's word that may come."""
+        """Say whether a certificate is refused only because a statement has not arrived yet."""
         problem_with = self.standing.problem_with
         return any(
             isinstance(problem_with(signed, now, once=one_time_tests(signed)), CertificateStale)
@@ -330,7 +330,7 @@ class ValidityTracker:
     def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:
         """Say whether something speaks against a certificate, where others have decided upon it.
 
-        Of whom nothing was ever heard here, nothing is missed here: the edge has heard it. One-time
+        Of an issuer that has stated nothing here, nothing is missed: the edge has its statements. One-time
         answers are for the edge that asked, which has had them (docs/decisions/one-time-at-brokers.md).
         """
         problem = self.standing.problem_with(signed, now, once=one_time_tests(signed))
@@ -345,32 +345,32 @@ class ValidityTracker:
     # ------------------------------------------------------------ what goes and what stays
 
     def given_up(self, now: Instant, *, after_us: int) -> list[StatementIssuer]:
-        """Forget certificates that nothing rests on, and return those whose word nobody needs any more."""
-        recent = [one for one in self.vouchers.values() if one.met_at is None or now < one.met_at + after_us]
+        """Forget certificates that nothing depends on, and return the issuers that are needed no more."""
+        recent = [one for one in self.issuers.values() if one.met_at is None or now < one.met_at + after_us]
         self._forget_unused(frozenset(id_ for one in recent for id_ in one.certificates))
-        gone = [one for one in self.vouchers.values() if not one.certificates]
-        for voucher in gone:
-            del self.vouchers[voucher.by]
-            self.new.pop(voucher.by, None)
+        gone = [one for one in self.issuers.values() if not one.certificates]
+        for issuer in gone:
+            del self.issuers[issuer.by]
+            self.new.pop(issuer.by, None)
         return gone
 
     def _forget_unused(self, spared: frozenset[bytes]) -> None:
-        """Forget certificates that nothing rests on, but for some."""
-        resting = self.reliance
+        """Forget certificates that nothing depends on, but for some."""
+        resting = self.dependencies
         self.certificates = {
             one: signed for one, signed in self.certificates.items() if one in resting or one in spared
         }
         self.conditional = {one: by for one, by in self.conditional.items() if one in resting}
-        for voucher in self.vouchers.values():
-            voucher.certificates &= self.certificates.keys()
+        for issuer in self.issuers.values():
+            issuer.certificates &= self.certificates.keys()
 
     def status(self, now: Instant) -> dict[str, object]:
-        """Return what an operator asks for: whose word is needed, and up to when it is at hand."""
+        """Return what an operator asks for: which issuers are needed, and until when they are fresh."""
         return {
-            "certificates": len(self.reliance),
+            "certificates": len(self.dependencies),
             "streams": len(self.streams),
-            "vouchers": {
+            "issuers": {
                 str(one.by): {"certificates": len(one.certificates), **self.intake.status(one.by, now)}
-                for one in self.vouchers.values()
+                for one in self.issuers.values()
             },
         }

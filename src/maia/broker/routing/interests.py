@@ -1,8 +1,8 @@
-"""What is said to other brokers, and what follows from what they say?
+"""What is sent to other brokers, and what follows from what they send?
 
-Local classes of subscribers and local advertisements enter the routing book;
-whatever the book wants told leaves as messages. What neighbours say enters
-the book behind their own name only, verified as often as this broker is
+Groups of local subscribers and local advertisements enter the routing table;
+its changes leave as messages. What neighbours send enters
+the table behind their own name only, verified as often as this broker is
 configured to (C9).
 """
 
@@ -24,8 +24,8 @@ from maia.broker.routing.proofs import (
     spend_on,
 )
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import HeardOffer, HeardSealed
-from maia.broker.sealed.interests import doubts, look_at_sealed_offer_again
+from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
+from maia.broker.sealed.interests import doubts, recheck_sealed_offer
 from maia.broker.sealed.rekeying import offer_sealed, place_sealed, take_back_sealed, unoffer_sealed
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, seconds_after
@@ -48,19 +48,19 @@ __all__ = [
     "class_joined",
     "classes_gone",
     "forward",
-    "hear_interest",
-    "hear_offer",
-    "hear_renew",
-    "hear_resync",
-    "look_at_doubtful",
-    "look_at_told_again",
-    "standing_changed",
+    "receive_interest",
+    "receive_offer",
+    "receive_renew",
+    "receive_resync",
+    "verify_doubted",
+    "doubt_entries",
+    "send_proof_again",
     "unadvertised",
 ]
 
 _OFFER = b"offer"
 _DOUBT_S = 2.0
-"""How long a neighbour is given to prove otherwise what it told by a certificate that counts no more."""
+"""How long a neighbour has to prove an entry otherwise whose certificate counts no more."""
 
 
 # ------------------------------------------------------------ this broker's clients
@@ -69,8 +69,8 @@ _DOUBT_S = 2.0
 def class_joined(
     state: BrokerState, type_id: bytes, view_class: SubscriberGroup, now: Instant
 ) -> list[Effect]:
-    """Tell others that somebody here wants something new."""
-    state.routes.stir(now)
+    """Send others what a new group of subscribers here wants."""
+    state.routes.mark_changed(now)
     if state.types.sealing(type_id) is not None:
         return place_sealed(state, type_id, view_class)
     wanted = view_class.routed
@@ -84,14 +84,14 @@ def class_joined(
 
 
 def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
-    """Tell others that nobody here wants this any more."""
+    """Send others that a group of subscribers is gone."""
     return classes_gone(state, type_id, (key,), now)
 
 
 def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], now: Instant) -> list[Effect]:
-    """Tell others that nobody here wants these any more: what takes their place, and what goes, at once."""
-    state.routes.stir(now)
-    state.last_said.incomplete(type_id)
+    """Send others that groups of subscribers are gone: what takes their place, and what goes, at once."""
+    state.routes.mark_changed(now)
+    state.retained.incomplete(type_id)
     gone = state.routes.book.local_unsubscribe(type_id, *keys)
     effects = route_messages(state, gone)
     for key in keys:
@@ -99,9 +99,9 @@ def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], no
     return effects
 
 
-def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
-    """Tell others on whose behalf the same is wanted now: they may have believed it for another's sake."""
-    state.routes.stir(now)
+def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
+    """Send others on whose behalf the same is wanted now: they may have accepted it for another's sake."""
+    state.routes.mark_changed(now)
     book, placed = state.routes.book, state.sealed.placed.get((type_id, key))
     tells = book.tell_one_again(LOCAL, type_id, key)
     if placed is not None:
@@ -110,8 +110,8 @@ def standing_changed(state: BrokerState, type_id: bytes, key: bytes, now: Instan
 
 
 def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Tell others that somebody here publishes a type."""
-    state.routes.stir(now)
+    """Send others that a type is published here."""
+    state.routes.mark_changed(now)
     type_id = entry.right.event_type.type_id
     if state.types.sealing(type_id) is not None:
         return offer_sealed(state, entry)
@@ -119,8 +119,8 @@ def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[E
 
 
 def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
-    """Tell others that somebody here does not publish a type any more."""
-    state.routes.stir(now)
+    """Send others that a publisher of a type is gone."""
+    state.routes.mark_changed(now)
     type_id = entry.right.event_type.type_id
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
     return [*plain, *unoffer_sealed(state, entry)]
@@ -148,10 +148,10 @@ def forward(state: BrokerState, transit: Transit, *, source: LinkId | None) -> l
 # ------------------------------------------------------------ what neighbours say
 
 
-def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instant) -> list[Effect]:
+def receive_interest(state: BrokerState, link: Link, message: Interest, now: Instant) -> list[Effect]:
     """Take note of what is wanted behind a neighbour."""
-    neighbour = _neighbour(state, link)
-    state.routes.stir(now)
+    neighbour = state.routes.neighbour_on(link.id)
+    state.routes.mark_changed(now)
     effects: list[Effect] = []
     told_last: dict[bytes, RouteEntry | None] = {}
     replaced: list[bytes] = []
@@ -167,7 +167,7 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     for entry_id in message.remove:
         neighbour.forget_change(message.type_id, entry_id)
     add = [entry for entry in told_last.values() if entry is not None]
-    # Told again without proof, an entry does not stand on the proof that it had before.
+    # Sent again without proof, an entry does not keep the proof that it had before.
     refused = [entry_id for entry_id, entry in told_last.items() if entry is None]
     remove = [*message.remove, *refused]
     book = state.routes.book
@@ -177,10 +177,10 @@ def hear_interest(state: BrokerState, link: Link, message: Interest, now: Instan
     return [*effects, *route_messages(state, tells)]
 
 
-def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
+def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
     """Take note of whether a neighbour's side publishes a type."""
-    neighbour = _neighbour(state, link)
-    state.routes.stir(now)
+    neighbour = state.routes.neighbour_on(link.id)
+    state.routes.mark_changed(now)
     neighbour.forget_change(message.type_id, _OFFER)
     proof = new_proof(message.proof, message.credentials)
     if message.stands:
@@ -192,7 +192,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
             return _offer_refused(state, link, neighbour, message.type_id, proof, problem, now)
     elif state.routes.book.offers(neighbour.node, message.type_id):
         let_arrive(neighbour, message.type_id, now)
-    # Under the name of its proof: an offer that stands for another reason than before is passed on again.
+    # Under the name of its proof: an offer with another proof than before is passed on again.
     tells = state.routes.book.heard_offer(
         neighbour.node,
         message.type_id,
@@ -206,7 +206,7 @@ def hear_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> 
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
-    state.statements.reliance.note(link.id, watched)
+    state.statements.dependencies.note(link.id, watched)
     return replace(proof, watched=watched)
 
 
@@ -219,7 +219,7 @@ def _offer_refused(
     problem: MaiaError,
     now: Instant,
 ) -> list[Effect]:
-    """Let no offer of a neighbour stand, whatever it was believed for before."""
+    """Remove a neighbour's offer, whatever it was accepted for before."""
     gone = state.routes.book.heard_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
     neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
@@ -228,9 +228,9 @@ def _offer_refused(
     return [*route_messages(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
 
 
-def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
+def receive_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
     """Compare a neighbour's book with ours, leaving out what was narrowed or refused here."""
-    neighbour = _neighbour(state, link)
+    neighbour = state.routes.neighbour_on(link.id)
     entries, digest = message.entries, message.digest
     if neighbour.changed:
         total = (int.from_bytes(digest, "big") - neighbour.difference.total) % (1 << 256)
@@ -239,9 +239,9 @@ def hear_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> 
     return route_messages(state, tells) if tells else []
 
 
-def hear_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
-    """Tell a neighbour everything again."""
-    return route_messages(state, state.routes.book.heard_resync(_neighbour(state, link).node, now))
+def receive_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
+    """Send a neighbour everything again."""
+    return route_messages(state, state.routes.book.heard_resync(state.routes.neighbour_on(link.id).node, now))
 
 
 # ------------------------------------------------------------ proofs
@@ -270,7 +270,7 @@ def _checked(
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
         remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
         return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
-    state.statements.reliance.note(link.id, proved.watched)
+    state.statements.dependencies.note(link.id, proved.watched)
     resting = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     if proved.filter is entry.predicate:
         return resting, []
@@ -282,18 +282,18 @@ def _checked(
 # ------------------------------------------------------------ certificates that count no more
 
 
-def look_at_told_again(
+def doubt_entries(
     state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
 ) -> list[Effect]:
-    """Doubt what a neighbour told that rests on one of these certificates, and nothing else.
+    """Doubt entries of a neighbour that depend on one of these certificates, and no others.
 
-    Somebody else behind it may want the same. The neighbour hears of the
-    certificate too, and shows another proof within a moment if it has one.
+    Another client behind it may want the same. The neighbour receives the revocation
+    too, and shows another proof within a moment if it has one.
     """
-    neighbour = _neighbour(state, link)
+    neighbour = state.routes.neighbour_on(link.id)
     book, node = state.routes.book, neighbour.node
-    # One offer stands for all publishers behind a neighbour. It must hear of what demands a test, and then
-    # offers on behalf of another; of what demands none it may not have heard.
+    # One offer is for all publishers behind a neighbour. It receives statements on what demands a test,
+    # and then offers on behalf of another; on what demands none it may have received nothing.
     tested = state.statements.certificates.keys() & set(certificates)
     soon = seconds_after(now, _DOUBT_S)
     neighbour.parting = {kind: min(until, soon) for kind, until in neighbour.parting.items()}
@@ -301,12 +301,12 @@ def look_at_told_again(
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
-            if isinstance(baggage, Proof | HeardSealed) and not baggage.watched.isdisjoint(certificates):
+            if isinstance(baggage, Proof | ReceivedInterest) and not baggage.watched.isdisjoint(certificates):
                 neighbour.doubtful[key, entry.id] = None
         offer = book.offer(node, key)
-        if isinstance(offer, Proof | HeardOffer) and not offer.watched.isdisjoint(tested):
+        if isinstance(offer, Proof | ReceivedOffer) and not offer.watched.isdisjoint(tested):
             neighbour.doubtful[key, _OFFER] = None
-            if isinstance(offer, HeardOffer):  # it may not be able to know
+            if isinstance(offer, ReceivedOffer):  # it may not be able to know
                 effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
     if neighbour.doubtful and neighbour.doubt_ends is None:
         neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
@@ -318,8 +318,8 @@ def look_at_told_again(
     return [*effects, Send(link.id, encode(Resync()))]
 
 
-def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
-    """Verify again what was doubted for long enough, by the proof that stands there now."""
+def verify_doubted(state: BrokerState, now: Instant) -> list[Effect]:
+    """Verify again what was doubted for long enough, by the proof that is registered now."""
     effects: list[Effect] = []
     for neighbour in list(state.routes.neighbours.values()):
         if neighbour.doubt_ends is None or now < neighbour.doubt_ends:
@@ -335,17 +335,17 @@ def look_at_doubtful(state: BrokerState, now: Instant) -> list[Effect]:
                 effects += _looked_at_again(state, link, neighbour, key, entry, now)
             elif entry is not None:
                 state.sealed.to_do[type_of_book_key(key), neighbour.node, entry_id] = None
-                state.routes.look_at_sealed(now)
+                state.routes.schedule_rekeying(now)
     return effects
 
 
 def _offer_looked_at_again(
     state: BrokerState, neighbour: Neighbour, type_id: bytes, now: Instant
 ) -> list[Effect]:
-    """Let an offer stand only by a proof that holds: somebody else behind the neighbour may publish too."""
+    """Keep an offer only by a proof that holds: another publisher behind the neighbour may have one."""
     proof, link = state.routes.book.offer(neighbour.node, type_id), state.links[neighbour.link]
-    if isinstance(proof, HeardOffer):
-        return look_at_sealed_offer_again(state, link, proof, now)
+    if isinstance(proof, ReceivedOffer):
+        return recheck_sealed_offer(state, link, proof, now)
     if not isinstance(proof, Proof):
         return []
     try:
@@ -361,7 +361,7 @@ def _looked_at_again(
     assert isinstance(entry.baggage, Proof)  # noqa: S101 - asked before
     proof = entry.baggage
     change = neighbour.changed.get((type_id, entry.id))
-    # As it was told, which may be more than what was believed of it.
+    # As it was sent, which may be more than what was accepted of it.
     believed = mark_of_interest(type_id, entry.id, digest_of_filter(entry.predicate))
     before = believed if change is None else change[0]
     neighbour.forget_change(type_id, entry.id)
@@ -376,7 +376,7 @@ def _looked_at_again(
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
     if after != before:
         neighbour.remember_change(type_id, entry.id, before=before, after=after)
-    state.statements.reliance.note(link.id, proved.watched)
+    state.statements.dependencies.note(link.id, proved.watched)
     narrowed = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
     return route_messages(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
 
@@ -385,7 +385,3 @@ def _check_plain(state: BrokerState, type_id: bytes) -> None:
     """Refuse what is said in the open of a type that is known to be sealed (A29)."""
     if state.types.sealing(type_id) is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")
-
-
-def _neighbour(state: BrokerState, link: Link) -> Neighbour:
-    return state.routes.neighbours[state.routes.node_of[link.id]]

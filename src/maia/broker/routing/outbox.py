@@ -17,9 +17,9 @@ from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.sealed.entries import (
-    HeardOffer,
-    HeardSealed,
-    LocalSealed,
+    LocalInterest,
+    ReceivedInterest,
+    ReceivedOffer,
     interests_of,
     offer_to_wire,
     wanted_to_wire,
@@ -76,7 +76,7 @@ _ENTRY_BYTES: Final = 512
 _FILTER_BYTE: Final = 8
 """A filter that was read takes up to so many times the memory of its bytes."""
 _INTEREST_BYTES: Final = 1 << 17
-"""From this size on, an interest is told in several messages; each stays far below the work that a peer does
+"""From this size on, an interest is sent in several messages; each stays far below the work that a peer does
 for one message (`work_per_message`)."""
 
 
@@ -89,7 +89,7 @@ class Proof:
     own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
-    """The certificates that it was found to rest on here, if it was verified here."""
+    """The certificates that it was found to depend on here, if it was verified here."""
 
     @property
     def request(self) -> bytes | None:
@@ -124,7 +124,7 @@ ProofOf = Callable[[object], Proof]
 
 
 def messages_of(tell: Tell, proof_of: ProofOf) -> Iterator[Message]:
-    """Yield the messages that say what the book wants said, in the order in which it counts."""
+    """Yield the messages for one change of the table, in the order in which it counts."""
     match tell:
         case TellInterest(_, type_id, add, remove):
             yield from _interests(type_id, [wanted_of(entry, proof_of) for entry in add], list(remove))
@@ -154,7 +154,7 @@ def entry_of(wanted: Wanted) -> RouteEntry:
 
 
 def size_of_wanted(wanted: Wanted) -> int:
-    """Return how many bytes there are to be read in what somebody wants."""
+    """Return how many bytes there are to be read in an interest."""
     return len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
 
 
@@ -173,20 +173,20 @@ def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterat
 
 
 _NOBODY: Final = SealedProof((), b"", bytes(16))
-"""What stands where a proof should be and is not known: whoever can check it refuses it."""
+"""In place of a proof that is not known: a broker that can check it refuses it."""
 
 
 def route_messages(state: BrokerState, tells: Iterable[Tell]) -> list[Effect]:
-    """Return the messages that say what the book wants said."""
+    """Return the messages that send changes of the routing table."""
     effects: list[Effect] = []
     renewals: dict[tuple[int, bytes], bytes] = {}
     for tell in tells:
-        state.routes.is_stirred = True
+        state.routes.is_changed = True
         link = state.routes.link_to(tell.hop)
         if link is None:
             continue
         if isinstance(tell, TellRenew):
-            # Most neighbours were told the same, so most renewals are the same bytes.
+            # Most neighbours were sent the same, so most renewals are the same bytes.
             same = (tell.entries, tell.digest)
             if same not in renewals:
                 renewals[same] = encode(Renew(*same))
@@ -202,17 +202,21 @@ def _messages(state: BrokerState, tell: Tell) -> Iterator[Message]:
             wanted = [sealed_wanted_of(state, key, entry) for entry in add]
             yield from interests_of(type_of_book_key(key), wanted, list(remove))
         case TellOffer(_, key, stands, baggage) if is_of_sealed(key):
-            found = _sealed_offer(state, type_of_book_key(key), baggage)
-            yield offer_to_wire(found, stands=stands)
+            if not isinstance(baggage, ReceivedOffer):
+                type_id = type_of_book_key(key)
+                epoch = state.sealed.in_use.get(type_id, 0)
+                offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
+                baggage = ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
+            yield offer_to_wire(baggage, stands=stands)
         case _:
             yield from messages_of(tell, lambda baggage: proof_of(state, baggage))
 
 
-# ------------------------------------------------------------ who stands for it
+# ------------------------------------------------------------ proofs
 
 
 def proof_of(state: BrokerState, baggage: object) -> Proof:
-    """Return the proof behind an entry: of a local one, the latest request of somebody who stands for it."""
+    """Return the proof behind an entry: of a local one, the latest request of a client that it is for."""
     if isinstance(baggage, Proof):
         return baggage
     entry = _behind(state, baggage)
@@ -225,7 +229,7 @@ def proof_of(state: BrokerState, baggage: object) -> Proof:
 
 
 def right_behind(state: BrokerState, baggage: object) -> Authorisation | None:
-    """Return the right of whoever stands for something local; None if there is nobody."""
+    """Return the right behind a local entry; None if there is none."""
     entry = _behind(state, baggage)
     return None if entry is None else entry.right
 
@@ -248,22 +252,14 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
 def sealed_wanted_of(state: BrokerState, key: bytes, entry: RouteEntry) -> SealedWanted:
     """Return an entry of the book as it travels sealed."""
     match entry.baggage:
-        case HeardSealed(filter_, proof):
+        case ReceivedInterest(filter_, proof):
             return wanted_to_wire(entry.id, filter_, proof)
-        case LocalSealed(filter_, view_class):
+        case LocalInterest(filter_, view_class):
             return wanted_to_wire(entry.id, filter_, _sealed_proof(state, filter_, view_class))
         case _:
             # A replica that says no more than "everything" has nothing that could be sealed.
             everything = SealedFilter(type_of_book_key(key), 0, bytes(FILTER_ID_BYTES), ())
             return wanted_to_wire(entry.id, everything, _NOBODY)
-
-
-def _sealed_offer(state: BrokerState, type_id: bytes, baggage: object) -> HeardOffer:
-    if isinstance(baggage, HeardOffer):
-        return baggage
-    epoch = state.sealed.in_use.get(type_id, 0)
-    offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
-    return HeardOffer(offer, _sealed_proof(state, offer, baggage))
 
 
 def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:

@@ -24,7 +24,7 @@ from maia.wire.effects import Effect, Note
 from maia.wire.kept_requests import framed_request
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
-__all__ = ["kept_class", "look_at_own_interests", "look_at_own_interests_again", "want_to_record"]
+__all__ = ["kept_class", "recheck_own_interests", "redecide_own_interests", "want_to_record"]
 
 
 def kept_class(view_class: bytes) -> bytes:
@@ -32,16 +32,14 @@ def kept_class(view_class: bytes) -> bytes:
     return sha256(b"maia/1/kept-class\x00" + view_class).digest()[:CLASS_KEY_BYTES]
 
 
-def look_at_own_interests(state: BrokerState, now: Instant) -> list[Effect]:
+def recheck_own_interests(state: BrokerState, now: Instant) -> list[Effect]:
     """Ask again about each type: a right may have begun, ended or changed."""
     if state.recording is None:
         return []
     return [effect for type_id in state.types.type_ids() for effect in want_to_record(state, type_id, now)]
 
 
-def look_at_own_interests_again(
-    state: BrokerState, certificates: Collection[bytes], now: Instant
-) -> list[Effect]:
+def redecide_own_interests(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
     """Decide again what this broker wants by one of these certificates, or would if it counted."""
     own = {signed.id for signed in state.settings.credentials}
     if state.recording is None or own.isdisjoint(certificates):

@@ -50,13 +50,13 @@ __all__ = [
     "broker_known",
     "broker_ready",
     "dial_failed",
-    "hear_announce",
-    "hear_nodes",
+    "receive_announce",
+    "receive_nodes",
     "leave",
     "performed",
     "start",
     "superseded",
-    "tell_closest",
+    "send_closest",
 ]
 
 
@@ -98,7 +98,7 @@ def broker_ready(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
 
 
 def broker_gone(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
-    """A link to a broker is gone, and everything that it told with it."""
+    """A link to a broker is gone, and everything that it sent with it."""
     routes = state.routes
     node = routes.node_of.get(link.id)
     if node is None:
@@ -133,25 +133,25 @@ def _dialler(state: BrokerState, link: Link) -> bytes:
 
 
 def start(state: BrokerState, now: Instant) -> list[Effect]:
-    """Look for the others."""
-    state.routes.is_stirred = True
+    """Begin to dial other brokers."""
+    state.routes.is_changed = True
     return performed(state, state.routes.membership.start(now), now)
 
 
 def leave(state: BrokerState, now: Instant) -> list[Effect]:
-    """Tell the neighbours that this broker goes."""
+    """Send the neighbours that this broker leaves."""
     return performed(state, state.routes.membership.leave(), now)
 
 
 def dial_failed(state: BrokerState, address: str, now: Instant) -> list[Effect]:
-    """Nobody answered at an address, or nobody who may."""
+    """No broker that may connect answered at an address."""
     seed_silent(state, address)
     return performed(state, state.routes.membership.dial_failed(address, now), now)
 
 
 def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[Effect]:
     """Return what the overlay wants done; without a node that it dropped, types may lead elsewhere."""
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     effects: list[Effect] = []
     is_changed = False
     for step in steps:
@@ -169,24 +169,24 @@ def performed(state: BrokerState, steps: Iterable[Step], now: Instant) -> list[E
     return [*effects, *_parents_changed(state, now)] if is_changed else effects
 
 
-def tell_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
-    """Answer a broker that asks who stands near a point of the ring."""
+def send_closest(state: BrokerState, link: Link, message: FindClosest, _now: Instant) -> list[Effect]:
+    """Answer a broker that asks which brokers are near a point of the ring."""
     near = state.routes.membership.answer(node_id_from_bytes(message.target))
     records = [NodeRecord(contact.key, contact.address) for contact in near]
     return [Send(link.id, encode(Nodes(message.id, records)))]
 
 
-def hear_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
+def receive_nodes(state: BrokerState, link: Link, message: Nodes, now: Instant) -> list[Effect]:
     """Look into an answer to our own question."""
     contacts = [Contact.of(record.key, record.address) for record in message.nodes]
     node, membership = state.routes.node_of[link.id], state.routes.membership
     steps = membership.reply(node, message.id, contacts, now)
     if not steps and not membership.candidates_waiting:
-        return []  # nothing new, so there is nothing to be looked at earlier than before
+        return []  # nothing new, so nothing is due earlier than before
     return performed(state, steps, now)
 
 
-def hear_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
+def receive_announce(state: BrokerState, link: Link, message: Announce, now: Instant) -> list[Effect]:
     """Look into news of a broker; a peer is believed about itself alone."""
     about = Contact.of(message.node.key, message.node.address)
     node = state.routes.node_of[link.id]
@@ -205,7 +205,7 @@ def _sent(state: BrokerState, node: NodeId, message: Message) -> list[Effect]:
 def _parents_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let every type find its way again."""
     routes = state.routes
-    routes.stir(now)
+    routes.mark_changed(now)
     tells = routes.book.parents_changed()
     not_asked_any_more(state, routes.book.take_moved(), now)
     return route_messages(state, tells)
@@ -256,5 +256,5 @@ def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) ->
             proved = proved_filter(state, replica.type_id, proof, entry.predicate, now)
         except MaiaError:
             continue  # who wants it will say so, and is then answered
-        state.statements.reliance.note(link, proved.watched)
+        state.statements.dependencies.note(link, proved.watched)
         yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))

@@ -1,4 +1,4 @@
-"""Is somebody entitled to what another broker says they want, or offer?
+"""Is a principal entitled to what another broker wants, or offers, on its behalf?
 
 The edge has decided it. Any broker on the way may decide it again, always, at
 times, or never (C9): the signed request is from the principal it names, and a
@@ -47,12 +47,12 @@ __all__ = [
 
 _CHAINS_SHARED: Final = 4096
 _PROOF_AGE_S: Final = 10 * 366 * 86_400
-"""A proof says that somebody asked. That they still do is what leases are for, so its age hardly counts."""
+"""A proof says that a client asked. That it still does is what leases are for, so its age hardly counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """The part of an interest that a proof entitles to, and the certificates that this rests on."""
+    """The part of an interest that a proof entitles to, and the certificates that this depends on."""
 
     filter: Predicate = field(repr=False)
     watched: frozenset[bytes] = field(repr=False)
@@ -79,7 +79,7 @@ def proved_filter(
     budget = state.authoriser.budget_of_message() if budget is None else budget
     name, signer = _asked(state, kind, proof, Action.SUBSCRIBE, now, budget)
     if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
-        return Proved(wanted, frozenset())  # what issuers say on validity is for everybody
+        return Proved(wanted, frozenset())  # validity statements are for all
     chains = _chains(state, proof, Action.SUBSCRIBE, name, signer, now, budget)
     granted = union(chain.authority.restriction for chain in chains)
     # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
@@ -100,7 +100,7 @@ def spend_on(budget: Budget, size: int) -> None:
 
 
 def prove_offer(state: BrokerState, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
-    """Return the certificates by which somebody may publish this type, or raise what is wrong."""
+    """Return the certificates by which the signer may publish this type, or raise what is wrong."""
     budget = state.authoriser.budget_of_message()
     name, signer = _asked(state, kind, proof, Action.PUBLISH, now, budget)
     return _watched(_chains(state, proof, Action.PUBLISH, name, signer, now, budget))
@@ -111,7 +111,7 @@ def remember_refusal(
 ) -> None:
     """Take note of what would be a proof if it counted: when it does, the neighbour is to tell all again.
 
-    Whatever else was shown proves nothing at any time, and is forgotten: anybody can make it up (A89).
+    Whatever else was shown proves nothing at any time, and is forgotten: any broker can make it up (A89).
     """
     with suppress(MaiaError):  # what is wrong with it may be that it cannot be read
         if proof.request is None:
@@ -128,7 +128,7 @@ def remember_refusal(
         missed = {one: size for one, size in doubted.items() if one in used}
         neighbour.remember_refusal(missed)
         state.statements.met(pool, frozenset(missed))
-        state.statements.reliance.note(neighbour.link, frozenset(missed))
+        state.statements.dependencies.note(neighbour.link, frozenset(missed))
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

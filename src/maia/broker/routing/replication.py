@@ -14,7 +14,7 @@ from maia.broker.routing.outbox import entry_of, proof_of, route_messages, seale
 from maia.broker.routing.peers import performed
 from maia.broker.routing.routes import REPLICAS, Routes
 from maia.broker.sealed.interests import understood_in_replica
-from maia.broker.sealed.rekeying import look_at_sealed
+from maia.broker.sealed.rekeying import rekey_pending
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.events import Instant
@@ -27,21 +27,21 @@ from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import NodeRecord, Replica, SealedReplica
 
-__all__ = ["hear_replica", "hear_sealed_replica", "look_at_routing"]
+__all__ = ["receive_replica", "receive_sealed_replica", "maintain_routing"]
 
 _CONTACTS_MAX: Final = 4096
 
 
-def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
-    """Do what routing has to do by itself: renew, expire, replicate, look for brokers."""
+def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
+    """Do what routing has to do by itself: renew, expire, replicate, dial brokers."""
     routes = state.routes
-    routes.is_stirred = True
+    routes.is_changed = True
     effects = route_messages(state, routes.book.renew_due(now))
     effects += route_messages(state, routes.book.expire(now))
     not_asked_any_more(state, routes.book.take_lapsed(), now)
     routes.store.expire(now)
     effects += performed(state, routes.membership.tick(now), now)
-    effects += look_at_sealed(state, now)
+    effects += rekey_pending(state, now)
     # What would be due soon goes along, so that a broker wakes once for several things.
     soon = now + state.settings.lease_s * 1_000_000 // 12
     if routes.replicate_at is not None and routes.replicate_at <= soon:
@@ -54,14 +54,16 @@ def look_at_routing(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def hear_replica(state: BrokerState, link: Link, message: Replica, now: Instant) -> list[Effect]:
+def receive_replica(state: BrokerState, link: Link, message: Replica, now: Instant) -> list[Effect]:
     """Keep what a rendezvous gives to the brokers that would follow it."""
     holder = _holder(state.routes, message.holder)
     entries = tuple(entry_of(wanted) for wanted in message.wanted)
     return _kept(state, link, BookReplica(message.type_id, holder, entries, message.offers), now)
 
 
-def hear_sealed_replica(state: BrokerState, link: Link, message: SealedReplica, now: Instant) -> list[Effect]:
+def receive_sealed_replica(
+    state: BrokerState, link: Link, message: SealedReplica, now: Instant
+) -> list[Effect]:
     """Keep what a rendezvous gives of a sealed type, as far as it is understood here."""
     holder, type_id = _holder(state.routes, message.holder), message.type_id
     entries = tuple(understood_in_replica(state, type_id, wanted, now) for wanted in message.wanted)
@@ -80,7 +82,7 @@ def _holder(routes: Routes, record: NodeRecord) -> NodeId:
 
 
 def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> list[Effect]:
-    # It ends with a lease from now, and the broker is looked at before that anyway.
+    # It ends with a lease from now, and upkeep runs before that anyway.
     state.routes.store.heard(state.routes.node_of[link.id], replica, now)
     return []
 

@@ -55,15 +55,15 @@ class Neighbour:
     node: NodeId
     link: LinkId
     changed: dict[tuple[bytes, bytes], tuple[int, int | None]] = field(default_factory=dict)
-    """What it told that was narrowed or refused here: by type and id, the marks before and after."""
+    """Its entries that were narrowed or refused here: by type and id, the marks before and after."""
     difference: Tally = field(default_factory=Tally)
-    """By how much its count and digest of what it told exceed those of the book."""
+    """By how much its count and digest of its entries exceed those of the routing table."""
     doubtful: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
-    """What it told whose proof does not hold any more, by type and id: it may have another one."""
+    """Its entries whose proof does not hold any more, by type and id: it may have another one."""
     doubt_ends: Instant | None = None
     """Up to when it is given time to show that."""
     refused_on: set[bytes] = field(default_factory=set)
-    """Certificates in proofs that were refused: if one of them counts again, all is to be told again."""
+    """Certificates in proofs that were refused: if one of them counts again, all is to be sent again."""
     refused_bytes: int = 0
     """How many bytes these certificates have."""
     parting: dict[bytes, Instant] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Neighbour:
             self.refused_on.update(certificates)
 
     def forget_change(self, type_id: bytes, entry_id: bytes) -> None:
-        """Forget what became of an entry here: it is told anew, or taken back."""
+        """Forget what became of an entry here: it is sent anew, or taken back."""
         change = self.changed.pop((type_id, entry_id), None)
         if change is not None:
             before, after = change
@@ -109,14 +109,14 @@ class Routes:
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0
     contacts: OrderedDict[NodeId, Contact] = field(default_factory=OrderedDict)
-    """Where the holders in replicas were said to listen; the oldest word goes first."""
+    """Where the holders in replicas were said to listen; the oldest go first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
-    """When something sealed is to be looked at again."""
-    is_stirred: bool = False
-    """Something changed since the next look was asked for."""
+    """When something is to be sealed or opened anew."""
+    is_changed: bool = False
+    """Something changed since the next upkeep was scheduled."""
 
     @property
     def overlay(self) -> Overlay:
@@ -140,16 +140,16 @@ class Routes:
         self.to_adopt_bytes -= sum(replica.size for replica in found)
         return found
 
-    def stir(self, now: Instant) -> None:
+    def mark_changed(self, now: Instant) -> None:
         """Take note that the book or the overlay changed, and that the replicas have to follow soon."""
-        self.is_stirred = True
+        self.is_changed = True
         soon = Instant(now + _REPLICATE_AFTER_US)
         if self.replicate_at is None or self.replicate_at > soon:
             self.replicate_at = soon
 
-    def look_at_sealed(self, at: Instant) -> None:
-        """Ask that what is sealed be looked at, at this moment or before."""
-        self.is_stirred = True
+    def schedule_rekeying(self, at: Instant) -> None:
+        """Have what is pending sealed and opened anew at this moment or before."""
+        self.is_changed = True
         if self.sealed_at is None or self.sealed_at > at:
             self.sealed_at = at
 
@@ -165,6 +165,10 @@ class Routes:
         )
         return min((moment for moment in moments if moment is not None), default=None)
 
+    def neighbour_on(self, link: LinkId) -> Neighbour:
+        """Return the neighbour at the other end of a link."""
+        return self.neighbours[self.node_of[link]]
+
     def link_to(self, node: object) -> LinkId | None:
         """Return the link to a neighbour, as the book names it."""
         known = self.neighbours.get(node) if isinstance(node, int) else None  # type: ignore[call-overload]  # NodeId is an int
@@ -172,7 +176,7 @@ class Routes:
 
 
 def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
-    """Return the routes of a broker that knows nobody."""
+    """Return the routes of a broker that knows no other."""
     membership = OverlayMembership(Contact.of(principal.key, settings.address), seeds=settings.seeds)
     limits, lease_us = settings.limits, settings.lease_s * 1_000_000
     book = RoutingTable(

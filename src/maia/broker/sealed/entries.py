@@ -24,9 +24,9 @@ from maia.wire import messages as wire
 from maia.wire.effects import LinkId
 
 __all__ = [
-    "HeardOffer",
-    "HeardSealed",
-    "LocalSealed",
+    "ReceivedOffer",
+    "ReceivedInterest",
+    "LocalInterest",
     "Placed",
     "SealedInterests",
     "Task",
@@ -52,7 +52,7 @@ def size_of_proof(proof: SealedProof | wire.SealedProof) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSealed:
+class LocalInterest:
     """What travels with a class of this broker's subscribers; the proof is sealed when it is sent."""
 
     filter: SealedFilter
@@ -60,13 +60,13 @@ class LocalSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardSealed:
+class ReceivedInterest:
     """A sealed interest as it came, to be passed on as it is."""
 
     filter: SealedFilter
     proof: SealedProof
     watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
-    """The certificates that it was found to rest on here, if its proof was opened and verified here."""
+    """The certificates that it was found to depend on here, if its proof was opened and verified here."""
 
     @property
     def size(self) -> int:
@@ -76,13 +76,13 @@ class HeardSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardOffer:
+class ReceivedOffer:
     """A sealed offer as it came, to be passed on as it is."""
 
     offer: SealedOffer
     proof: SealedProof
     watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
-    """The certificates that it was found to rest on here, if its proof was opened and verified here."""
+    """The certificates that it was found to depend on here, if its proof was opened and verified here."""
 
     @property
     def size(self) -> int:
@@ -113,19 +113,19 @@ class SealedInterests:
     changed_at: dict[bytes, Instant] = field(default_factory=dict)
     """When that epoch came into use here."""
     looked_at: Instant | None = None
-    """When it was last looked at whether others have sealed anew."""
+    """When it was last checked whether others have sealed anew."""
     placed: dict[tuple[bytes, bytes], Placed] = field(default_factory=dict)
     """By type and class."""
     offered: dict[tuple[LinkId, int], tuple[bytes, int]] = field(default_factory=dict)
     """The type and epoch under which an advertisement is in the book."""
     doubted: dict[bytes, None] = field(default_factory=dict)
-    """Digests of sealed filters that somebody refused who could read more of them; the oldest go first."""
+    """Digests of sealed filters that a broker refused which could read more of them; the oldest go first."""
     to_do: dict[Task, None] = field(default_factory=dict)
     """What is to be sealed or opened anew, in the order in which it was found."""
 
 
 _INTEREST_BYTES: Final = 1 << 17
-"""From this size on, an interest is told in several messages; each stays far below what a peer reads."""
+"""From this size on, an interest is sent in several messages; each stays far below what a peer reads."""
 
 
 def wanted_to_wire(entry_id: bytes, sealed: SealedFilter, proof: SealedProof) -> wire.SealedWanted:
@@ -134,27 +134,27 @@ def wanted_to_wire(entry_id: bytes, sealed: SealedFilter, proof: SealedProof) ->
     return wire.SealedWanted(entry_id, sealed.epoch, sealed.id, parts, proof_to_wire(proof))
 
 
-def wanted_from_wire(type_id: bytes, wanted: wire.SealedWanted) -> HeardSealed:
+def wanted_from_wire(type_id: bytes, wanted: wire.SealedWanted) -> ReceivedInterest:
     """Return what a peer wants; refuse what no sealer writes."""
     parts = [SealedPart(_uids(part.uids), part.mark, part.box) for part in wanted.parts]
     sealed = SealedFilter(type_id, wanted.epoch, wanted.seal, tuple(parts))
-    return HeardSealed(sealed, proof_from_wire(wanted.proof))
+    return ReceivedInterest(sealed, proof_from_wire(wanted.proof))
 
 
-def offer_to_wire(heard: HeardOffer, *, stands: bool) -> wire.SealedOffer:
+def offer_to_wire(received: ReceivedOffer, *, stands: bool) -> wire.SealedOffer:
     """Return an offer as it travels; one that does not stand says nothing but that."""
-    offer = heard.offer
+    offer = received.offer
     if not stands:
         return wire.SealedOffer(offer.type_id, 0, bytes(FILTER_ID_BYTES), None)
-    return wire.SealedOffer(offer.type_id, offer.epoch, offer.id, proof_to_wire(heard.proof))
+    return wire.SealedOffer(offer.type_id, offer.epoch, offer.id, proof_to_wire(received.proof))
 
 
-def offer_from_wire(message: wire.SealedOffer) -> HeardOffer | None:
+def offer_from_wire(message: wire.SealedOffer) -> ReceivedOffer | None:
     """Return what a peer offers; None if it does not."""
     if message.proof is None:
         return None
     offer = SealedOffer(message.type_id, message.epoch, message.seal)
-    return HeardOffer(offer, proof_from_wire(message.proof))
+    return ReceivedOffer(offer, proof_from_wire(message.proof))
 
 
 def interests_of(
@@ -185,5 +185,5 @@ def proof_from_wire(proof: wire.SealedProof) -> SealedProof:
 
 
 def _uids(texts: list[str]) -> tuple[AttributeUid, ...]:
-    # Not yet checked: the sealed part or proof that is made of them looks at every one.
+    # Not yet checked: the sealed part or proof that is made of them checks every one.
     return tuple(AttributeUid(text) for text in texts)

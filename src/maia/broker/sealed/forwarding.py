@@ -67,7 +67,7 @@ class SealedTransit(msgspec.Struct, frozen=True):
     draft: Draft | None = None
     """What is still to be signed, if the frame was sealed here."""
     along: Mapping[str, bytes] = _NOTHING
-    """Plaintext that came along and that nobody here had to read: not checked, for others to check."""
+    """Plaintext that came along and that was not read here: not checked, for others to check."""
 
     def __repr__(self) -> str:
         """Say which frame it is, and nothing of what is in it."""
@@ -192,14 +192,14 @@ def share_of(
             state.authoriser.pool(link.shown, link.rights.get(type_id, ())),
         )
         settings = state.settings
-        told = state.statements
+        statements = state.statements
         grounds = Grounds(
-            sealing.level, settings.bounds, settings.constitutions, state.certificates, told.standing
+            sealing.level, settings.bounds, settings.constitutions, state.certificates, statements.standing
         )
         found = standing(claim, grounds, now)
         resting = frozenset(signed.id for signed in claim.pool)
-        told.met(claim.pool, resting)
-        told.reliance.note(link.id, resting)
+        statements.met(claim.pool, resting)
+        statements.dependencies.note(link.id, resting)
         uids = frozenset(group.uid or "" for group in found.groups)
         known = Share(uids, found.since, found.until, state.authoriser.epoch, len(versions))
         link.shares[type_id] = known
@@ -225,8 +225,8 @@ def forward_sealed(
     """Send a frame to each neighbour behind which a row of it may be wanted.
 
     `sealed` is asked for the sealed form if there is such a neighbour: a frame
-    that goes nowhere is not sealed. It is told how many rows a block should
-    have, 0 for a frame that nobody would cut or that is divided already.
+    that goes nowhere is not sealed. It gets how many rows a block should
+    have, 0 for a frame that no broker would cut or that is divided already.
     """
     routes = state.routes
     came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
@@ -291,7 +291,7 @@ def _written(
         return frame if keys is None else cut_frame(opened, rows, sealer=state.seals.sealer, keys=keys)
     if not shared:
         return frame
-    # What nobody here read goes on as it came: whoever reads it checks it.
+    # What was not read here goes on as it came: its reader checks it.
     along = {uid: content for uid, content in transit.along.items() if uid in shared}
     along.update(contents(opened, shared))
     return SealedWithPlaintext(frame, [OpenContent(uid, content) for uid, content in along.items()])

@@ -30,7 +30,7 @@ from maia.broker.routing.proofs import (
     spend_on,
 )
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import HeardOffer, HeardSealed, offer_from_wire, wanted_from_wire
+from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer, offer_from_wire, wanted_from_wire
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
 from maia.credentials import Action, Budget
@@ -51,11 +51,11 @@ __all__ = [
     "check_epoch",
     "doubts",
     "ends_of_patience",
-    "hear_doubted",
-    "hear_doubted_interests",
-    "hear_sealed_interest",
-    "hear_sealed_offer",
-    "look_at_sealed_offer_again",
+    "receive_doubted",
+    "receive_doubted_interests",
+    "receive_sealed_interest",
+    "receive_sealed_offer",
+    "recheck_sealed_offer",
     "refuse_entry",
     "understood",
     "understood_in_replica",
@@ -68,19 +68,19 @@ EPOCHS_AHEAD_MAX: Final = 16
 DOUBTED_MAX: Final = 65_536
 
 _OPENING_BYTES: Final = 256
-"""To look at a sealed interest costs about as much as to read so many bytes; its content is paid for when it
+"""To open a sealed interest costs about as much as to read so many bytes; its content is paid for when it
 is read."""
 
 
 # ------------------------------------------------------------ what neighbours say
 
 
-def hear_sealed_interest(
+def receive_sealed_interest(
     state: BrokerState, link: Link, message: SealedInterest, now: Instant
 ) -> list[Effect]:
     """Take note of what is wanted, sealed, behind a neighbour."""
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
-    state.routes.stir(now)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
+    state.routes.mark_changed(now)
     effects: list[Effect] = []
     add: list[SealedEntry] = []
     refused: list[bytes] = []
@@ -88,16 +88,21 @@ def hear_sealed_interest(
     budget = state.authoriser.budget_of_message()
     for wanted in message.add:
         spend_on(budget, _OPENING_BYTES)
-        heard = wanted_from_wire(message.type_id, wanted)
+        received = wanted_from_wire(message.type_id, wanted)
         neighbour.forget_change(key, wanted.id)
         try:
-            entry = understood(state, wanted.id, heard, now, budget)
+            entry = understood(state, wanted.id, received, now, budget)
             add.append(entry)
-            if _rests_otherwise(state, link, neighbour, key, entry):
-                replaced.append(wanted.id)
+            assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
+            watched = entry.baggage.watched
+            state.statements.dependencies.note(link.id, watched)
+            known = state.routes.book.entry(neighbour.node, key, entry.id)
+            before = None if known is None else known.baggage
+            if isinstance(before, ReceivedInterest) and before.watched != watched:
+                replaced.append(wanted.id)  # it depends on other certificates than when it came before
         except MaiaError as problem:
             refused.append(wanted.id)
-            refuse_entry(neighbour, key, wanted.id, heard)
+            refuse_entry(neighbour, key, wanted.id, received)
             effects += refusal_effects(problem, link.peer, link=link.id, asked="SealedInterest")
     effects += doubts(link.id, message.type_id, refused)
     for entry_id in message.remove:
@@ -109,22 +114,10 @@ def hear_sealed_interest(
     return [*effects, *route_messages(state, tells)]
 
 
-def _rests_otherwise(
-    state: BrokerState, link: Link, neighbour: Neighbour, key: bytes, entry: SealedEntry
-) -> bool:
-    """Note what an interest rests on; say whether that is something else than when it was told before."""
-    assert isinstance(entry.baggage, HeardSealed)  # noqa: S101 - made by `understood`
-    watched = entry.baggage.watched
-    state.statements.reliance.note(link.id, watched)
-    known = state.routes.book.entry(neighbour.node, key, entry.id)
-    before = None if known is None else known.baggage
-    return isinstance(before, HeardSealed) and before.watched != watched
-
-
-def hear_doubted_interests(
+def receive_doubted_interests(
     state: BrokerState, _link: Link, message: SealedDoubted, _now: Instant
 ) -> list[Effect]:
-    """Let interests stand for no others that somebody refused who could read more of them; say so further."""
+    """Let interests cover no others that a broker refused which could read more of them; pass that on."""
     key = book_key_of_sealed(message.type_id)
     effects: list[Effect] = []
     for told_as in message.ids:
@@ -148,26 +141,26 @@ def _doubted(state: BrokerState, key: bytes, hop: Hop, entry: SealedEntry) -> li
 
 
 def doubts(link: LinkId, type_id: bytes, refused: list[bytes]) -> list[Effect]:
-    """Tell a neighbour that what it told is refused here, and must not stand for what would not be."""
+    """Send a neighbour that its entries are refused here, and must not cover what would not be."""
     return [Send(link, encode(SealedDoubted(type_id, refused)))] if refused else []
 
 
 def understood_in_replica(
     state: BrokerState, type_id: bytes, wanted: SealedWanted, now: Instant
 ) -> SealedEntry:
-    """Return what a replica says that somebody wants: what cannot be vouched for asks for everything."""
-    heard = wanted_from_wire(type_id, wanted)
+    """Return an interest of a replica: one that cannot be proved asks for everything."""
+    received = wanted_from_wire(type_id, wanted)
     try:
-        return understood(state, wanted.id, heard, now)
+        return understood(state, wanted.id, received, now)
     except ProtocolViolation:
         raise
     except MaiaError:
-        return _by_type_alone(wanted.id, heard)
+        return _by_type_alone(wanted.id, received)
 
 
-def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, heard: HeardSealed) -> None:
-    """Leave an entry out of what is compared with a neighbour: it stands there, and not here."""
-    mark = mark_of_interest(key, entry_id, heard.filter.digest)
+def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, received: ReceivedInterest) -> None:
+    """Leave an entry out of what is compared with a neighbour: it is registered there, and not here."""
+    mark = mark_of_interest(key, entry_id, received.filter.digest)
     neighbour.forget_change(key, entry_id)
     neighbour.remember_change(key, entry_id, before=mark, after=None)
 
@@ -176,31 +169,35 @@ def refuse_entry(neighbour: Neighbour, key: bytes, entry_id: bytes, heard: Heard
 
 
 def understood(
-    state: BrokerState, entry_id: bytes, heard: HeardSealed, now: Instant, budget: Budget | None = None
+    state: BrokerState,
+    entry_id: bytes,
+    received: ReceivedInterest,
+    now: Instant,
+    budget: Budget | None = None,
 ) -> SealedEntry:
     """Return an interest as far as it opens and proves here, or raise what is wrong with it."""
-    sealed, ring = heard.filter, state.sealed.ring_of(heard.filter.type_id)
+    sealed, ring = received.filter, state.sealed.ring_of(received.filter.type_id)
     if ring is None:
-        return _by_type_alone(entry_id, heard)
-    is_checked = check_made_by_a_member(sealed, heard.proof, ring)
+        return _by_type_alone(entry_id, received)
+    is_checked = check_made_by_a_member(sealed, received.proof, ring)
     check_epoch(state, ring, sealed.epoch, now)
     if not is_checked:
-        return _by_type_alone(entry_id, heard)
-    opened, proof = open_filter(sealed, ring), open_proof(sealed, heard.proof, ring)
+        return _by_type_alone(entry_id, received)
+    opened, proof = open_filter(sealed, ring), open_proof(sealed, received.proof, ring)
     known = opened.opened
     if proof is not None and is_to_be_verified(state):
         shown = new_proof(proof.request, proof.certificates)
         proved = proved_filter(state, sealed.type_id, shown, opened.opened, now, budget)
-        known, heard = proved.filter, replace(heard, watched=proved.watched)
+        known, received = proved.filter, replace(received, watched=proved.watched)
     digest = sealed.digest
     own = frozenset({digest}) if digest in state.sealed.doubted else frozenset()
-    return SealedEntry(entry_id, known, heard, opened.unopened | own, digest, size=heard.size)
+    return SealedEntry(entry_id, known, received, opened.unopened | own, digest, size=received.size)
 
 
-def _by_type_alone(entry_id: bytes, heard: HeardSealed) -> SealedEntry:
-    digest = heard.filter.digest
-    # Its mark is its own: whoever made it up must not make others fall silent (A67).
-    return SealedEntry(entry_id, ALWAYS, heard, frozenset({digest}), digest, size=heard.size)
+def _by_type_alone(entry_id: bytes, received: ReceivedInterest) -> SealedEntry:
+    digest = received.filter.digest
+    # Its mark is its own: one that was made up must not cover others (A67).
+    return SealedEntry(entry_id, ALWAYS, received, frozenset({digest}), digest, size=received.size)
 
 
 def check_epoch(state: BrokerState, ring: KeyRing, epoch: int, now: Instant) -> None:
@@ -224,58 +221,54 @@ def ends_of_patience(state: BrokerState, ring: KeyRing, now: Instant) -> tuple[I
     return seconds_after(since, lease_s), seconds_after(since, max(lease_s, ring.terms.drift_s))
 
 
-def _neighbour(state: BrokerState, link: Link) -> Neighbour:
-    return state.routes.neighbours[state.routes.node_of[link.id]]
-
-
 _OFFER: Final = b"offer"
 
 
-def hear_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
+def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
     """Take note of whether a neighbour's side publishes a type, sealed."""
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(message.type_id)
-    state.routes.stir(now)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
+    state.routes.mark_changed(now)
     neighbour.forget_change(key, _OFFER)
-    heard, book = offer_from_wire(message), state.routes.book
-    if heard is None:
+    received, book = offer_from_wire(message), state.routes.book
+    if received is None:
         if book.offers(neighbour.node, key):
             let_arrive(neighbour, key, now)
         return route_messages(
             state, book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
         )
     try:
-        heard = _resting(state, link, heard, now)
+        received = _with_dependencies(state, link, received, now)
     except MaiaError as problem:
-        return _refuse_offer(state, link, heard, problem, now)
+        return _refuse_offer(state, link, received, problem, now)
     tells = book.heard_offer(
         neighbour.node,
         key,
         stands=True,
-        baggage=heard,
+        baggage=received,
         now=now,
-        advertisement=heard.offer.id,
-        size=heard.size,
+        advertisement=received.offer.id,
+        size=received.size,
     )
     return route_messages(state, tells)
 
 
-def look_at_sealed_offer_again(
-    state: BrokerState, link: Link, heard: HeardOffer, now: Instant
+def recheck_sealed_offer(
+    state: BrokerState, link: Link, received: ReceivedOffer, now: Instant
 ) -> list[Effect]:
-    """Let an offer stand only by a proof that holds."""
+    """Keep an offer only by a proof that holds."""
     try:
-        _resting(state, link, heard, now)
+        _with_dependencies(state, link, received, now)
     except MaiaError as problem:
-        return _refuse_offer(state, link, heard, problem, now)
+        return _refuse_offer(state, link, received, problem, now)
     return []
 
 
-def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: Instant) -> list[Effect]:
-    """Let what somebody refused who could read more of it stand for nothing else; say so further.
+def receive_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: Instant) -> list[Effect]:
+    """Let what a broker refused which could read more of it cover nothing else; pass that on.
 
-    Whoever says so without reason has more told to it, and nothing taken away.
+    A broker that doubts without reason is sent more, and nothing is taken away.
     """
-    effects = hear_doubted_interests(state, link, message, now)
+    effects = receive_doubted_interests(state, link, message, now)
     book, key = state.routes.book, book_key_of_sealed(message.type_id)
     for offer_id in message.ids:
         hop, tells = book.set_offer_aside(key, offer_id)
@@ -285,37 +278,39 @@ def hear_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: In
     return effects
 
 
-def _resting(state: BrokerState, link: Link, heard: HeardOffer, now: Instant) -> HeardOffer:
-    """Return an offer with what it rests on, as far as it opens here, or raise what is wrong with it."""
-    ring = state.sealed.ring_of(heard.offer.type_id)
+def _with_dependencies(
+    state: BrokerState, link: Link, received: ReceivedOffer, now: Instant
+) -> ReceivedOffer:
+    """Return an offer with what it depends on, as far as it opens here, or raise what is wrong with it."""
+    ring = state.sealed.ring_of(received.offer.type_id)
     if ring is None:
-        return heard
-    is_checked = check_made_by_a_member(heard.offer, heard.proof, ring)
-    check_epoch(state, ring, heard.offer.epoch, now)
-    proof = open_proof(heard.offer, heard.proof, ring) if is_checked else None
+        return received
+    is_checked = check_made_by_a_member(received.offer, received.proof, ring)
+    check_epoch(state, ring, received.offer.epoch, now)
+    proof = open_proof(received.offer, received.proof, ring) if is_checked else None
     if proof is None or not is_to_be_verified(state):
-        return heard
+        return received
     shown = new_proof(proof.request, proof.certificates)
     try:
-        watched = prove_offer(state, heard.offer.type_id, shown, now)
+        watched = prove_offer(state, received.offer.type_id, shown, now)
     except MaiaError:
-        kind, neighbour = heard.offer.type_id, _neighbour(state, link)
+        kind, neighbour = received.offer.type_id, state.routes.neighbour_on(link.id)
         remember_refusal(state, neighbour, kind, shown, Action.PUBLISH, now)
         raise
-    state.statements.reliance.note(link.id, watched)
-    return replace(heard, watched=watched)
+    state.statements.dependencies.note(link.id, watched)
+    return replace(received, watched=watched)
 
 
 def _refuse_offer(
-    state: BrokerState, link: Link, heard: HeardOffer, problem: MaiaError, now: Instant
+    state: BrokerState, link: Link, received: ReceivedOffer, problem: MaiaError, now: Instant
 ) -> list[Effect]:
-    neighbour, key = _neighbour(state, link), book_key_of_sealed(heard.offer.type_id)
+    neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(received.offer.type_id)
     gone = state.routes.book.heard_offer(neighbour.node, key, stands=False, baggage=None, now=now)
     neighbour.parting.pop(key, None)
     neighbour.forget_change(key, _OFFER)
     neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
     return [
         *route_messages(state, gone),
-        *doubts(link.id, heard.offer.type_id, [heard.offer.id]),
+        *doubts(link.id, received.offer.type_id, [received.offer.id]),
         *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer"),
     ]

@@ -1,7 +1,7 @@
 """What follows when keys come, change, are refused or do not come?
 
 Interests are sealed and opened anew, frames that waited are taken on again in
-their order, and publishers who waited in vain are told so. Whatever happens
+their order, and publishers that waited in vain are refused. Whatever happens
 on a link to a key manager is the key member's; the broker only listens for
 what it means.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_look_at_impairments
+from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_impairment
 from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.publication import pass_on_overdue, take_on_again
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
@@ -26,12 +26,12 @@ from maia.wire.effects import Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
 __all__ = [
-    "keys_came",
-    "keys_handled",
+    "apply_new_keys",
+    "handle_key_input",
     "leave_managers",
-    "look_at_keys",
+    "maintain_keys",
     "look_for_keys",
-    "next_look_at_keys",
+    "next_key_moment",
     "own_rights_changed",
 ]
 
@@ -39,22 +39,22 @@ _LOOK_AGAIN_S: Final = 0.25
 """How often it is asked whether an epoch that was announced has begun, while frames wait for it."""
 
 
-def keys_handled(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
+def handle_key_input(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
     """Let the key member take an input on, and do what follows from it."""
     member = state.keys.member
     reach = member.reach()
     effects = without_alarms(member.handle(happened, now))
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     if member.reach() != reach:
-        state.impairments.stirred.update(state.types.sealed())
+        state.impairments.changed.update(state.types.sealed())
     return [*effects, *_noticed(state, now), *_refuse_waiting(state, now)]
 
 
 def own_rights_changed(state: BrokerState, now: Instant) -> list[Effect]:
     """Let go of keys to which this broker has no right any more, and do what follows from that."""
     effects = state.keys.rights_changed(now)
-    state.routes.is_stirred = True
-    state.impairments.stirred.update(state.types.sealed())
+    state.routes.is_changed = True
+    state.impairments.changed.update(state.types.sealed())
     return [*effects, *_noticed(state, now)]
 
 
@@ -64,17 +64,17 @@ def look_for_keys(state: BrokerState, types: Iterable[bytes], now: Instant) -> l
     for type_id in types:
         if state.types.sealing(type_id) is not None:
             effects += [*state.keys.look_for(type_id, now), *keys_changed(state, type_id, now)]
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     return effects
 
 
-def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
+def maintain_keys(state: BrokerState, now: Instant) -> list[Effect]:
     """Do what is due by itself: the key member's business, and frames that waited long enough."""
     effects = state.keys.look_again(now)
-    state.impairments.stirred |= late_keys(state, now) | (state.types.sealed().keys() if effects else set())
+    state.impairments.changed |= late_keys(state, now) | (state.types.sealed().keys() if effects else set())
     member = state.keys.member.next_look()
     if member is not None and member <= now:
-        effects += keys_handled(state, Tick(), now)
+        effects += handle_key_input(state, Tick(), now)
         state.seals.forget_dropped()
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
@@ -84,10 +84,10 @@ def look_at_keys(state: BrokerState, now: Instant) -> list[Effect]:
     return effects
 
 
-def next_look_at_keys(state: BrokerState, now: Instant) -> Instant | None:
+def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
     again = seconds_after(now, _LOOK_AGAIN_S) if len(state.seals.publishing) else None
-    late = next_look_at_impairments(state, now)
+    late = next_impairment(state, now)
     moments = (state.keys.next_look(), state.seals.next_due(), again, late)
     return min((moment for moment in moments if moment is not None), default=None)
 
@@ -97,7 +97,7 @@ def leave_managers(state: BrokerState) -> list[Effect]:
     return state.keys.member.leave()
 
 
-def keys_came(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def apply_new_keys(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     """Do what other keys of a type make possible or necessary."""
     state.seals.forget_dropped()
     changed = [*keys_changed(state, type_id, now), *open_rights_again(state, type_id)]
@@ -113,18 +113,18 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
         match notice:
             case KeysChanged(type_id=type_id):
                 state.keys.refused.pop(type_id, None)
-                state.impairments.stirred.add(type_id)
-                effects += keys_came(state, type_id, now)
+                state.impairments.changed.add(type_id)
+                effects += apply_new_keys(state, type_id, now)
             case KeysRefused(type_id=type_id, code=code):
                 state.keys.refused[type_id] = code
-                state.impairments.stirred.add(type_id)
+                state.impairments.changed.add(type_id)
                 effects.append(Note("keys-not-granted", {"type": type_id.hex(), "code": code}))
                 effects += [*_refuse_waiting(state, now), *_tried_again(state, type_id, now)]
             case Challenged():
                 state.keys.challenges.append(notice)
             case WriterTold(type_id=type_id, principal=principal):
-                told = state.keys.member.writer(type_id, principal)
-                state.writers.learn(type_id, principal, told or ())
+                certificates = state.keys.member.writer(type_id, principal)
+                state.writers.learn(type_id, principal, certificates or ())
                 effects += _tried_again(state, type_id, now)
     return effects
 

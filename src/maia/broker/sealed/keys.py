@@ -163,7 +163,7 @@ class WaitingFrames(Generic[_Frame]):
 
 
 class KeyRequests:
-    """The key member of one broker, and what it was asked to look after."""
+    """The key member of one broker, and the types that it holds keys of."""
 
     __slots__ = (
         "_asked_at",
@@ -193,18 +193,18 @@ class KeyRequests:
         """Begin with no type needed; `standing` says which certificates still count."""
         self._key, self._settings, self._types, self._cache = key, settings, types, cache
         self._tester = standing
-        told = MemberSettings(
+        member = MemberSettings(
             network=settings.network,
             credentials=settings.credentials,
             addresses=settings.key_managers,
             bounds=settings.bounds,
             constitutions=settings.constitutions,
         )
-        self.member = KeyMember(key, told, random=random, kept=kept, cache=cache, standing=standing)
+        self.member = KeyMember(key, member, random=random, kept=kept, cache=cache, standing=standing)
         self.refused: dict[bytes, str] = {}
         """Types whose manager has said no, and its code: nothing of them waits for a key."""
         self.challenges: list[Challenged] = []
-        """What managers want to have vouched for, and nobody has begun to ask for."""
+        """What managers want to have vouched for, and was not asked for yet."""
         self.is_touched = False
         """Whether a certificate of this broker counts no more, or again, and the keys do not know yet."""
         self._found: dict[bytes, tuple[MembershipState, int]] = {}
@@ -241,7 +241,7 @@ class KeyRequests:
         return without_alarms(asked)
 
     def opens_any(self, type_id: bytes) -> bool | None:
-        """Say whether this broker's certificates open a group of a type; None if that was not looked at."""
+        """Say whether this broker's certificates open a group of a type; None if that was not worked out."""
         found = self._found.get(type_id)
         return None if found is None else bool(found[0].groups)
 
@@ -255,7 +255,7 @@ class KeyRequests:
         return [effect for type_id in due for effect in self.look_for(type_id, now)]
 
     def evidence_changed(self) -> None:
-        """Forget what was worked out: what speaks for or against somebody has changed."""
+        """Forget what was worked out: evidence has changed."""
         self._found.clear()
 
     def rights_changed(self, now: Instant) -> list[Effect]:
@@ -266,13 +266,13 @@ class KeyRequests:
         return [*lost, *(effect for type_id in types for effect in self.look_for(type_id, now))]
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Ask these constitutions from now on; what that changes is looked at when `rights_changed`."""
+        """Ask these constitutions from now on; what that changes is worked out in `rights_changed`."""
         self._settings = replace(self._settings, constitutions=constitutions)
         self.member.adopt(constitutions)
         self.is_touched = True
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
-        """Ask with other certificates from now on; what they open is looked at when `rights_changed`."""
+        """Ask with other certificates from now on; what they open is worked out in `rights_changed`."""
         self._settings = replace(self._settings, credentials=certificates)
         self.is_touched = True
         return without_alarms(self.member.credentials_changed(certificates, now))
@@ -296,7 +296,7 @@ class KeyRequests:
         return without_alarms(self.member.missing(type_id, now))
 
     def ask_for_writer(self, type_id: bytes, signer: Principal, now: Instant) -> list[Effect]:
-        """Ask the manager with which certificates somebody signs."""
+        """Ask the manager with which certificates a signer signs."""
         return without_alarms(self.member.ask_writer(type_id, signer, now))
 
     def awaits_past(self, type_id: bytes, epoch: int) -> bool:
@@ -398,9 +398,9 @@ class SealingKeys:
             self._forget(type_id, epoch)
             return None
         known = self._epochs.get((type_id, epoch))
-        return self._new_keys(type_id, epoch) if known is None else known
+        if known is not None:
+            return known
 
-    def _new_keys(self, type_id: bytes, epoch: int) -> EpochKeys:
         def lookup(uid: AttributeUid | None) -> Secret | None:
             # The ring of this moment, not of the first question: it may have been replaced since.
             ring = self.ring_of(type_id)

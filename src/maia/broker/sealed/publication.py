@@ -1,6 +1,6 @@
 """The sealed part of the publication path: seal what leaves, open what arrives as far as keys go.
 
-A publisher's frame is sealed and signed once there is somebody to send it to.
+A publisher's frame is sealed and signed once there is a neighbour to send it to.
 A frame from a neighbour counts for nothing before its source is one that was
 asked for the type and its signature holds, for which no key is needed (A90).
 Then it is opened as far as this broker's keys go, its signer's right is judged
@@ -82,7 +82,7 @@ def hold_until_sealed(state: BrokerState, link: Link, message: Publish, type_id:
     size = 256 + sum(len(column.data) for column in message.columns)
     if not waiting.put(type_id, stream, (link.id, message), size=size, until=waiting.until(now)):
         raise KeysAwaited("the keys of this sealed type are not here yet, and too many frames wait for them")
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     return True
 
 
@@ -116,7 +116,7 @@ def sealed_alone(state: BrokerState, transit: Transit, sealing: Sealing, now: In
 
 
 def _keys_to_seal_with(state: BrokerState, transit: Transit, sealing: Sealing, now: Instant) -> EpochKeys:
-    """Return keys for all of a frame; refuse a frame that could not be sealed, or that nobody would open."""
+    """Return keys for all of a frame; refuse one that could not be sealed, or that no reader would open."""
     keys = state.seals.sealing_keys(transit.type_id, Instant(transit.published_at), now)
     if keys is None:
         raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
@@ -152,7 +152,7 @@ def _sealed(
 
 
 def carry_sealed(state: BrokerState, link: Link, message: Sealed, now: Instant) -> list[Effect]:
-    """Take a sealed frame from another broker to everybody else who may have a part of it."""
+    """Take a sealed frame from another broker to all others that may have a part of it."""
     return _carried(state, link, message, [], now)
 
 
@@ -188,7 +188,7 @@ def _carried(
 
 
 def take_on_again(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
-    """Open a frame, prove it if somebody here is to have it, and pass it on; or let it wait."""
+    """Open a frame, prove it if a subscriber here is to have it, and pass it on; or let it wait."""
     frame = arrived.frame
     ring = state.seals.ring_of(frame.type_id)
     if ring is None:
@@ -215,7 +215,7 @@ def _read(state: BrokerState, arrived: Arrived, keys: EpochKeys, now: Instant) -
         return _passed_on_unread(state, arrived, now)
     type_id = arrived.frame.type_id
     if type_id not in state.audiences and not state.routes.book.asked_about(book_key_of_sealed(type_id)):
-        opened = arrived.closed  # its seal holds, and nobody has to know what is in it
+        opened = arrived.closed  # its seal holds, and no filter asks what is in it
     along = {one.uid: one.content for one in arrived.contents}
     sealed = sealed_transit(opened, state.types.kinds(arrived.frame.type_id), along)
     unjudged = arrived.frame.signer
@@ -248,7 +248,7 @@ def _opened(state: BrokerState, arrived: Arrived, keys: EpochKeys) -> tuple[Open
 
 
 def _read_on_the_way(state: BrokerState, frame: Sealed, keys: EpochKeys) -> frozenset[AttributeUid]:
-    """Return what a broker reads of a frame that it delivers to nobody: what neighbours ask about.
+    """Return what a broker reads of a frame that it does not deliver: what neighbours ask about.
 
     It opens at least one column, with its key and not by what came along: the signature does not
     cover ciphertexts, and a broken one must not use up the number of the frame it was taken from (A66).
@@ -273,7 +273,7 @@ def _is_entitled(
     uids = sealed.missing.union(sealed.part.frame.columns)
     answer = state.writers.judge(signer, state.types.versions(sealed.type_id), uids, now)
     if answer is False:
-        raise SignerNotEntitled("a frame was signed by somebody who may not publish what is in it")
+        raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")
     return answer is not None
 
 
@@ -301,7 +301,7 @@ def _delivered(
 
 
 def _passed_on_unread(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
-    """Pass a frame on by its type alone; nobody here gets any of it."""
+    """Pass a frame on by its type alone; no subscriber here gets any of it."""
     try:
         sealed = sealed_transit(arrived.closed, {})
     except MaiaError as problem:
@@ -326,14 +326,14 @@ def _waits(state: BrokerState, arrived: Arrived, now: Instant) -> list[Effect]:
     """Let a frame wait for its key or its signer; without room or time for that it is passed on unread."""
     frame, waiting = arrived.frame, state.seals.carrying
     until = arrived.until = arrived.until or waiting.until(now)
-    # Everybody can be a signer that nobody knows: such frames do not take all the room (A85).
+    # Any key can be an unknown signer: such frames do not take all the room (A85).
     is_doubtful = not state.writers.knows(frame.type_id, arrived.verified.signer)
     has_room = until > now and waiting.put(
         frame.type_id, arrived.stream, arrived, size=arrived.size, until=until, is_doubtful=is_doubtful
     )
     if not has_room:
         return _passed_on_unread(state, arrived, now)
-    state.routes.is_stirred = True
+    state.routes.is_changed = True
     # The key manager is asked, not more often than it can answer.
     if state.seals.keys(frame.type_id, frame.epoch) is None:
         asked = state.keys.ask_for_epoch(frame.type_id, now)

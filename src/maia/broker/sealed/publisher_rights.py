@@ -1,4 +1,4 @@
-"""May whoever signed this frame publish what is in it?
+"""May the signer of this frame publish what is in it?
 
 A reader holds the key that content is sealed with, and could seal anything
 with it (A49). An edge therefore delivers a frame only if its signer, which is
@@ -35,7 +35,7 @@ class _Writer:
     """What is known of one signer of one type."""
 
     pool: tuple[SignedCertificate, ...] | None = field(default=None, repr=False)
-    """Its certificates; None while nobody has told them."""
+    """Its certificates; None while they are not known."""
     rights: list[Authorisation] = field(default_factory=list, repr=False)
     writes: frozenset[AttributeUid] = frozenset()
     wrote: tuple[int, frozenset[AttributeUid]] | None = None
@@ -51,17 +51,17 @@ class PublisherRights:
     __slots__ = ("_edge", "_known")
 
     def __init__(self, edge: Authoriser) -> None:
-        """Begin with nobody known."""
+        """Begin with no signer known."""
         self._edge = edge
         self._known: OrderedDict[tuple[bytes, Principal], _Writer] = OrderedDict()
 
     def knows(self, type_id: bytes, principal: Principal) -> bool:
-        """Say whether a signer's certificates were told."""
+        """Say whether a signer's certificates are known."""
         known = self._known.get((type_id, principal))
         return known is not None and known.pool is not None
 
     def learn(self, type_id: bytes, principal: Principal, pool: tuple[SignedCertificate, ...]) -> None:
-        """Take note of a signer's certificates, as its key manager told them or as it showed them itself."""
+        """Take note of a signer's certificates, as its key manager sent them or as it showed them itself."""
         writer = self._writer(type_id, principal)
         if writer.pool is None or {one.id for one in writer.pool} != {one.id for one in pool}:
             writer.pool, writer.rights, writer.refused_until, writer.earlier = pool, [], 0, None
@@ -81,8 +81,8 @@ class PublisherRights:
     ) -> bool | None:
         """Say whether a signer may publish these attributes at this moment; None if it is not known.
 
-        Attributes that no version known here has are delivered to nobody, and
-        so nobody asks about them.
+        Attributes that no version known here has are delivered to no
+        subscriber, and so they are not checked.
         """
         if not versions:
             return False

@@ -22,9 +22,9 @@ from typing import Final
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
 from maia.broker.sealed.entries import (
-    HeardSealed,
-    LocalSealed,
+    LocalInterest,
     Placed,
+    ReceivedInterest,
     Task,
     proof_from_wire,
     proof_to_wire,
@@ -36,7 +36,6 @@ from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.credentials import (
     AuthorisationCertificate,
-    SignedCertificate,
     TypeName,
     TypePattern,
     certificate_to_bytes,
@@ -56,9 +55,9 @@ from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import SealedRights
 
 __all__ = [
-    "hear_rights",
+    "receive_rights",
     "keys_changed",
-    "look_at_sealed",
+    "rekey_pending",
     "note_missing_keys",
     "offer_sealed",
     "open_rights_again",
@@ -75,15 +74,21 @@ __all__ = [
 
 def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[bytes]) -> list[Effect]:
     """Show neighbours this broker's rights to types, sealed with the newest key of each type's group."""
-    told = [
+    messages = [
         (type_id, message) for type_id in types if (message := _sealed_rights(state, type_id)) is not None
     ]
-    return [Send(link, encode(message)) for link in list(links) for _, message in told]
+    return [Send(link, encode(message)) for link in list(links) for _, message in messages]
 
 
 def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
     ring, epoch = state.sealed.ring_of(type_id), state.sealed.in_use.get(type_id)
-    mine = _rights_to(state, type_id)
+    names = {version.name for version in state.types.versions(type_id)}
+    mine = [
+        signed
+        for signed in state.settings.credentials
+        if isinstance(signed.certificate, AuthorisationCertificate)
+        and any(_is_about(signed.certificate, name) for name in names)
+    ]
     if ring is None or epoch is None or not mine or not state.settings.share_plaintext:
         return None
     showing = SealedShowing(type_id, epoch, state.random(FILTER_ID_BYTES))
@@ -93,16 +98,6 @@ def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
     uids = restricted_in(state, type_id, mine)
     sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
     return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
-
-
-def _rights_to(state: BrokerState, type_id: bytes) -> tuple[SignedCertificate, ...]:
-    names = {version.name for version in state.types.versions(type_id)}
-    return tuple(
-        signed
-        for signed in state.settings.credentials
-        if isinstance(signed.certificate, AuthorisationCertificate)
-        and any(_is_about(signed.certificate, name) for name in names)
-    )
 
 
 def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
@@ -115,7 +110,7 @@ def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
 # ------------------------------------------------------------ being shown
 
 
-def hear_rights(state: BrokerState, link: Link, message: SealedRights, _now: Instant) -> list[Effect]:
+def receive_rights(state: BrokerState, link: Link, message: SealedRights, _now: Instant) -> list[Effect]:
     """Look at what a neighbour may do with a type, or keep it until there is a key for it."""
     if message.type_id not in link.sealed_rights and len(link.sealed_rights) >= state.settings.limits.types:
         return []
@@ -156,7 +151,7 @@ def _open_rights(state: BrokerState, link: Link, message: SealedRights) -> list[
     if shown is None:
         return []  # the key may come
     _forget_rights(link, message.type_id)
-    if shown.request == link.peer.key:  # what somebody else showed is worth nothing here
+    if shown.request == link.peer.key:  # what another peer showed is worth nothing here
         link.rights_bytes += sum(map(len, shown.certificates))
         link.rights_bytes -= sum(map(len, link.rights.get(message.type_id, ())))
         link.rights[message.type_id] = shown.certificates
@@ -235,9 +230,9 @@ def _sealed_entry(
     right = right_behind(state, view_class)
     named = frozenset() if right is None else speaks_of(state, type_id, right)
     is_provable = all(ring.key(GroupId(type_id, uid), epoch) is not None for uid in named)
-    # What others are bound to refuse must not stand for what they would accept.
+    # What others are bound to refuse must not cover what they would accept.
     marks = frozenset() if is_provable else frozenset({sealed.digest})
-    return SealedEntry(sealed.id, view_class.routed, LocalSealed(sealed, view_class), marks, sealed.digest)
+    return SealedEntry(sealed.id, view_class.routed, LocalInterest(sealed, view_class), marks, sealed.digest)
 
 
 # ------------------------------------------------------------ when keys change
@@ -257,7 +252,7 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
     if epoch is not None and state.sealed.in_use.get(type_id) != epoch:
         state.sealed.in_use[type_id] = epoch
         state.sealed.changed_at[type_id] = now
-        state.routes.look_at_sealed(just_after(now))
+        state.routes.schedule_rekeying(just_after(now))
         shown = show_rights(state, state.routes.node_of, [type_id])
     _find_work(state, type_id)
     if state.types.sealing(type_id) is not None:
@@ -266,10 +261,10 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
                 if entry.right.event_type.type_id == type_id:
                     plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
                     shown += [*offer_sealed(state, entry), *route_messages(state, plain)]
-    return [*shown, *look_at_sealed(state, now)]
+    return [*shown, *rekey_pending(state, now)]
 
 
-def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
+def rekey_pending(state: BrokerState, now: Instant) -> list[Effect]:
     """Seal and open anew what is waiting for it, so many at a time."""
     routes, sealed = state.routes, state.sealed
     if routes.sealed_at is not None and routes.sealed_at <= now:
@@ -280,7 +275,7 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
             ring = sealed.ring_of(type_id)
             for end in () if ring is None else ends_of_patience(state, ring, now):
                 if end > now:
-                    routes.look_at_sealed(end)
+                    routes.schedule_rekeying(end)
                 elif before is None or end > before:
                     _find_work(state, type_id)
     effects: list[Effect] = []
@@ -288,7 +283,7 @@ def look_at_sealed(state: BrokerState, now: Instant) -> list[Effect]:
         del sealed.to_do[task]
         effects += _done(state, task, now)
     if sealed.to_do:
-        routes.look_at_sealed(just_after(now))
+        routes.schedule_rekeying(just_after(now))
     return effects
 
 
@@ -307,14 +302,14 @@ def _find_work(state: BrokerState, type_id: bytes) -> None:
 
 def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
     """Say whether other keys could say anything new of an entry: most are of this epoch and open already."""
-    heard = entry.baggage
-    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(heard, HeardSealed):
+    received = entry.baggage
+    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(received, ReceivedInterest):
         return True
-    if entry.marks or heard.filter.epoch != ring.newest:
+    if entry.marks or received.filter.epoch != ring.newest:
         return True
-    spoken_of = {uid for part in heard.filter.parts for uid in part.uids}
-    held = {group.uid for group in ring.groups(heard.filter.epoch)}
-    return not spoken_of.union(heard.proof.uids) <= spoken_of or not spoken_of | {None} <= held
+    spoken_of = {uid for part in received.filter.parts for uid in part.uids}
+    held = {group.uid for group in ring.groups(received.filter.epoch)}
+    return not spoken_of.union(received.proof.uids) <= spoken_of or not spoken_of | {None} <= held
 
 
 def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
@@ -336,7 +331,7 @@ def _understood_anew(
 ) -> list[Effect]:
     book, key = state.routes.book, book_key_of_sealed(type_id)
     known, neighbour = book.entry(hop, key, entry_id), state.routes.neighbours.get(hop)
-    if known is None or neighbour is None or not isinstance(known.baggage, HeardSealed):
+    if known is None or neighbour is None or not isinstance(known.baggage, ReceivedInterest):
         return []
     tells: list[Tell]
     try:
@@ -355,8 +350,8 @@ def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: I
         return []
     looked = state.keys.look_for(type_id, now)
     if looked or new:
-        state.routes.is_stirred = True
-        state.impairments.stirred.add(type_id)
+        state.routes.is_changed = True
+        state.impairments.changed.add(type_id)
     return [*looked, *keys_changed(state, type_id, now)] if new else looked
 
 

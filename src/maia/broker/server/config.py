@@ -63,7 +63,7 @@ class BrokerConfig:
     status: str | None = "127.0.0.1:0"
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
     lease_s: int = 60
-    """How long an advertisement or subscription stands without being renewed."""
+    """How long an advertisement or subscription lasts without being renewed."""
     skew_s: int = 30
     """How far clocks may differ."""
     verify_in_transit: float = 1.0
@@ -167,8 +167,11 @@ class PreparedBroker:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
 
     def settings(self, address: str) -> BrokerSettings:
-        """Return what the broker is told, once it is known where it listens."""
-        config = self.config
+        """Return the settings of the broker, once it is known where it listens."""
+        config, recording = self.config, None
+        if config.log_folder is not None:
+            chosen = None if config.log_types == ("*",) else frozenset(config.log_types)
+            recording = RecordingSettings(chosen, config.log_durable)
         return BrokerSettings(
             network=self.network,
             address=config.address or address,
@@ -180,18 +183,11 @@ class PreparedBroker:
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
-            recording=self._recording(),
+            recording=recording,
             limits=config.limits,
             bounds=self.bounds,
             constitutions=constitutions_of(self.quorums),
         )
-
-    def _recording(self) -> RecordingSettings | None:
-        config = self.config
-        if config.log_folder is None:
-            return None
-        chosen = None if config.log_types == ("*",) else frozenset(config.log_types)
-        return RecordingSettings(chosen, config.log_durable)
 
     def types_to_keep(self) -> dict[str, bytes]:
         """Return the folder's definitions in the form in which a broker keeps those it has verified."""
@@ -222,7 +218,7 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
 
 
 def _check_log(config: BrokerConfig) -> None:
-    """Make the event log's folder if need be; what is in it is looked at when it is opened."""
+    """Make the event log's folder if need be; what is in it is checked when it is opened."""
     if config.log_folder is None:
         said = [name for name in config.origins if name.startswith("log.")]
         if said:

@@ -1,8 +1,8 @@
-"""How does what a broker wants recorded get to the disk without anybody waiting for it in between?
+"""How does what a broker wants recorded get to the disk without blocking the broker?
 
 The broker asks and goes on. All that it asks for while the disk is busy is
 written together, with one synchronisation, in a thread of its own; then the
-broker is told how far everything is safe. Reading, rolling and removing have
+broker receives how far everything is safe. Reading, rolling and removing have
 another thread, one at a time. When more waits than the limit allows, the
 links are not read until the disk has caught up.
 """
@@ -69,7 +69,7 @@ class LogRecorder:
         self._after_writing: Callable[[], None] = lambda: None
 
     def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
-        """Return what a broker is told of the log when it starts: at most so many of the newest frames."""
+        """Return what a broker needs of the log when it starts: at most so many of the newest frames."""
         following = self._log.next_position
         first = max(since, following - frames_max, 1)
         found = (Logged(one.position, one.recorded_at, one.message) for one in self._log.read(first))
@@ -110,7 +110,7 @@ class LogRecorder:
         fail: Callable[[MaiaError], None],
         after_writing: Callable[[], None],
     ) -> None:
-        """Write, read and look after the log until cancelled; `fail` hears of a log that cannot go on."""
+        """Write, read and maintain the log until cancelled; `fail` is called for a log that cannot go on."""
         self._give, self._fail, self._after_writing = give, fail, after_writing
         writing = ThreadPoolExecutor(1, thread_name_prefix="maia-log-write")
         reading = ThreadPoolExecutor(1, thread_name_prefix="maia-log-read")
@@ -133,7 +133,7 @@ class LogRecorder:
             try:
                 upto = await self._written(loop, pool, batch)
             except MaiaError as problem:
-                # Nobody was told that it is safe, and nobody will be: publishers send it again elsewhere.
+                # It was never acknowledged, and will not be: publishers send it again elsewhere.
                 self._records.note("log-failed", problem.as_record())
                 self._idle.set()
                 self._fail(problem)

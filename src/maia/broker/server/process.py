@@ -2,7 +2,7 @@
 
 `maia broker` prepares it and calls `serve` here: the data folder is taken so
 that no second broker uses it, the status endpoint opens beside the network's
-port, and both close in order when the process is told to stop.
+port, and both close in order when the process is stopped.
 
 The issuer of the broker's certificates puts new ones into its credential folder, by hand
 or as a domain's server does (`[[push]]`). The folder is read again and again; what
@@ -107,7 +107,7 @@ async def _renewing(
 
     def take(certificates: tuple[SignedCertificate, ...]) -> None:
         now, config = running.clock(), prepared.config
-        # Constitutions first: a member that was replaced speaks for nobody, whatever becomes of the rest.
+        # Constitutions first: a member that was replaced has no say, whatever becomes of the rest.
         quorums = read_quorums((*config.credentials, *remembered_in(config.data)))
         keep_quorums(config.data, quorums)
         in_force = constitutions_of(quorums)
@@ -264,6 +264,6 @@ def _stamps(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
             try:
                 stat = file.stat()
             except OSError:
-                continue  # it is being replaced; the next look sees it
+                continue  # it is being replaced; the next round sees it
             found.add((str(file), stat.st_mtime_ns, stat.st_size))
     return frozenset(found)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.recording import NO_LOG, LogAtStart, first_to_reread
+from maia.broker.durable.recording import NO_LOG, first_to_reread
 from maia.broker.settings import BadSettings
 from maia.clock import system_now
 from maia.credentials import SigningKey
@@ -53,7 +53,7 @@ _MORE: Final = 0xFFFFFFFF
 
 
 class TappedBroker:
-    """A broker whose messages somebody else is shown too."""
+    """A broker whose messages a tap is shown too."""
 
     __slots__ = ("_broker", "_show", "signed")
 
@@ -169,8 +169,8 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     """Run a broker while the body runs, and say goodbye on every link at the end.
 
     It listens at `listen`, or else at the settings' address. Port 0 stands for
-    any free port, and the broker is then known by the one it found. Whoever
-    demonstrates what a broker hears may `overhear` its messages. A broker whose
+    any free port, and the broker is then known by the one it found. A demonstration
+    may `overhear` its messages. A broker whose
     settings say that it records needs a `recorder`.
     """
     if settings.recording is not None and recorder is None:
@@ -181,7 +181,10 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     if host_and_port(settings.address)[1] == 0:
         settings = replace(settings, address=bound)
     with listening:
-        log = NO_LOG if recorder is None else await _log_at_start(recorder, settings, kept)
+        log = NO_LOG
+        if recorder is not None:
+            most = settings.limits.recorded_frames_reread
+            log = await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=os.getpid, log=log)
         node = broker if overhear is None else TappedBroker(broker, overhear)
         runner = NodeRunner(
@@ -215,10 +218,3 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
 def _take_challenges(broker: Broker, revalidator: Revalidator) -> None:
     for challenged in broker.take_challenges():
         revalidator.take(challenged)
-
-
-async def _log_at_start(
-    recorder: Recorder, settings: BrokerSettings, kept: Mapping[str, bytes]
-) -> LogAtStart:
-    most = settings.limits.recorded_frames_reread
-    return await asyncio.to_thread(recorder.at_start, first_to_reread(kept), frames_max=most)

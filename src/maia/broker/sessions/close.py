@@ -53,7 +53,7 @@ def forget_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
     effects = link_gone(state, link.id, now)
-    state.statements.reliance.forget(link.id)
+    state.statements.dependencies.forget(link.id)
     state.one_time.forget_link(link.id)
     effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
     for advertisement in list(link.advertisements.values()):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from maia.broker.refusals import TooManyEntries
-from maia.broker.revocation.streams import hear_held
+from maia.broker.revocation.streams import receive_held
 from maia.broker.sessions.links import Link
 from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState
@@ -50,7 +50,7 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     if sum(map(len, together)) > most:
         raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
     link.hold(message.statements, session_limits(state.settings.limits))
-    hear_held(state, link, now)
+    receive_held(state, link, now)
     effects: list[Effect] = []
     if len(together) > len(link.shown):
         link.shown = together
@@ -59,7 +59,7 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
             state.authoriser.expect(
                 right.principal, right.basis.action, right.basis.resource, (*right.pool, *shown), now
             )
-        hear_held(state, link, now)
+        receive_held(state, link, now)
         effects += _decided_again(state, link, shown, now)
     return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
 
@@ -82,7 +82,7 @@ def _decided_again(
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:
-            state.statements.reliance.note(link.id, link.connect.watched)
+            state.statements.dependencies.note(link.id, link.connect.watched)
     effects: list[Effect] = []
     for entry in link.entries:
         effects += decide_again(state, link, entry, joined(entry.right.pool), now)

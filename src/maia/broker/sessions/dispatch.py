@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
-from maia.broker.durable.delivery import forget_durable, hear_seen
+from maia.broker.durable.delivery import forget_durable, receive_seen
 from maia.broker.publication.path import carry, publish
-from maia.broker.publication.retained import hear_state_gone
-from maia.broker.publication.state_query import ask_state, hear_state_done, hear_state_query
+from maia.broker.publication.retained import receive_state_gone
+from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests
-from maia.broker.revocation.streams import hear_held, hear_told_state
-from maia.broker.routing.interests import hear_interest, hear_offer, hear_renew, hear_resync
-from maia.broker.routing.peers import hear_announce, hear_nodes, tell_closest
-from maia.broker.routing.replication import hear_replica, hear_sealed_replica
-from maia.broker.sealed.interests import hear_doubted, hear_sealed_interest, hear_sealed_offer
+from maia.broker.revocation.streams import receive_held, receive_state_frame
+from maia.broker.routing.interests import receive_interest, receive_offer, receive_renew, receive_resync
+from maia.broker.routing.peers import receive_announce, receive_nodes, send_closest
+from maia.broker.routing.replication import receive_replica, receive_sealed_replica
+from maia.broker.sealed.interests import receive_doubted, receive_sealed_interest, receive_sealed_offer
 from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
-from maia.broker.sealed.rekeying import hear_rights
+from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.credentials import price_of_showing, show
 from maia.broker.sessions.link_checks import read_later
 from maia.broker.sessions.links import Link, Role
@@ -161,7 +161,7 @@ def _hear_before(state: BrokerState, link: Link, message: Message, now: Instant)
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
     state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
-    hear_held(state, link, now)
+    receive_held(state, link, now)
 
 
 def _refused(
@@ -217,7 +217,7 @@ _OF_CLIENTS: Final[Mapping[type, _Handler]] = {
     Advertise: advertise,
     Subscribe: subscribe,
     SubscribeDurable: subscribe,
-    Seen: hear_seen,
+    Seen: receive_seen,
     ForgetDurable: forget_durable,
     Unadvertise: unadvertise,
     Unsubscribe: unsubscribe,
@@ -243,21 +243,21 @@ _OF_BROKERS: Final[Mapping[type, _Handler]] = {
     Carried: carry,
     Sealed: carry_sealed,
     SealedWithPlaintext: carry_sealed_with_plaintext,
-    FindClosest: tell_closest,
-    Nodes: hear_nodes,
-    Announce: hear_announce,
-    Interest: hear_interest,
-    Offer: hear_offer,
-    Renew: hear_renew,
-    Resync: hear_resync,
-    Replica: hear_replica,
-    SealedInterest: hear_sealed_interest,
-    SealedOffer: hear_sealed_offer,
-    SealedReplica: hear_sealed_replica,
-    SealedRights: hear_rights,
-    SealedDoubted: hear_doubted,
-    StateQuery: hear_state_query,
-    StateFrame: hear_told_state,
-    StateDone: hear_state_done,
-    StateGone: hear_state_gone,
+    FindClosest: send_closest,
+    Nodes: receive_nodes,
+    Announce: receive_announce,
+    Interest: receive_interest,
+    Offer: receive_offer,
+    Renew: receive_renew,
+    Resync: receive_resync,
+    Replica: receive_replica,
+    SealedInterest: receive_sealed_interest,
+    SealedOffer: receive_sealed_offer,
+    SealedReplica: receive_sealed_replica,
+    SealedRights: receive_rights,
+    SealedDoubted: receive_doubted,
+    StateQuery: receive_state_query,
+    StateFrame: receive_state_frame,
+    StateDone: receive_state_done,
+    StateGone: receive_state_gone,
 }

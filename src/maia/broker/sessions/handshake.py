@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from maia.broker.access.challenges import challenge_hello
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
-from maia.broker.revocation.streams import hear_held
+from maia.broker.revocation.streams import receive_held
 from maia.broker.routing.peers import broker_known, broker_ready, superseded
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.credentials import session_limits
@@ -90,12 +90,12 @@ class BrokerSessions(Endpoint[Link]):
         budget = authoriser.budget_before_welcome()
         pool = authoriser.pool_of_stranger(link.shown, budget)
         authoriser.expect(link.peer, Action.CONNECT, state.settings.network, pool, now, budget)
-        hear_held(state, link, now)
+        receive_held(state, link, now)
         try:
             link.connect = authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
         except GrantStale as problem:
             raise StatementAwaited(problem.message) from problem
-        state.statements.reliance.note(link.id, link.connect.watched)
+        state.statements.dependencies.note(link.id, link.connect.watched)
         link.role = Role.CLIENT if link.address is None else Role.BROKER
         return []
 

@@ -19,7 +19,7 @@ from typing import Final
 from maia.broker.refusals import BeyondShare
 from maia.broker.routing.outbox import Proof
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import HeardOffer, HeardSealed
+from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.wire.messages import (
@@ -65,14 +65,14 @@ def _kept_for(state: BrokerState, link: Link) -> int:
 
 def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
     """Return on how many certificates something of a neighbour rests; those of what is gone are forgotten."""
-    reliance, book = state.statements.reliance, state.routes.book
-    if len(reliance.certificates_on(link.id)) > link.reliance_max:
+    dependencies, book = state.statements.dependencies, state.routes.book
+    if len(dependencies.certificates_on(link.id)) > link.reliance_max:
         needed = set(neighbour.refused_on) | (link.connect.watched if link.connect else set())
         for key in book.types():
             told = [entry.baggage for entry in book.entries(neighbour.node, key)]
             for baggage in (*told, book.offer(neighbour.node, key)):
-                if isinstance(baggage, Proof | HeardSealed | HeardOffer):
+                if isinstance(baggage, Proof | ReceivedInterest | ReceivedOffer):
                     needed |= baggage.watched
-        reliance.keep_only(link.id, needed)
-        link.reliance_max = 4096 + 2 * len(reliance.certificates_on(link.id))
-    return len(reliance.certificates_on(link.id))
+        dependencies.keep_only(link.id, needed)
+        link.reliance_max = 4096 + 2 * len(dependencies.certificates_on(link.id))
+    return len(dependencies.certificates_on(link.id))

@@ -158,7 +158,7 @@ class LocalSubscribers:
     __slots__ = ("classes", "matches")
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with no subscriber."""
         self.classes: dict[bytes, SubscriberGroup] = {}
         self.matches: MatchIndex[bytes] = MatchIndex()
 
@@ -185,8 +185,8 @@ class LocalSubscribers:
         known.join(member)
         return False
 
-    def stands_for(self, key: bytes, member: tuple[LinkId, int]) -> bool:
-        """Say whether others were told of a class on behalf of this reference: the first one is shown."""
+    def represents(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Say whether others were sent a class on behalf of this reference: the first one is shown."""
         known = self.classes[key]
         if known.others is None:
             return (known.link, known.ref) == member
@@ -287,7 +287,7 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
 
 
 def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]]) -> Iterator[Effect]:
-    """Yield the same bytes to everybody, but for the references at their start."""
+    """Yield the same bytes to all members, but for the references at their start."""
     whole = encode_known(
         Deliver(
             [],
@@ -308,6 +308,6 @@ def _deliveries(transit: Transit, seen: Seen, members: Mapping[LinkId, list[int]
 
 
 def _addressed(whole: bytes, refs: list[int]) -> bytes:
-    """Return a delivery to nobody as one to these references; everything behind them stays as it is."""
+    """Return a delivery without references as one to these; everything behind them stays as it is."""
     assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
     return _TO_NOBODY[:-1] + _ENCODER.encode(refs) + whole[len(_TO_NOBODY) :]

@@ -1,8 +1,8 @@
-"""Does what stands here still stand, and on what?
+"""Does an entry still hold, and on which right?
 
-Asked when a lease or a right ends, when somebody publishes on a right that
+Asked when a lease or a right ends, when a client publishes on a right that
 may have ended, and when certificates count no more, count again, or are
-shown in addition. Whoever holds it is told what became of it.
+shown in addition. Its holder receives what became of it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from maia.broker.access.authoriser import limit_effects, refusal_effects
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import LeaseEnded, NotVouchedForInTime, RightChanged
-from maia.broker.routing.interests import standing_changed
+from maia.broker.routing.interests import send_proof_again
 from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import (
-    ask_to_look,
     end_entry,
     place_advertisement,
     place_subscription,
+    schedule_recheck_of,
     view_class_of,
 )
 from maia.credentials import SignedCertificate
@@ -33,11 +33,18 @@ from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Changed
 
-__all__ = ["authorise_again", "decide_again", "look_at_entries", "look_at_entry", "stand_on", "why_lost"]
+__all__ = [
+    "authorise_again",
+    "decide_again",
+    "recheck_entries",
+    "recheck_entry",
+    "register_again",
+    "why_lost",
+]
 
 
-def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Ask whether an entry still stands: its lease, then its right, which may have become another one."""
+def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+    """Check whether an entry still holds: its lease, then its right, which may have become another one."""
     if entry.lease_ends <= now < state.forgives_until:
         entry.lease_ends = state.forgives_until
     if entry.lease_ends <= now:
@@ -50,34 +57,34 @@ def look_at_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) ->
         placed = _place_again(state, link, entry, right, now)
         return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
     asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
-    ask_to_look(state, link, entry)
+    schedule_recheck_of(state, link, entry)
     return asked
 
 
 def decide_again(
     state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], now: Instant
 ) -> list[Effect]:
-    """Decide an entry from other evidence than before: it stands on what is left, or ends at once.
+    """Decide an entry from other evidence than before: it keeps what is left, or ends at once.
 
-    Its holder is told what became of it. What needs a one-time answer to stand, or to stand on more, is
+    Its holder receives what became of it. What needs a one-time answer to hold, or to hold on more, is
     asked about anew.
     """
     try:
         right = state.authoriser.left_of(entry.right, pool, now)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, why_lost(state, entry, pool, problem, now), now)
-    return stand_on(state, link, entry, right, now)
+    return register_again(state, link, entry, right, now)
 
 
-def stand_on(
+def register_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on what is left of its right, and ask for one-time answers if it needs them."""
-    told = _told_of(state, link, entry, right, now)
+    """Register an entry with what is left of its right, and ask for one-time answers if it needs them."""
+    registered = _registered_with(state, link, entry, right, now)
     return (
-        [*told, *_asked_again(state, link, entry, now)]
+        [*registered, *_asked_again(state, link, entry, now)]
         if state.authoriser.may_ask(right, right.pool)
-        else told
+        else registered
     )
 
 
@@ -92,14 +99,14 @@ def authorise_again(
 ) -> list[Effect]:
     """Decide an entry with one-time answers that were asked for to do so.
 
-    If some are `missing`, it stands on what is permitted without them, or ends and says so.
+    If some are `missing`, it keeps what is permitted without them, or ends with an answer.
     """
     before = entry.right
     try:
         right = state.authoriser.decide(before.request, pool, now, before.basis.remote, vouched)
     except PolicyRefusal as problem:
         return _ended(state, link, entry, missing or problem, now)
-    return _told_of(state, link, entry, right, now)
+    return _registered_with(state, link, entry, right, now)
 
 
 def why_lost(
@@ -109,7 +116,7 @@ def why_lost(
     problem: PolicyRefusal,
     now: Instant,
 ) -> PolicyRefusal | NotVouchedForInTime:
-    """Return why an entry ends: if it could stand on one-time answers, its holder may ask and have them."""
+    """Return why an entry ends: if it could hold by one-time answers, its holder may ask and have them."""
     right, edge = entry.right, state.authoriser
     if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.basis.remote):
         return problem
@@ -122,40 +129,35 @@ def _ended(state: BrokerState, link: Link, entry: Entry, problem: MaiaError, now
 
 
 def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
-    """Have what stands under a reference by now vouched for anew."""
+    """Have the entry that is registered under a reference by now vouched for anew."""
     standing = link.subscriptions.get(entry.ref) or link.advertisements[entry.ref]
     return challenge_entry(state, link, standing, now)
 
 
-def _told_of(
+def _registered_with(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on another right, and tell its holder if that shows something else."""
+    """Register an entry with another right, and notify its holder if that shows something else."""
     placed = _place_again(state, link, entry, right, now)
     cut = limit_effects(link.id, entry.ref, right, entry.right)
     if right.view == entry.right.view:
-        return [*placed, *_proved_otherwise(state, link, entry, right, now), *cut]
+        if isinstance(entry, Advertisement) or right.used == entry.right.used:
+            return [*placed, *cut]
+        # Others are sent by which certificates the same is wanted now, if this entry represents it.
+        type_id, member = right.event_type.type_id, (link.id, entry.ref)
+        if state.audiences[type_id].represents(entry.view_class, member):
+            placed += send_proof_again(state, type_id, entry.view_class, now)
+        return [*placed, *cut]
     until = right.view.until
     why = "it rests on other certificates than before, and may show something else"
     changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
     return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total"), *cut]
 
 
-def _proved_otherwise(
-    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
-) -> list[Effect]:
-    """Tell others by which certificates the same is wanted now, if somebody wants it on this behalf."""
-    if isinstance(entry, Advertisement) or right.used == entry.right.used:
-        return []
-    type_id, audience = right.event_type.type_id, state.audiences[right.event_type.type_id]
-    stands = audience.stands_for(entry.view_class, (link.id, entry.ref))
-    return standing_changed(state, type_id, entry.view_class, now) if stands else []
-
-
 def _place_again(
     state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
 ) -> list[Effect]:
-    """Let an entry stand on another right than before: what remains of several, for instance."""
+    """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
         renewed = replace(entry, right=right, shaper=shaper_of(right.view))
         return place_advertisement(state, link, renewed, None, now)
@@ -163,12 +165,12 @@ def _place_again(
     return place_subscription(state, link, replace(entry, right=right, view_class=seen), entry, now)
 
 
-def look_at_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
     """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
     effects: list[Effect] = []
     for entry in link.entries:
         right_ends = entry.right.stable.not_after
         has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
         if has_ended or is_to_be_asked_again(state, link, entry, now):
-            effects += look_at_entry(state, link, entry, now)
+            effects += recheck_entry(state, link, entry, now)
     return effects

@@ -23,14 +23,14 @@ from msgspec.structs import replace
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.durable.cursors import Cursor, kept
-from maia.broker.publication.retained import publisher_lost_its_right, say_under
-from maia.broker.refusals import NotVouchedFor, StandsOtherwise
+from maia.broker.publication.retained import move_retained, publisher_lost_its_right
+from maia.broker.refusals import EntriesDiffer, NotVouchedFor
 from maia.broker.routing.interests import (
     advertised,
     class_gone,
     class_joined,
     classes_gone,
-    standing_changed,
+    send_proof_again,
     unadvertised,
 )
 from maia.broker.routing.own_interests import kept_class
@@ -47,20 +47,20 @@ from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Accepted, Ended, RenewAll
 
 __all__ = [
-    "ask_to_look",
-    "ask_to_look_at_entries",
+    "schedule_recheck_of",
+    "schedule_recheck",
     "end_advertisement",
     "end_entry",
     "end_subscription",
     "end_subscriptions",
     "lease_end",
     "let_go",
-    "let_subscriptions_fall",
+    "end_revoked_subscriptions",
     "place_advertisement",
     "place_subscription",
     "price_of_renewal",
     "renew_all",
-    "told_of_end",
+    "ended_message",
     "view_class_of",
 ]
 
@@ -78,10 +78,10 @@ def view_class_of(right: Authorisation, cursor: Cursor | None) -> bytes:
 def place_subscription(
     state: BrokerState, link: Link, entry: Subscription, before: Subscription | None, now: Instant
 ) -> list[Effect]:
-    """Let a subscription stand, in place of another one under its reference if there was one."""
+    """Register a subscription, in place of another one under its reference if there was one."""
     type_id = entry.right.event_type.type_id
     link.subscriptions[entry.ref] = entry
-    _note_standing(state, link, entry, now)
+    _set_timers(state, link, entry, now)
     if before is not None and before.view_class == entry.view_class:
         return []
     audience = state.audience(type_id)
@@ -92,29 +92,29 @@ def place_subscription(
         effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
     if before is None:
         return effects
-    stood = audience.stands_for(before.view_class, member)
+    stood = audience.represents(before.view_class, member)
     if audience.leave(before.view_class, member):
         effects += class_gone(state, type_id, before.view_class, now)
     elif stood:
-        effects += standing_changed(state, type_id, before.view_class, now)
+        effects += send_proof_again(state, type_id, before.view_class, now)
     return effects
 
 
 def place_advertisement(
     state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
 ) -> list[Effect]:
-    """Let an advertisement stand, in place of another one under its reference if there was one."""
+    """Register an advertisement, in place of another one under its reference if there was one."""
     link.advertisements[entry.ref] = entry
     if entry.right.vouched is not None:
-        say_under(state, entry)
-    _note_standing(state, link, entry, now)
+        move_retained(state, entry)
+    _set_timers(state, link, entry, now)
     return advertised(state, entry, now)
 
 
 def end_entry(
     state: BrokerState, link: Link, entry: Entry, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
-    """Take back what stands under a reference, whichever it is."""
+    """Remove the entry under a reference, whichever it is."""
     if isinstance(entry, Subscription):
         return end_subscription(state, link, entry, now, problem)
     return end_advertisement(state, link, entry, now, problem)
@@ -127,17 +127,17 @@ def end_advertisement(
     del link.advertisements[entry.ref]
     link.warned.pop(entry.ref, None)
     state.one_time.drop(link.id, entry.ref)
-    # Taken back first: whoever hears that the type is not published here any more forgets the way.
+    # Removed first: a broker that receives that the type is not published here any more forgets the way.
     has_lost = isinstance(problem, PolicyRefusal | NotVouchedFor)
     gone = publisher_lost_its_right(state, entry) if has_lost else []
-    return [*told_of_end(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
+    return [*ended_message(link, entry.ref, problem), *gone, *unadvertised(state, entry, now)]
 
 
 def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
     """Return when a lease that begins now ends.
 
     It is rounded down a little, so that what a client asks for within a second
-    ends at the same moment and is looked at together.
+    ends at the same moment and is rechecked together.
     """
     lease_us = state.settings.lease_s * _SECOND
     ends = seconds_after(now, state.settings.lease_s)
@@ -147,24 +147,24 @@ def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
     return link.lease_ends
 
 
-def ask_to_look(state: BrokerState, link: Link, entry: Entry) -> None:
-    """Have an entry looked at when its lease or its right ends, whichever comes first."""
+def schedule_recheck_of(state: BrokerState, link: Link, entry: Entry) -> None:
+    """Set the timer for the end of an entry's lease or right, whichever comes first."""
     right_ends = entry.right.stable.not_after
     at = entry.lease_ends if right_ends is None else min(entry.lease_ends, just_after(right_ends))
-    ask_to_look_at_entries(state, link, at)
+    schedule_recheck(state, link, at)
 
 
-def _note_standing(state: BrokerState, link: Link, entry: Entry, now: Instant) -> None:
-    """Have an entry looked at in time, which begins to stand or stands on another right."""
-    state.statements.reliance.note(link.id, entry.right.watched)
-    ask_to_look(state, link, entry)
+def _set_timers(state: BrokerState, link: Link, entry: Entry, now: Instant) -> None:
+    """Note what an entry depends on, and set its timers."""
+    state.statements.dependencies.note(link.id, entry.right.watched)
+    schedule_recheck_of(state, link, entry)
     vouched = entry.right.vouched
     if vouched is not None and now < vouched.ask_at:
-        ask_to_look_at_entries(state, link, vouched.ask_at)
+        schedule_recheck(state, link, vouched.ask_at)
 
 
-def ask_to_look_at_entries(state: BrokerState, link: Link, at: Instant) -> None:
-    """Have all entries of a link looked at when a moment has come; entries share their moments."""
+def schedule_recheck(state: BrokerState, link: Link, at: Instant) -> None:
+    """Have all entries of a link rechecked at a moment; entries share their moments."""
     state.timers.add(RecheckEntries(link.id), at)
 
 
@@ -172,23 +172,23 @@ def end_subscription(
     state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
 ) -> list[Effect]:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    return [*told_of_end(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
+    return [*ended_message(link, entry.ref, problem), *end_subscriptions(state, link, (entry,), now)]
 
 
 def end_subscriptions(
     state: BrokerState, link: Link, entries: Iterable[Subscription], now: Instant
 ) -> list[Effect]:
     """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
-    return _told_elsewhere(state, _taken_out(state, link, entries), now)
+    return _send_removal(state, _taken_out(state, link, entries), now)
 
 
-def let_subscriptions_fall(
+def end_revoked_subscriptions(
     state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
 ) -> list[Effect]:
-    """Take subscriptions of one link back for one reason, and tell their holder; others hear of it next."""
+    """End subscriptions of one link for one reason, and notify their holder; other brokers are next."""
     left = _taken_out(state, link, entries)
-    state.rest.append(Rest(link.id, lambda: _told_elsewhere(state, left, now)))
-    return told_of_ends(link, [entry.ref for entry in entries], problem)
+    state.rest.append(Rest(link.id, lambda: _send_removal(state, left, now)))
+    return ended_messages(link, [entry.ref for entry in entries], problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class _Left:
     gone: dict[bytes, list[bytes]] = field(default_factory=dict)
     """Classes without members, by type."""
     stood_for: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
-    """Types and classes of which others were told on behalf of one of them, and that have other members."""
+    """Types and classes that were sent on behalf of one of them, and that have other members."""
 
 
 def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> _Left:
@@ -212,7 +212,7 @@ def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) 
             let_go(state, entry.cursor)
         type_id, member = entry.right.event_type.type_id, (link.id, entry.ref)
         audience = state.audiences[type_id]
-        stood = audience.stands_for(entry.view_class, member)
+        stood = audience.represents(entry.view_class, member)
         if audience.leave(entry.view_class, member):
             left.gone.setdefault(type_id, []).append(entry.view_class)
         elif stood:
@@ -223,18 +223,18 @@ def _taken_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) 
     return left
 
 
-def _told_elsewhere(state: BrokerState, left: _Left, now: Instant) -> list[Effect]:
-    """Tell other brokers what is not wanted any more, and what is wanted on behalf of somebody else."""
+def _send_removal(state: BrokerState, left: _Left, now: Instant) -> list[Effect]:
+    """Send other brokers what is not wanted any more, and what is wanted on another's behalf."""
     effects: list[Effect] = []
     restated = list(left.stood_for)
     for type_id, classes in left.gone.items():
-        # One that was left may have been joined again meanwhile, by somebody whose right is another now.
+        # One that was left may have been joined again meanwhile, by a client whose right is another now.
         gone = [one for one in classes if not _is_here(state, type_id, one)]
         restated += [(type_id, one) for one in classes if _is_here(state, type_id, one)]
         effects += classes_gone(state, type_id, gone, now)
     for type_id, view_class in restated:
         if _is_here(state, type_id, view_class):
-            effects += standing_changed(state, type_id, view_class, now)
+            effects += send_proof_again(state, type_id, view_class, now)
     return effects
 
 
@@ -250,22 +250,22 @@ def let_go(state: BrokerState, cursor: Cursor) -> None:
         state.to_keep.append(kept(cursor))
 
 
-def told_of_end(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
+def ended_message(link: Link, ref: int, problem: MaiaError | None) -> list[Effect]:
     """Tell the holder of a reference why it ended, unless it asked for that."""
-    return [] if problem is None else told_of_ends(link, [ref], problem)
+    return [] if problem is None else ended_messages(link, [ref], problem)
 
 
-def told_of_ends(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
+def ended_messages(link: Link, refs: Sequence[int], problem: MaiaError) -> list[Effect]:
     """Tell the holder of references why they ended, all for one reason."""
     if not refs:
         return []
-    # What is said of the first is checked, and then said of the others: somebody waits for the last of them.
+    # The first message is checked, and the others are made from it: a client waits for the last of them.
     first = encode(Ended(refs[0], problem.code, problem.message))
     said = decode(first)
     assert isinstance(said, Ended)  # noqa: S101 - made a line above
     others = [encode_known(replace(said, ref=ref)) for ref in refs[1:]]
-    told = [Send(link.id, data) for data in (first, *others)]
-    return [*told, Count("maia_ended_total", len(refs), labels={"code": problem.code})]
+    sent = [Send(link.id, data) for data in (first, *others)]
+    return [*sent, Count("maia_ended_total", len(refs), labels={"code": problem.code})]
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 64
@@ -273,24 +273,24 @@ _ENTRIES_FOR_A_REQUEST: Final = 64
 
 
 def price_of_renewal(link: Link) -> int:
-    """Return how many requests it counts for that a client renews all that stands on a link."""
+    """Return how many requests it counts for that a client renews all entries of a link."""
     return 1 + (len(link.subscriptions) + len(link.advertisements)) // _ENTRIES_FOR_A_REQUEST
 
 
 def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -> list[Effect]:
-    """Begin every lease on a link anew, if client and broker agree on what stands there."""
+    """Begin every lease on a link anew, if client and broker agree on what is registered there."""
     entries = link.entries
     digest = digest_of_standing((entry.ref, digest_of_request(entry.proof)) for entry in entries)
     if len(entries) != message.entries or digest != message.digest:
-        raise StandsOtherwise("something else stands on this link: ask for each of it again")
-    # A definition may have ended meanwhile, and then nobody renews what is asked of it.
+        raise EntriesDiffer("other entries are registered on this link: ask for each of them again")
+    # A definition may have ended meanwhile, and then entries of its type are not renewed.
     for name in {entry.right.event_type.name for entry in entries}:
         state.types.resolve(name, (), now)
     ends = lease_end(state, link, now)
     for entry in entries:
         entry.lease_ends = ends
-    # A right may end within the lease that begins now, and then it is looked at before the lease ends (A35).
+    # A right may end within the lease that begins now, and then it is rechecked before the lease ends (A35).
     for right_ends in {entry.right.stable.not_after for entry in entries}:
         at = ends if right_ends is None else min(ends, just_after(right_ends))
-        ask_to_look_at_entries(state, link, at)
+        schedule_recheck(state, link, at)
     return [Send(link.id, encode(Accepted(message.id, None)))]

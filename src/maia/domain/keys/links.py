@@ -182,7 +182,7 @@ class Links(Endpoint[MemberLink]):
         budget = Budget.of(self._settings.limits.work_before_welcome)
         # What the signatures of the network's owner do not lead to is not even read (A87).
         session.pool = self._read(session.shown, self._settings.network.owner, budget)
-        self._validity.hear_held(session, [self._connecting(session.peer)], session.pool, now, budget)
+        self._validity.receive_held(session, [self._connecting(session.peer)], session.pool, now, budget)
         self._decide(session, now, budget)
         return []
 

@@ -161,7 +161,7 @@ class KeyRequestHandler:
         manager = self.types.of(versions)
         pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
         claim = Claim(link.peer, versions, pool)
-        self.validity.hear_held(link, requests_for(claim), pool, now)
+        self.validity.receive_held(link, requests_for(claim), pool, now)
         return manager, claim
 
     def _join(

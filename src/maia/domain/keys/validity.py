@@ -69,7 +69,7 @@ class KeyServerValidity:
         known = frozenset(self.standing)
         self.intake.take_shown(link, known.__contains__, now, self._news)
 
-    def hear_held(
+    def receive_held(
         self,
         link: Session,
         asked: Iterable[Request],
