@@ -18,7 +18,6 @@ from maia.credentials import Principal, certificate_to_bytes
 from maia.credentials.validity.one_time_answers import VouchedFor
 from maia.domain.keys.challenges import Held, HeldMember, HeldQuestion, KeyChallenges
 from maia.domain.keys.departures import Parting
-from maia.domain.keys.history import history_reply
 from maia.domain.keys.links import Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.refusals import NotAMember
@@ -28,14 +27,24 @@ from maia.events import Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.manager import GroupManager
-from maia.sealing.groups.membership import Claim, requests_for
+from maia.sealing.groups.membership import Claim, requests_for, standing
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
-from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key
+from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
+from maia.sealing.keys.history import PastAnswer, pack_past, past_info
 from maia.sessions.challenges import Checked
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, Vouched, WhoWrites, Writer
+from maia.wire.messages import (
+    Failed,
+    HistoryKeys,
+    HistoryKeysReply,
+    JoinGroups,
+    KeysHeld,
+    Vouched,
+    WhoWrites,
+    Writer,
+)
 
 __all__ = ["KeyRequestHandler", "refusal_told"]
 
@@ -204,10 +213,21 @@ class KeyRequestHandler:
         now: Instant,
         missing: MaiaError | None,
     ) -> list[Effect]:
-        """Tell a reader of the past the keys that it could have had at their time."""
-        reply = history_reply(
-            manager, message, claim, by=self.principal, now=now, random=self.random, missing=missing
-        )
+        """Send a reader the keys of epochs that are over, sealed to the key that it has shown.
+
+        Those for which its certificates were good at every moment of the epoch, and the certificates of the
+        publishers meanwhile. If there are none, and one-time answers are `missing`, that is why.
+        """
+        since, until = Instant(message.since), Instant(message.until)
+        epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
+        # Who publishes is sent to readers who may read anything of the type, as it is to members.
+        reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
+        if missing is not None and not reads:
+            raise missing
+        writers = manager.past_writers(now) if reads and not message.after else {}
+        info = past_info(manager.type_id, manager=self.principal, reader=claim.principal)
+        sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, self.random)
+        reply = HistoryKeysReply(message.id, manager.type_id, manager.terms.as_record(), sealed, after)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
             Note("history-told", fields),
