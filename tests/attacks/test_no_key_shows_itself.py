@@ -155,7 +155,6 @@ def test_no_object_prints_a_key(lived):
         net.server,
         camera.node,
         camera.node._types.all(),
-        camera.node._talk,
         camera.node._managers,
         net.ring(camera),
         net.ring(camera)._epochs,

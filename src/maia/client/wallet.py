@@ -45,6 +45,7 @@ from maia.policy import (
     gather_evidence,
 )
 from maia.policy.outcomes import left_out
+from maia.sessions.admission import right_to_connect
 
 __all__ = ["Wallet"]
 
@@ -150,7 +151,7 @@ class Wallet:
         statements: Iterable[SignedStatement],
         now: Instant,
     ) -> None:
-        """Raise the kernel's refusal unless what a peer has shown permits `request`.
+        """Raise the kernel's refusal unless what a peer has shown permits `request`, which is to connect.
 
         Statements are heard that are by those who test, or issued, what was shown.
         """
@@ -160,7 +161,14 @@ class Wallet:
             if said.statement.by in concerned:
                 with suppress(MaiaError):  # an old one, for instance: what is known counts
                     self._standing.hear(said, now)
-        self._check(request, self._evidence(request, pool, now, self._standing), now)
+        right_to_connect(
+            request,
+            pool,
+            now,
+            tester=self._standing,
+            cache=self._cache,
+            constitutions=self._constitutions,
+        )
 
     def _evidence(
         self,

@@ -1,6 +1,7 @@
 """May this peer connect to our network, by what it has shown?
 
-Key servers ask it of members, members and readers of history of key servers.
+Clients ask it of brokers, key servers of members, members and readers of
+history of key servers. A broker asks its authoriser, which knows more.
 What a node has heard of validity itself comes first: a peer that shows an
 older list does not bring a revoked certificate back.
 """

@@ -200,7 +200,7 @@ class Session:
         if self.silent_rounds <= _ROUNDS_UNASKED:
             return []
         if self.silent_rounds > _ROUNDS_SILENT:
-            raise PeerSilent("nothing was heard for a whole lease")
+            raise PeerSilent("the peer sent nothing for a whole lease")
         return [Send(self.id, encode(Ping(0)))]
 
 

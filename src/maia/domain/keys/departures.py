@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maia.domain.keys.challenges import KeyChallenges
-from maia.domain.keys.links import Links, MemberLink
+from maia.domain.keys.links import Held, Links, MemberLink
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.errors import MaiaError
+from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import goodbye
 from maia.wire.effects import Effect, LinkId, Note
 
@@ -24,7 +24,7 @@ class Parting:
 
     links: Links
     types: ManagedTypes
-    challenges: KeyChallenges
+    desk: ChallengeDesk[Held]
 
     def close(self, link: MemberLink, problem: MaiaError) -> list[Effect]:
         """End a link, and say why."""
@@ -42,13 +42,13 @@ class Parting:
         return [] if gone is None else self._left_all(gone)
 
     def _left_all(self, link: MemberLink) -> list[Effect]:
-        self.challenges.desk.forget_link(link.id)
+        self.desk.forget_link(link.id)
         return [effect for type_id in list(link.joined) for effect in self.left(link, type_id)]
 
     def left(self, link: MemberLink, type_id: bytes) -> list[Effect]:
         """Let a member go, unless it is still here by another link."""
         manager = self.types.get(type_id)
-        self.challenges.desk.drop(link.id, (type_id, False))
+        self.desk.drop(link.id, (type_id, False))
         link.brought.pop((type_id, False), None)
         if link.joined.pop(type_id, None) is None or manager is None:
             return []

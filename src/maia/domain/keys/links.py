@@ -43,15 +43,18 @@ from maia.sessions.session import (
     statements_for,
 )
 from maia.wire.effects import Effect, LinkId, LinkOpened, Note
+from maia.wire.messages import HistoryKeys, JoinGroups
 from maia.wire.places import Places
 
-__all__ = ["Brought", "MemberLink", "Links", "Topic"]
+__all__ = ["Brought", "Held", "MemberLink", "Links", "Topic"]
 
 _SECOND: Final = 1_000_000
 
 
 Topic: TypeAlias = tuple[bytes, bool]
-"""What somebody asks for: keys of a type, and whether of its past."""
+"""What a member asks for: keys of a type, and whether of its past."""
+Held: TypeAlias = JoinGroups | HistoryKeys | None
+"""What waits for one-time answers: a question for keys, or None for a member that is to stay."""
 
 
 @dataclass(frozen=True, slots=True)

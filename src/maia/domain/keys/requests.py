@@ -5,39 +5,59 @@
     WhoWrites     -> the certificates with which somebody publishes
     KeysHeld      -> which epoch is the newest, so that it sees what it missed
 
-Whoever asks was welcomed before (`keys/links.py`). A refusal is raised, and the
-server says it to the one who asked.
+A member that asks was admitted before (`keys/links.py`). A refusal is raised, and
+the server sends it to that member.
+
+A certificate may demand a one-time test. If it opens a key group that nothing
+else opens, the member is challenged, and its question waits for the answers.
+They let it in for one lease at most; half way through, it is challenged again.
+It is as at brokers: docs/decisions/one-time-at-brokers.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from typing import Final
 
 from maia.credentials import Principal, certificate_to_bytes
 from maia.credentials.validity.one_time_answers import VouchedFor
-from maia.domain.keys.challenges import Held, HeldMember, HeldQuestion, KeyChallenges
 from maia.domain.keys.departures import Parting
-from maia.domain.keys.history import history_reply
-from maia.domain.keys.links import Links, MemberLink, Topic
+from maia.domain.keys.links import Held, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.refusals import NotAMember
+from maia.domain.keys.settings import DomainSettings
 from maia.domain.keys.validity import KeyServerValidity
 from maia.errors import MaiaError, ProtocolViolation
-from maia.events import Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.group_id import GroupId
 from maia.sealing.groups.manager import GroupManager
-from maia.sealing.groups.membership import Claim, requests_for
+from maia.sealing.groups.membership import Claim, requests_for, standing
+from maia.sealing.groups.one_time_questions import demanded, keys_digest
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
-from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key
+from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, verify_epoch
-from maia.sessions.challenges import Checked
+from maia.sealing.keys.history import PastAnswer, pack_past, past_info
+from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Note, Send
-from maia.wire.messages import Failed, HistoryKeys, JoinGroups, KeysHeld, Vouched, WhoWrites, Writer
+from maia.wire.messages import (
+    Failed,
+    HistoryKeys,
+    HistoryKeysReply,
+    JoinGroups,
+    KeysHeld,
+    Vouched,
+    WhoWrites,
+    Writer,
+)
 
 __all__ = ["KeyRequestHandler", "refusal_told"]
+
+_NO_ROOM_US: Final = 1_000_000
+"""After so many microseconds a member is challenged again for whose challenge there was no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +65,15 @@ class KeyRequestHandler:
     """Answers what members ask the manager `principal`."""
 
     principal: Principal
+    settings: DomainSettings
     types: ManagedTypes
     links: Links
     validity: KeyServerValidity
-    challenges: KeyChallenges
+    desk: ChallengeDesk[Held]
     parting: Parting
     random: Callable[[int], bytes] = field(repr=False)
+    _again: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    """A heap of the members that are challenged again: when, whom, for keys of which type."""
 
     def answer(
         self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
@@ -78,12 +101,65 @@ class KeyRequestHandler:
         manager, claim = self._claimed(link, message, now)
         topic = _topic(manager, message)
         claim = replace(claim, vouched=link.answers(topic, claim.pool, now))
-        asked = self.challenges.ask(link, message, topic, manager, claim, now)
-        return asked or self._granted(link, message, manager, claim, now)
+        challenged = self._challenged(link, message, topic, manager, claim, now)
+        return challenged or self._granted(link, message, manager, claim, now)
+
+    def _challenged(
+        self,
+        link: MemberLink,
+        message: JoinGroups | HistoryKeys,
+        topic: Topic,
+        manager: GroupManager,
+        claim: Claim,
+        now: Instant,
+    ) -> list[Effect]:
+        """Ask a member to have its certificates vouched for, if its question needs that; else nothing."""
+        self.desk.drop(link.id, topic)
+        is_past, vouched = topic[1], claim.vouched
+        held = None if vouched is None or is_past else manager.held_by(link.peer)
+        most = self.settings.limits.one_time.questions_per_request
+        wanted = demanded(claim, manager.grounds, now, most=most, held=held)
+        # What was over then is over now: for another page of the past, the same answers do.
+        if not wanted or (is_past and vouched is not None and wanted <= vouched.once):
+            return []
+        # Each answer costs a signature check: the quota pays for them before they are asked for.
+        self.links.quota.spend(link.peer, now, requests=len(wanted))
+        asked = self._asked(link, topic, message.key, message.id, message)
+        return self.desk.ask(asked, wanted, now).effects()
+
+    def _challenge_again(self, principal: Principal, manager: GroupManager, now: Instant) -> list[Effect]:
+        """Ask a member to have vouched anew for what it holds, if it is here and was not asked yet."""
+        claim, type_id = manager.claim_of(principal), manager.type_id
+        links = [link for link in self.links.of(principal) if type_id in link.joined]
+        if claim is None or claim.vouched is None or now < claim.vouched.ask_at or not links:
+            return []
+        # It belongs to the link that brought the answers; if that is gone, to the member's next one.
+        topic = (type_id, False)
+        link = next((one for one in links if topic in one.brought), links[0])
+        most = self.settings.limits.one_time.questions_per_request
+        wanted = demanded(claim, manager.grounds, now, most=most)
+        if not wanted or self.desk.is_asked(link.id, topic):
+            return []
+        try:
+            asked = self._asked(link, topic, link.joined[type_id], link.refs[type_id], None)
+            return self.desk.ask(asked, wanted, now).effects()
+        except TooManyQuestions as problem:
+            self._ask_again(min(INSTANT_MAX, now + _NO_ROOM_US), principal, type_id)
+            return [Count("maia_refused_total", labels={"code": problem.code})]
+
+    def _asked(self, link: MemberLink, topic: Topic, session: bytes, ref: int, held: Held) -> Asked[Held]:
+        type_id, is_past = topic
+        digest = keys_digest(
+            member=link.peer, manager=self.principal, type_id=type_id, session=session, is_past=is_past
+        )
+        return Asked(link.peer, link.id, topic, ref, digest, held)
+
+    def _ask_again(self, at: int, principal: Principal, type_id: bytes) -> None:
+        heappush(self._again, (at, principal.key, type_id))
 
     def hear_vouched(self, link: MemberLink, message: Vouched, now: Instant) -> list[Effect]:
         """Go on with what waited for one-time answers; what waits no longer is passed over."""
-        checked = self.challenges.desk.redeem(link.id, message, now)
+        checked = self.desk.redeem(link.id, message, now)
         if checked is None:
             return [Count("maia_late_answers_total")]
         return [*checked.effects(), *self._gone_on(link, checked, now)]
@@ -91,33 +167,42 @@ class KeyRequestHandler:
     def look(self, now: Instant) -> list[Effect]:
         """Go on without the answers that did not come in time, and ask again where it is time for that."""
         effects: list[Effect] = []
-        for checked in self.challenges.desk.overdue(now):
+        for checked in self.desk.overdue(now):
             link = self.links.get(checked.asked.link)
             if link is not None:
                 try:
                     effects += self._gone_on(link, checked, now)
                 except MaiaError as problem:  # what breaks the rules in a question ends its own link alone
                     effects += self.parting.close(link, problem)
-        for principal, type_id in self.challenges.due(now):
+        due: dict[tuple[bytes, bytes], None] = {}
+        while self._again and self._again[0][0] <= now:
+            _, key, type_id = heappop(self._again)
+            due[key, type_id] = None
+        for key, type_id in due:
             manager = self.types.get(type_id)
-            effects += [] if manager is None else self.challenges.ask_again(principal, manager, now)
+            effects += [] if manager is None else self._challenge_again(Principal(key), manager, now)
         return effects
 
+    def next_look(self) -> Instant | None:
+        """Return when a member is to be asked again, or has not answered."""
+        moments = [self.desk.next_due(), *(Instant(when) for when, _, _ in self._again[:1])]
+        return min((one for one in moments if one is not None), default=None)
+
     def _gone_on(self, link: MemberLink, checked: Checked[Held], now: Instant) -> list[Effect]:
-        match checked.asked.waits:
-            case HeldMember(type_id=type_id):
-                return self._stay(link, type_id, checked.vouched, now)
-            case HeldQuestion(message=message):
-                try:
-                    manager, claim = self._claimed(link, message, now)
-                    claim = replace(claim, vouched=checked.vouched)
-                    granted = self._granted(link, message, manager, claim, now, checked.missing)
-                    link.bring(_topic(manager, message), claim.pool, claim.vouched)
-                    return granted
-                except ProtocolViolation:
-                    raise
-                except MaiaError as problem:
-                    return refusal_told(link, message.id, problem)
+        message, topic = checked.asked.waits, checked.asked.about
+        if message is None:
+            assert isinstance(topic, tuple)  # noqa: S101 - what is asked about is a topic
+            return self._stay(link, topic[0], checked.vouched, now)
+        try:
+            manager, claim = self._claimed(link, message, now)
+            claim = replace(claim, vouched=checked.vouched)
+            granted = self._granted(link, message, manager, claim, now, checked.missing)
+            link.bring(_topic(manager, message), claim.pool, claim.vouched)
+            return granted
+        except ProtocolViolation:
+            raise
+        except MaiaError as problem:
+            return refusal_told(link, message.id, problem)
 
     def _stay(
         self, link: MemberLink, type_id: bytes, vouched: VouchedFor | None, now: Instant
@@ -131,7 +216,7 @@ class KeyRequestHandler:
         if vouched is not None and known is not None:
             link.brought[type_id, False] = replace(known, vouched=vouched)
         if vouched is not None:
-            self.challenges.again(link.peer, type_id, vouched)
+            self._ask_again(vouched.ask_at, link.peer, type_id)
         return self.types.told(manager, manager.vouch(link.peer, vouched, now))
 
     def _granted(
@@ -172,7 +257,7 @@ class KeyRequestHandler:
         self.types.joined(manager, claim.versions)
         link.joined[manager.type_id], link.refs[manager.type_id] = message.key, message.id
         if claim.vouched is not None:
-            self.challenges.again(link.peer, manager.type_id, claim.vouched)
+            self._ask_again(claim.vouched.ask_at, link.peer, manager.type_id)
         fields = {**link.named(), "type": manager.type_id.hex(), "epoch": manager.number}
         return [
             Note("joined", fields),
@@ -204,10 +289,21 @@ class KeyRequestHandler:
         now: Instant,
         missing: MaiaError | None,
     ) -> list[Effect]:
-        """Tell a reader of the past the keys that it could have had at their time."""
-        reply = history_reply(
-            manager, message, claim, by=self.principal, now=now, random=self.random, missing=missing
-        )
+        """Send a reader the keys of epochs that are over, sealed to the key that it has shown.
+
+        Those for which its certificates were good at every moment of the epoch, and the certificates of the
+        publishers meanwhile. If there are none, and one-time answers are `missing`, that is why.
+        """
+        since, until = Instant(message.since), Instant(message.until)
+        epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
+        # Who publishes is sent to readers who may read anything of the type, as it is to members.
+        reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
+        if missing is not None and not reads:
+            raise missing
+        writers = manager.past_writers(now) if reads and not message.after else {}
+        info = past_info(manager.type_id, manager=self.principal, reader=claim.principal)
+        sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers)), info, self.random)
+        reply = HistoryKeysReply(message.id, manager.type_id, manager.terms.as_record(), sealed, after)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [
             Note("history-told", fields),

@@ -21,9 +21,8 @@ from maia.credentials import (
     SigningKey,
     VerificationCache,
 )
-from maia.domain.keys.challenges import KeyChallenges
 from maia.domain.keys.departures import Parting
-from maia.domain.keys.links import Links, MemberLink
+from maia.domain.keys.links import Held, Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.notifications import Teller
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
@@ -34,6 +33,7 @@ from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
 from maia.sealing.keys.at_rest import AtRest
 from maia.sealing.keys.secrets import Secret
+from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import Established, OutOfTurn, Shutdown
 from maia.wire.codec import encode
 from maia.wire.effects import (
@@ -104,11 +104,19 @@ class KeyServer:
             teller=Teller(key.principal, self._links, random),
             changes=self._changes,
         )
-        challenges = KeyChallenges(key.principal, settings, self._links, random)
-        self._challenges = challenges
-        self._parting = Parting(self._links, self._types, challenges)
-        self._desk = KeyRequestHandler(
-            key.principal, self._types, self._links, self._validity, challenges, self._parting, random
+        desk: ChallengeDesk[Held] = ChallengeDesk(
+            settings.limits.one_time, lease_s=settings.lease_s, random=random
+        )
+        self._parting = Parting(self._links, self._types, desk)
+        self._requests = KeyRequestHandler(
+            key.principal,
+            settings,
+            self._types,
+            self._links,
+            self._validity,
+            desk,
+            self._parting,
+            random,
         )
 
     # -------------------------------------------------------- life
@@ -162,7 +170,7 @@ class KeyServer:
             "members": sum(link.is_ready for link in links),
             **self._types.status(),
             "vouchers": self._validity.status(now),
-            "one_time": {"waiting": len(self._challenges.desk)},
+            "one_time": {"waiting": len(self._requests.desk)},
             "counters": dict(self._counters),
         }
 
@@ -221,13 +229,13 @@ class KeyServer:
                 self._validity.hear_known(link, now)
                 return [Send(link.id, encode(Accepted(number, None)))]
             case KeysHeld(type_id=type_id):
-                return [Send(link.id, encode(self._desk.held(link, type_id)))]
+                return [Send(link.id, encode(self._requests.held(link, type_id)))]
             case LeaveGroups(type_id=type_id):
                 return self._parting.left(link, type_id)
             case JoinGroups() | WhoWrites() | HistoryKeys():
                 return self._asked(link, message, now)
             case Vouched():
-                return self._desk.hear_vouched(link, message, now)
+                return self._requests.hear_vouched(link, message, now)
         raise OutOfTurn(f"`{type(message).__name__}` is nothing that a key server is sent")
 
     def _asked(
@@ -235,7 +243,7 @@ class KeyServer:
     ) -> list[Effect]:
         try:
             self._links.quota.spend(link.peer, now)
-            return self._desk.answer(link, message, now)
+            return self._requests.answer(link, message, now)
         except ProtocolViolation:
             raise
         except MaiaError as problem:
@@ -244,7 +252,7 @@ class KeyServer:
     # -------------------------------------------------------- time
 
     def _look(self, now: Instant) -> list[Effect]:
-        effects = [*self._desk.look(now), *self._types.look(now)]
+        effects = [*self._requests.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
             effects += self._parting.close(link, problem)
@@ -257,7 +265,7 @@ class KeyServer:
         for effect in effects:
             if isinstance(effect, Count):
                 self._counters[effect.name] += effect.amount
-        moments = (self._types.next_look(), self._links.next_look(), self._challenges.next_look())
+        moments = (self._types.next_look(), self._links.next_look(), self._requests.next_look())
         wake = min((one for one in moments if one is not None), default=None)
         woken: list[Effect] = [] if wake is None else [WakeAt(Instant(max(wake, now)))]
         return [*kept, *effects, *woken]

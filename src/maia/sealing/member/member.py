@@ -24,25 +24,31 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
+    ValidityState,
     VerificationCache,
     VerifiedConstitution,
     Witness,
 )
+from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.sealing.groups.group_id import GroupId
-from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
+from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent, later
+from maia.sealing.keys.epochs import EpochForked
+from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.join import Joining
-from maia.sealing.member.notices import Notice
+from maia.sealing.member.notices import Notice, WriterTold
 from maia.sealing.member.past_keys import MemberPast
-from maia.sealing.member.protocol import ManagerTalk
 from maia.sealing.member.publishers import MemberWriters
 from maia.sealing.member.rights import OwnRights
 from maia.sealing.member.settings import MemberSettings
 from maia.sealing.member.types import NeededType, NeededTypes
-from maia.sessions.session import Shutdown, goodbye
+from maia.sessions.challenges import QuestionNotOurs
+from maia.sessions.session import Established, Session, Shutdown, goodbye
 from maia.types import VerifiedType, strongest
 from maia.wire.effects import (
+    Close,
+    Count,
     DialFailed,
     Effect,
     Input,
@@ -54,7 +60,22 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import LeaveGroups, WhoWrites
+from maia.wire.messages import (
+    Accepted,
+    Bye,
+    Challenge,
+    Failed,
+    GroupKeys,
+    GroupsEnded,
+    HistoryKeysReply,
+    KeysHeld,
+    LeaveGroups,
+    Message,
+    Rekey,
+    Vouched,
+    WhoWrites,
+    Writer,
+)
 
 __all__ = ["KeyMember"]
 
@@ -89,18 +110,6 @@ class KeyMember:
         self._numbers = count(1)
         self._joining = Joining(
             key, settings, self._managers, self._rights, numbers=self._numbers, notices=self._notices
-        )
-        self._talk = ManagerTalk(
-            key,
-            self._managers,
-            self._types,
-            self._joining,
-            self._rights,
-            self._writers,
-            self._past,
-            self._numbers,
-            self._notices,
-            check_s=settings.check_s,
         )
 
     # -------------------------------------------------------- what the broker asks
@@ -247,12 +256,26 @@ class KeyMember:
         return self._finished(looked, now)
 
     def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
-        """Show managers what was heard of `by`, and leave those that it speaks against."""
-        return self._talk.statement_heard(by, now)
+        """Show managers what was heard of `by`, if certificates that we have shown them demand it.
+
+        A manager that may not be part of the network any more is left.
+        """
+        effects: list[Effect] = []
+        is_demanded = by in ValidityState.testers(self._rights.pool)
+        for manager in [one for one in self._managers.all() if one.is_ready]:
+            try:
+                self._managers.check_not_revoked(manager, now)
+            except MaiaError as problem:
+                effects += self._leave_manager(manager, problem, now)
+            else:
+                effects += self._managers.show(manager, self._rights.pool, now) if is_demanded else []
+        return effects
 
     def vouch(self, number: int, answers: Iterable[SignedStatement]) -> list[Effect]:
-        """Bring the answers to a challenge (a notice `Challenged`): as many as there are, or none."""
-        return self._talk.vouch(number, answers)
+        """Bring a manager the answers that it waits for, as many as there are."""
+        manager = next((one for one in self._managers.all() if number in one.challenges), None)
+        message = None if manager is None else manager.challenges.answer(number, answers)
+        return [] if manager is None or message is None else self._managers.say(manager, message)
 
     # -------------------------------------------------------- what happens, and time
 
@@ -261,13 +284,13 @@ class KeyMember:
         effects = self._due(now)
         match happened:
             case LinkOpened():
-                effects += self._talk.opened(happened, now)
+                effects += self._opened(happened, now)
             case Received(link=link, data=data):
-                effects += self._talk.received(link, data, now)
+                effects += self._received(link, data, now)
             case LinkClosed(link=link):
-                self._talk.closed(link, now)
+                self._closed(link, now)
             case DialFailed(address=address):
-                self._talk.not_found(address, now)
+                self._not_found(address, now)
             case Tick():
                 pass  # what was due has been done
         return self._finished(effects, now)
@@ -288,7 +311,7 @@ class KeyMember:
     def _due(self, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
         for manager in self._managers.all():
-            effects += self._talk.due(manager, now)
+            effects += self._due_of_manager(manager, now)
         for known in self._types.all():
             effects += self._due_of_type(known, now)
         return effects
@@ -302,6 +325,192 @@ class KeyMember:
             known.due = None
             manager = self._managers.of(known.sealing.manager)
             if known.asked is not None and manager.is_ready:
-                return [*effects, *self._talk.leave_silent(manager, now)]
+                return [*effects, *self._leave_silent(manager, now)]
             effects += self._joining.ask(known, now)
         return effects
+
+    # -------------------------------------------------------- links to managers
+
+    def _opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+        """Take a connection on, if one of the managers that we look for is there."""
+        effects, not_found = self._managers.opened(opened, now)
+        for manager in not_found:
+            self._lost(manager, now)
+        return effects
+
+    def _closed(self, link: LinkId, now: Instant) -> None:
+        """Go on without a link."""
+        manager = self._managers.on(link)
+        if manager is not None:
+            self._lost(manager, now)
+
+    def _not_found(self, address: str, now: Instant) -> None:
+        """Look for the managers elsewhere that were looked for at an address."""
+        for manager in self._managers.waiting_at(address):
+            manager.problem = ""
+            self._lost(manager, now)
+
+    def _lost(self, manager: ManagerLink, now: Instant) -> None:
+        """Go on without a link; keys are kept, and every question is asked anew."""
+        self._managers.lost(manager, now)
+        for known in self._types.of(manager.principal):
+            known.asked, known.due, known.joined_as = None, None, None
+        self._writers.link_lost()
+        self._past.link_lost()
+
+    def _leave_manager(self, manager: ManagerLink, problem: MaiaError, now: Instant) -> list[Effect]:
+        """End a link whose other side is not to be believed."""
+        fields = {"peer": str(manager.principal), "code": problem.code, "message": problem.message}
+        event = "keys-forked" if isinstance(problem, EpochForked) else "refused"
+        assert manager.session is not None  # noqa: S101 - something was received, or awaited, on it
+        manager.problem = "" if isinstance(problem, ManagerSilent) else problem.code
+        effects: list[Effect] = [
+            Note(event, fields),
+            Count("maia_keys_distrusted_total", labels={"code": problem.code}),
+            *goodbye(manager.session.id, problem),
+        ]
+        self._lost(manager, now)
+        return effects
+
+    def _leave_silent(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        """End a link on which no answer came."""
+        return self._leave_manager(manager, ManagerSilent("the manager does not answer"), now)
+
+    # -------------------------------------------------------- what a manager sends
+
+    def _received(self, link: LinkId, data: bytes, now: Instant) -> list[Effect]:
+        """Take one message on; a manager that breaks the rules is left."""
+        manager = self._managers.on(link)
+        if manager is None or manager.session is None:
+            return []
+        try:
+            effects, message = self._managers.receive(manager.session, data, now)
+            return [*effects, *self._answered(manager, manager.session, message, now)]
+        except MaiaError as problem:
+            return self._leave_manager(manager, problem, now)
+
+    def _answered(
+        self, manager: ManagerLink, session: Session, message: Message | Established | None, now: Instant
+    ) -> list[Effect]:
+        match message:
+            case None:
+                return []
+            case Established():
+                return self._welcomed(manager, now)
+            case Bye(code=code):
+                manager.problem = code
+                self._lost(manager, now)
+                return [Note("bye", {"peer": str(manager.principal), "code": code}), Close(session.id, code)]
+            case _:
+                return self._told(manager, message, now)
+
+    def _welcomed(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        self._managers.welcomed(manager, now)
+        effects: list[Effect] = [Note("manager-connected", {"peer": str(manager.principal)})]
+        for known in self._types.of(manager.principal):
+            known.asked = None
+            effects += self._joining.ask(known, now)
+        return effects
+
+    def _told(self, manager: ManagerLink, message: Message, now: Instant) -> list[Effect]:
+        if self._is_anothers(manager, message):
+            return []  # a manager answers what it was asked itself, and nothing for others
+        match message:
+            case Accepted():
+                return []
+            case GroupKeys() | Rekey() | KeysHeld() | GroupsEnded():
+                known = self._types.get(message.type_id)
+                if known is None or known.sealing.manager != manager.principal:
+                    return []  # it was on its way when the type was dropped
+                return self._joining.hear(manager, known, message, now)
+            case Failed():
+                return self._failed(message, now)
+            case Writer():
+                return self._told_writer(message)
+            case HistoryKeysReply():
+                return self._told_past(manager, message)
+            case Challenge():
+                return self._challenged(manager, message, now)
+        raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
+
+    def _is_anothers(self, manager: ManagerLink, message: Message) -> bool:
+        """Say whether a message is about a type that another manager looks after."""
+        match message:
+            case Writer(type_id=type_id) | HistoryKeysReply(type_id=type_id):
+                known = self._types.get(type_id)
+            case Failed(id=number) | Challenge(ref=number):
+                past = self._past.asked_under(number)
+                known = self._types.asked_under(number) or self._types.joined_under(number)
+                known = known if past is None else self._types.get(past)
+            case _:
+                return False
+        return known is not None and known.sealing.manager != manager.principal
+
+    def _failed(self, message: Failed, now: Instant) -> list[Effect]:
+        known = self._types.asked_under(message.id)
+        if known is not None:
+            return self._joining.refused(known, message, now)
+        self._past.refused(message.id)
+        return []
+
+    def _told_writer(self, message: Writer) -> list[Effect]:
+        if self._writers.tell(message):
+            self._notices.append(WriterTold(message.type_id, Principal(message.principal)))
+        return []
+
+    def _told_past(self, manager: ManagerLink, message: HistoryKeysReply) -> list[Effect]:
+        info = past_info(message.type_id, manager=manager.principal, reader=self._key.principal)
+        self._past.told(message, unpack_past(manager.secured.open(message.sealed, info)))
+        return []
+
+    # -------------------------------------------------------- what has to be vouched for
+
+    def _challenged(self, manager: ManagerLink, message: Challenge, now: Instant) -> list[Effect]:
+        """Have one-time questions answered about what we have asked for, if they are ours to ask."""
+        known = self._types.asked_under(message.ref) or self._types.joined_under(message.ref)
+        past = None if known is not None else self._past.asked_under(message.ref)
+        if known is None and past is None:
+            return []  # it was dropped meanwhile, or is asked for anew
+        is_standing = known is not None and known.joined_as == message.ref
+        type_id = known.type_id if known is not None else past or b""
+        try:
+            challenged = manager.challenged(
+                next(self._numbers),
+                message,
+                member=self._key.principal,
+                type_id=type_id,
+                own=self._rights.pool,
+                is_past=known is None,
+                is_standing=is_standing,
+            )
+        except QuestionNotOurs as problem:
+            fields = {"peer": str(manager.principal), "code": problem.code}
+            return [Note("refused", fields), *self._managers.say(manager, Vouched(message.id, []))]
+        if known is not None:
+            self._joining.challenged(known, message, now)
+        self._notices.append(challenged)
+        return []
+
+    # -------------------------------------------------------- statements, and time
+
+    def _due_of_manager(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        """Do what is due about one manager: dial it, compare epochs with it, or leave it."""
+        if manager.due is not None and manager.due <= now:
+            manager.due = None
+            if manager.session is None:
+                manager.is_dialling = False
+                return self._managers.dial(manager, now) if self._types.of(manager.principal) else []
+            return self._leave_manager(manager, ManagerSilent("the manager took too long to welcome us"), now)
+        if manager.check_at is not None and manager.check_at <= now:
+            return self._check(manager, now)
+        return []
+
+    def _check(self, manager: ManagerLink, now: Instant) -> list[Effect]:
+        """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
+        if manager.awaits_check:
+            return self._leave_silent(manager, now)
+        manager.check_at = later(now, self._settings.check_s)
+        types = self._types.of(manager.principal)
+        asking = [known for known in types if known.keys.groups and known.asked is None]
+        manager.awaits_check = bool(asking)
+        return [effect for known in asking for effect in self._managers.say(manager, known.keys.held())]
