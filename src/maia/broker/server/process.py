@@ -135,7 +135,7 @@ async def _answer_until_stopped(
 ) -> None:
     config, token, address = prepared.config, new_token(), None
     endpoint = StatusEndpoint(_told(running, telemetry), token=token)
-    if config.status is not None:
+    if config.status != "off":
         address = await endpoint.start(config.status)
         if config.data is not None:
             new_door(config.data, address, token)
