@@ -231,7 +231,7 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
             )
         )
         assert office.was_accepted(number)
-        assert 0 < known._pool_bytes <= bytes_max
+        assert 0 < known._pools.bytes <= bytes_max
         assert 0 < known._found.bytes <= bytes_max
     assert len(known._pools) == len(known._found) == 2
     assert known.pool(shown) is known.pool(shown)

@@ -17,7 +17,6 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.access import authoriser as edge
-from maia.broker.routing import replication as replicating
 from maia.broker.routing import routes
 from maia.broker.sealed import interests as sealed_interests
 from maia.broker.sealed import publisher_rights as writers
@@ -251,7 +250,7 @@ BOUNDS = [
     Bound(pools, "_POOLS_MAX", edge),
     Bound(evidence, "_POOLS_MAX", edge),
     Bound(refused_certificates, "REFUSED_ON_MAX", routes),
-    Bound(contacts, "_CONTACTS_MAX", replicating),
+    Bound(contacts, "_CONTACTS_MAX", routes),
     Bound(sealed_rights, "types"),
     Bound(signers, "_WRITERS_MAX", writers),
     Bound(principals_with_a_quota, "_PRINCIPALS_MAX", quotas),

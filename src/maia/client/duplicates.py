@@ -10,9 +10,9 @@ must not silence its publisher (A85), or the publisher has begun anew.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TypeAlias
 
+from maia.bounded_map import BoundedMap
 from maia.wire.stream_numbers import is_late
 
 __all__ = ["SeenFrames"]
@@ -23,12 +23,11 @@ _Stream: TypeAlias = tuple[bytes, bytes]
 class SeenFrames:
     """The newest frames of many streams, by publisher's key and stream."""
 
-    __slots__ = ("_newest", "_streams_max")
+    __slots__ = ("_newest",)
 
     def __init__(self, streams_max: int) -> None:
         """Remember at most so many streams; the one unused for longest goes first."""
-        self._streams_max = streams_max
-        self._newest: OrderedDict[_Stream, int] = OrderedDict()
+        self._newest: BoundedMap[_Stream, int] = BoundedMap(streams_max)
 
     def remember(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
         """Remember a frame unless it is repeated or late in its stream; say whether it was remembered."""
@@ -36,8 +35,5 @@ class SeenFrames:
         newest = self._newest.get(key)
         if newest is not None and (sequence == newest or is_late(sequence, newest=newest)):
             return False
-        self._newest[key] = sequence
-        self._newest.move_to_end(key)
-        if len(self._newest) > self._streams_max:
-            self._newest.popitem(last=False)
+        self._newest.put(key, sequence)
         return True

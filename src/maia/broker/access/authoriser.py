@@ -10,12 +10,12 @@ they still do although they demand it, speak for nobody.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Asked, FoundBefore, FoundChains, evidence_of, memory_of, used_in
 from maia.broker.access.rates import RATE_FACTS, Rates
 from maia.broker.revocation.validity import ValidityTracker
@@ -80,7 +80,6 @@ class Authoriser:
     __slots__ = (
         "_certificates",
         "_found",
-        "_pool_bytes",
         "_pools",
         "_rates",
         "_read_last",
@@ -100,8 +99,9 @@ class Authoriser:
         self._certificates = certificates
         self._statements = statements
         self._rates = Rates()
-        self._pools: OrderedDict[tuple[bytes, ...], tuple[SignedCertificate, ...]] = OrderedDict()
-        self._pool_bytes = 0
+        self._pools: BoundedMap[tuple[bytes, ...], tuple[SignedCertificate, ...]] = BoundedMap(
+            _POOLS_MAX, bytes_max=_POOL_BYTES_MAX, size_of=lambda _, pool: memory_of(pool)
+        )
         self._read_last: tuple[tuple[bytes, ...], tuple[SignedCertificate, ...]] = ((), ())
         self._found = FoundBefore(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = FoundBefore(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
@@ -115,9 +115,8 @@ class Authoriser:
     def pool(self, *shown: Iterable[bytes]) -> tuple[SignedCertificate, ...]:
         """Read certificates that were shown; those that have led somewhere cost no reading and no memory."""
         given = tuple(data for some in shown for data in some)
-        known = self._pools.get(given)
+        known = self._pools.use(given)
         if known is not None:
-            self._pools.move_to_end(given)
             return known
         # Beside those, the last ones alone are at hand: anybody can show what leads nowhere (A89).
         if self._read_last[0] != given:
@@ -129,11 +128,7 @@ class Authoriser:
         given, last = self._read_last
         if last is not pool or given in self._pools:
             return
-        self._pools[given] = pool
-        self._pool_bytes += memory_of(pool)
-        while len(self._pools) > _POOLS_MAX or self._pool_bytes > _POOL_BYTES_MAX:
-            _, gone = self._pools.popitem(last=False)
-            self._pool_bytes -= memory_of(gone)
+        self._pools.put(given, pool)
 
     def _read(self, given: tuple[bytes, ...]) -> tuple[SignedCertificate, ...]:
         once = dict.fromkeys(given)

@@ -9,11 +9,11 @@ is looked at again, so that nothing recorded meanwhile is left out.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from maia.bounded_map import BoundedMap
 from maia.log.disk.event_log import EventLog
 from maia.log.format.records import LogRecord
 
@@ -29,13 +29,13 @@ class LogReadings:
     def __init__(self, log: EventLog) -> None:
         """Read `log`."""
         self._log = log
-        self._held: OrderedDict[tuple[bytes, int], Iterator[LogRecord]] = OrderedDict()
+        self._held: BoundedMap[tuple[bytes, int], Iterator[LogRecord]] = BoundedMap(HELD_MAX)
 
     def read(
         self, type_id: bytes, first: int, *, upto: int, frames_max: int, bytes_max: int
     ) -> tuple[list[LogRecord], int]:
         """Return frames of a type within these bounds, and how far the log was looked through for them."""
-        records = self._held.pop((type_id, first), None)
+        records = self._held.pop((type_id, first))
         was_held = records is not None
         frames: list[LogRecord] = []
         size, place = 0, first
@@ -45,7 +45,7 @@ class LogReadings:
                 is_enough = bool(frames) and (len(frames) >= frames_max or size >= bytes_max)
                 if is_enough or record.position > upto:
                     stopped = upto if not is_enough else frames[-1].position
-                    self._hold(type_id, stopped + 1, chain((record,), records))
+                    self._held.put((type_id, stopped + 1), chain((record,), records))
                     return frames, stopped
                 frames.append(record)
                 size += len(record.message)
@@ -53,8 +53,3 @@ class LogReadings:
             if not was_held:
                 return frames, upto
             records, was_held = None, False  # what was recorded since the reading began
-
-    def _hold(self, type_id: bytes, place: int, records: Iterator[LogRecord]) -> None:
-        self._held[type_id, place] = records
-        if len(self._held) > HELD_MAX:
-            self._held.popitem(last=False)
