@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from maia.back_off import doubled, jittered
 from maia.client.settings import ClientSettings
 
 __all__ = ["LOOKS_IN_A_LEASE", "Redialling", "SignsOfLife"]
@@ -41,8 +42,8 @@ class Redialling:
         self._turn += 1
         self._failures += 1
         settings = self._settings
-        whole = min(settings.dial_again_most_s, settings.dial_again_s * 2.0 ** min(self._failures - 1, 30))
-        return whole * (0.5 + int.from_bytes(self._random(2), "big") / (1 << 17))
+        whole = doubled(settings.dial_again_s, self._failures, most=settings.dial_again_most_s)
+        return jittered(whole, self._random)
 
 
 class SignsOfLife:

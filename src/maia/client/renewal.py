@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from maia.back_off import doubled
 from maia.client.desired import Wanted
 from maia.client.entries import EntryStage, RequestEntry
 from maia.client.requests import message_asking_for
@@ -89,7 +90,7 @@ class Renewing:
         if not entry.is_renewing:
             entry.stage = EntryStage.WAITING
         entry.failures += 1
-        wait_s = min(self.lease_s / 4, self._settings.dial_again_s * 2.0 ** min(entry.failures, 10))
+        wait_s = doubled(self._settings.dial_again_s, entry.failures + 1, most=self.lease_s / 4)
         if entry.problem is not None and entry.problem.code == AWAITED:
             wait_s = min(wait_s, _AWAITED_MOST_S)
         self._alarms.ask(entry.ref, later(now, wait_s))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from maia.back_off import doubled
 from maia.bounded_map import BoundedMap
 from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key
 
@@ -140,7 +141,7 @@ class Candidates:
         """Nobody answered there, or nobody who may: hearsay about it is dropped, and it rests a while."""
         self._dialling.pop(address, None)
         tries = (self._failures.get(address) or (0, 0))[0] + 1
-        rest_s = min(self._limits.retry_s << min(tries - 1, 16), self._limits.retry_max_s)
+        rest_s = doubled(self._limits.retry_s, tries, most=self._limits.retry_max_s)
         self._failures.put(address, (tries, now + rest_s * _SECOND))
         self._discredit(address, keep_own=tries < self._limits.tries_max)
 

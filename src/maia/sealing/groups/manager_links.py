@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from maia.back_off import doubled
 from maia.credentials import (
     Action,
     CertificateRevoked,
@@ -263,7 +264,7 @@ class ManagerLinks:
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""
-        wait = min(self._settings.again_max_s, self._settings.again_s << min(failures - 1, 16))
+        wait = doubled(self._settings.again_s, failures, most=self._settings.again_max_s)
         return later(now, wait)
 
 
