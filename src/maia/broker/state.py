@@ -40,7 +40,7 @@ from maia.credentials import (
     VerificationCache,
     certificate_to_bytes,
 )
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 from maia.wire.places import Places
@@ -60,7 +60,6 @@ __all__ = [
     "shown_to_everybody",
 ]
 
-_SECOND = 1_000_000
 ENTRIES: Final = -1
 """The reference that stands for all entries of a link, of which each moment is asked for once."""
 ROUTE: Final = b""
@@ -243,14 +242,3 @@ def _is_for_types(signed: SignedCertificate) -> bool:
     return isinstance(certificate, AuthorisationCertificate) and isinstance(
         certificate.authority.resources, TypePattern
     )
-
-
-def seconds_after(now: Instant, seconds: float) -> Instant:
-    """Return the moment so many seconds later, or the last moment there is."""
-    later = now + int(seconds * _SECOND)
-    return Instant(later if later < INSTANT_MAX else INSTANT_MAX)
-
-
-def just_after(moment: Instant) -> Instant:
-    """Return the first moment at which something that holds up to `moment` holds no more."""
-    return Instant(moment + 1 if moment < INSTANT_MAX else INSTANT_MAX)

@@ -20,7 +20,7 @@ from typing import Final, Protocol, assert_never, runtime_checkable
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.net.connections import BackOff, Connections
 from maia.net.links import LinkLimits, TlsLink
 from maia.net.observer import QuietRecords, Records
@@ -51,7 +51,6 @@ __all__ = ["Node", "NodeFailed", "NodeRunner"]
 
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
-_SECOND: Final = 1_000_000
 
 
 class NodeFailed(Unavailable):
@@ -257,7 +256,7 @@ class NodeRunner:
                 if link is not None:
                     link.fail(problem)
             # A node says at the end of each look when it wants the next one, and this look had no end.
-            return [WakeAt(Instant(self._clock() + _SECOND))] if isinstance(happened, Tick) else []
+            return [WakeAt(Instant(self._clock() + SECOND))] if isinstance(happened, Tick) else []
 
     def _note_failure(self, what: str, problem: Exception) -> None:
         self._records.note("failed", {"input": what, "problem": _place_of(problem)})
@@ -332,7 +331,7 @@ class NodeRunner:
             return
         self._read_again(link)  # forgets an earlier wish
         link.read_on(False)
-        wait_s = max(0.0, (until - self._clock()) / _SECOND)
+        wait_s = max(0.0, (until - self._clock()) / SECOND)
         self._later[link] = asyncio.get_running_loop().call_later(wait_s, self._read_again, link)
 
     def _read_again(self, link: TlsLink) -> None:

@@ -13,13 +13,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from maia.events import Instant
+from maia.events import SECOND, Instant
 
 __all__ = ["AlarmClock", "Timer"]
 
 _LONGEST_SLEEP_S: Final = 5.0
 """The machine's clock may be set while we sleep, so it is looked at this often."""
-_SECOND: Final = 1_000_000
 
 
 class Timer(Protocol):
@@ -65,7 +64,7 @@ class AlarmClock:
         self._at = self._timer = None
 
     def _sleep(self, at: Instant) -> None:
-        seconds = min(max(0.0, (at - self._clock()) / _SECOND), _LONGEST_SLEEP_S)
+        seconds = min(max(0.0, (at - self._clock()) / SECOND), _LONGEST_SLEEP_S)
         self._timer = self._later(seconds, self._look)
 
     def _look(self) -> None:

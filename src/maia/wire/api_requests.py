@@ -27,7 +27,7 @@ from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.encoding.subjects import principal_from_expression
 from maia.credentials.keys import SIGNATURE_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, SECOND, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
 from maia.wire.requests import RequestTooEarly, RequestTooLate, moment_of_request
 
@@ -61,7 +61,6 @@ _METHODS: Final = frozenset({b"GET", b"POST", b"PUT", b"DELETE"})
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 _ONCE: Final = re.compile(rb"[\x21-\x7e]*")
 _DIGEST_BYTES: Final = 32
-_SECOND: Final = 1_000_000
 _SEAL: Final = object()
 
 
@@ -261,7 +260,7 @@ def verify_api_request(
     A request that is accepted is remembered, and the same bytes are refused
     from then on. One that is refused leaves the memory as it was.
     """
-    request, skew = signed.request, skew_s * _SECOND
+    request, skew = signed.request, skew_s * SECOND
     _check_meant_for(request, audience, instance)
     if request.call != call:
         raise RequestAltered("the request differs from what was signed")

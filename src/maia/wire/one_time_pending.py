@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from maia.credentials import AnswerNotAsked, Principal, statement_from_bytes
 from maia.credentials.validity.one_time import OneTimeQuestion, OpenQuestions, question_to_bytes
 from maia.credentials.validity.statements import NONCE_BYTES, OneTimeAnswer
 from maia.credentials.validity.validity_state import Once
 from maia.errors import MaiaError, Refusal, Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.wire.effects import LinkId
 from maia.wire.messages import Challenge
 
@@ -36,7 +36,6 @@ __all__ = [
     "TooManyQuestions",
 ]
 
-_SECOND: Final = 1_000_000
 _Waits_co = TypeVar("_Waits_co", covariant=True)
 _Held = TypeVar("_Held")
 
@@ -119,7 +118,7 @@ class OneTimePending(Generic[_Held]):
     def __init__(self, limits: OneTimeLimits) -> None:
         """Begin with nothing asked."""
         self._limits = limits
-        self._questions = OpenQuestions(limit=limits.questions, patience=limits.seconds * _SECOND)
+        self._questions = OpenQuestions(limit=limits.questions, patience=limits.seconds * SECOND)
         self._by_id: dict[int, Challenged[_Held]] = {}
         self._by_ref: dict[tuple[LinkId, int], int] = {}
         self._of_principal: Counter[Principal] = Counter()

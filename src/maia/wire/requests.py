@@ -36,7 +36,7 @@ from maia.credentials import (
 from maia.credentials.encoding.subjects import principal_from_expression
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
 from maia.predicates import (
     DEPTH_MAX,
     Predicate,
@@ -82,7 +82,6 @@ SKEW_S: Final = 120
 _LIMITS: Final = Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX)
 _ACTIONS: Final = {action.value.encode(): action for action in (Action.PUBLISH, Action.SUBSCRIBE)}
 _DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-_SECOND: Final = 1_000_000
 _SEAL: Final = object()
 
 # A moment of our days has sixteen digits, so nearly every request ends in as many bytes as any other.
@@ -369,7 +368,7 @@ def verify_proof(
 def _skew(seconds: int) -> int:
     if seconds < 0:
         raise ValueError("clocks differ by a number of seconds that is not negative")
-    return seconds * _SECOND
+    return seconds * SECOND
 
 
 def _check_network(request: EdgeRequest, network: NetworkName) -> None:

@@ -18,11 +18,11 @@ from typing import Final
 
 from maia.back_off import doubled
 from maia.bounded_map import BoundedMap
+from maia.events import SECOND
 from maia.routing.overlay.ids import NodeId, closeness, node_id_of_key
 
 __all__ = ["CandidateLimits", "Candidates", "Contact"]
 
-_SECOND: Final = 1_000_000
 _CONTACTS_REMEMBERED: Final = 1 << 12
 """Brokers name the same few others to each other at every refresh."""
 
@@ -127,7 +127,7 @@ class Candidates:
 
     def dial(self, address: str, now: int) -> None:
         """Note that a connection to this address is being tried."""
-        self._dialling[address] = now + self._limits.dial_timeout_s * _SECOND
+        self._dialling[address] = now + self._limits.dial_timeout_s * SECOND
 
     def confirmed(self, contact: Contact, *, dialled: str | None) -> None:
         """A handshake proved who listens where: no other name belongs to the address that we dialled."""
@@ -142,7 +142,7 @@ class Candidates:
         self._dialling.pop(address, None)
         tries = (self._failures.get(address) or (0, 0))[0] + 1
         rest_s = doubled(self._limits.retry_s, tries, most=self._limits.retry_max_s)
-        self._failures.put(address, (tries, now + rest_s * _SECOND))
+        self._failures.put(address, (tries, now + rest_s * SECOND))
         self._discredit(address, keep_own=tries < self._limits.tries_max)
 
     def overdue(self, now: int) -> list[str]:

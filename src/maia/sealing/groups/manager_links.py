@@ -28,7 +28,7 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.errors import ProtocolViolation, Unavailable
-from maia.events import INSTANT_MAX, Instant
+from maia.events import Instant, seconds_after
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.sealing.groups.validity import WithShown, held_statements, shown_statements
 from maia.sealing.keys.delivery import SessionKey
@@ -38,9 +38,7 @@ from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Sen
 from maia.wire.messages import PROTOCOL_VERSION, Greeting, Hello, Message, Show
 from maia.wire.names import network_to_bytes
 
-__all__ = ["LinkStage", "ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager", "later"]
-
-_SECOND = 1_000_000
+__all__ = ["LinkStage", "ManagerLink", "ManagerLinks", "ManagerSilent", "NotTheManager"]
 
 
 class NotTheManager(ProtocolViolation):
@@ -168,7 +166,7 @@ class ManagerLinks:
         """Look for a manager at the address whose turn it is."""
         if not manager.addresses:
             return []
-        manager.stage, manager.due = LinkStage.DIALLING, later(now, self._settings.again_max_s)
+        manager.stage, manager.due = LinkStage.DIALLING, seconds_after(now, self._settings.again_max_s)
         return [Dial(manager.address)]
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
@@ -182,7 +180,7 @@ class ManagerLinks:
             fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
             return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
         found.stage, found.link = LinkStage.AWAITING_GREETING, opened.link
-        found.due = later(now, self._settings.handshake_s)
+        found.due = seconds_after(now, self._settings.handshake_s)
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
 
@@ -237,7 +235,7 @@ class ManagerLinks:
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
         manager.stage, manager.due, manager.problem = LinkStage.READY, None, ""
-        manager.check_at, manager.awaits_check = later(now, self._settings.check_s), False
+        manager.check_at, manager.awaits_check = seconds_after(now, self._settings.check_s), False
         manager.session = SessionKey(self._random)
 
     def lost(self, manager: ManagerLink, now: Instant) -> None:
@@ -258,16 +256,15 @@ class ManagerLinks:
     def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
         is_waiting = manager.stage is LinkStage.IDLE and manager.due is not None
-        if not is_waiting or manager.lost_at is None or now < later(manager.lost_at, self._settings.again_s):
+        if (
+            not is_waiting
+            or manager.lost_at is None
+            or now < seconds_after(manager.lost_at, self._settings.again_s)
+        ):
             return []
         return self.dial(manager, now)
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""
         wait = doubled(self._settings.again_s, failures, most=self._settings.again_max_s)
-        return later(now, wait)
-
-
-def later(now: Instant, seconds: int) -> Instant:
-    """Return the moment so many seconds later, or the last moment there is."""
-    return Instant(min(INSTANT_MAX, now + seconds * _SECOND))
+        return seconds_after(now, wait)

@@ -14,7 +14,7 @@ from typing import Final
 from maia.bounded_map import BoundedMap
 from maia.credentials import SignedCertificate, certificate_to_bytes
 from maia.errors import ProtocolViolation
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.sealing.frames.ciphers import EpochKeys
 from maia.sealing.keys.delivery import EncryptionKey
 from maia.sealing.keys.history import PastAnswer, PastEpoch
@@ -27,7 +27,6 @@ __all__ = ["MemberPast", "PastOpening", "history_question"]
 _EPOCHS_MAX: Final = 4096
 """Epochs, of all types, that are held at once; the oldest answers go first."""
 _ASKED_MAX: Final = 1024
-_SECOND: Final = 1_000_000
 
 
 def history_question(
@@ -69,9 +68,9 @@ class PastOpening:
 
     def is_of_its_time(self, *, published_at: int, recorded_at: int) -> bool:
         """Say whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
-        span, slack = self._epoch.span, self._terms.back_dating_s * _SECOND
+        span, slack = self._epoch.span, self._terms.back_dating_s * SECOND
         in_time = span.since - slack <= published_at <= span.ends + slack
-        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * _SECOND)
+        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * SECOND)
 
     def wipe(self) -> None:
         """Destroy the keys."""

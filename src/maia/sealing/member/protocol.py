@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from maia.credentials import Principal, SignedStatement, SigningKey
 from maia.credentials import ValidityState as Statements
 from maia.errors import MaiaError, ProtocolViolation
-from maia.events import Instant
-from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks, ManagerSilent, later
+from maia.events import Instant, seconds_after
+from maia.sealing.groups.manager_links import LinkStage, ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.keys.epochs import EpochForked
 from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.member.join import Joining
@@ -276,7 +276,7 @@ class ManagerTalk:
         """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
         if manager.awaits_check:
             return self.leave_silent(manager, now)
-        manager.check_at = later(now, self.check_s)
+        manager.check_at = seconds_after(now, self.check_s)
         types = self.types.of(manager.principal)
         asking = [known for known in types if known.keys.groups and known.asked is None]
         manager.awaits_check = bool(asking)
