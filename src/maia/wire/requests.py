@@ -33,7 +33,7 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.encoding.subjects import principal_from_expression
+from maia.credentials.encoding.signed_documents import document_to_bytes, document_with_signer
 from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
@@ -217,8 +217,7 @@ def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
 
 def request_to_bytes(signed: SignedRequest) -> bytes:
     """Return the bytes in which a signed request travels; what was signed is what is sent."""
-    parts = (signed.body, signed.signer.key, signed.signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
+    return document_to_bytes(signed.body, signed.signature, signed.signer)
 
 
 def request_from_bytes(data: bytes) -> SignedRequest:
@@ -250,13 +249,14 @@ def _signer(key: bytes) -> Principal:
 
 def _read(data: bytes) -> SignedRequest:
     try:
-        signed = _signed(read_canonical(data, _LIMITS))
+        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
+        request = _from_expression(content)
     except (BadInput, BrokenCredential) as problem:
         raise BadRequestEncoding(f"the request cannot be read: {problem.message}") from problem
     # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if request_to_bytes(signed) != data:
+    if write_canonical(_to_expression(request)) != body:
         raise BadRequestEncoding("the request is not written in its one canonical form")
-    return signed
+    return SignedRequest(request, signer, body, signature)
 
 
 def _to_expression(request: EdgeRequest) -> SExpression:
@@ -270,19 +270,6 @@ def _to_expression(request: EdgeRequest) -> SExpression:
         (b"stream", request.stream),
         (b"at", b"%d" % request.at),
         (b"nonce", request.nonce),
-    )
-
-
-def _signed(expression: SExpression) -> SignedRequest:
-    match expression:
-        case (b"signed", body, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
-            if len(signature) != SIGNATURE_BYTES:
-                raise BadRequestEncoding(f"a signature has {SIGNATURE_BYTES} bytes")
-            request = _from_expression(body)
-            written = write_canonical(_to_expression(request))
-            return SignedRequest(request, principal_from_expression(signer), written, signature)
-    raise BadRequestEncoding(
-        "a request must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
     )
 
 
