@@ -55,10 +55,6 @@ class Telemetry:
         """Write one line; whatever names a problem is a warning."""
         self._write("warning" if event in _WORTH_A_WARNING else "info", event, fields)
 
-    def error(self, event: str, **fields: object) -> None:
-        """Write one line that somebody should look at."""
-        self._write("error", event, fields)
-
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
         if _LEVELS[level] < self._least:
             return

@@ -94,7 +94,6 @@ from maia.wire.messages import (
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import (
     BadNameEncoding,
-    network_from_bytes,
     network_from_expression,
     network_to_bytes,
     network_to_expression,
@@ -118,7 +117,6 @@ from maia.wire.replays import (
 )
 from maia.wire.requests import (
     REQUEST_BYTES_MAX,
-    SKEW_S,
     STREAM_BYTES,
     BadRequestEncoding,
     EdgeRequest,
@@ -203,7 +201,6 @@ __all__ = [
     "RequestTooEarly",
     "RequestTooLate",
     "Resync",
-    "SKEW_S",
     "STREAM_BYTES",
     "Send",
     "SignedRequest",
@@ -239,7 +236,6 @@ __all__ = [
     "kind_to_number",
     "kinds_of_columns",
     "length_prefix",
-    "network_from_bytes",
     "network_from_expression",
     "network_to_bytes",
     "network_to_expression",

@@ -17,7 +17,6 @@ from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 
 __all__ = [
     "BadNameEncoding",
-    "network_from_bytes",
     "network_from_expression",
     "network_to_bytes",
     "network_to_expression",
@@ -72,11 +71,6 @@ def type_from_expression(expression: SExpression) -> TypeName:
 def network_to_bytes(network: NetworkName) -> bytes:
     """Return the bytes of a network's name, as in a greeting."""
     return write_canonical(network_to_expression(network))
-
-
-def network_from_bytes(data: bytes) -> NetworkName:
-    """Read the bytes of a network's name, strictly."""
-    return network_from_expression(_read(data))
 
 
 def type_to_bytes(name: TypeName) -> bytes:

@@ -54,7 +54,6 @@ from maia.wire.replays import NONCE_BYTES, ReplayMemory
 
 __all__ = [
     "REQUEST_BYTES_MAX",
-    "SKEW_S",
     "STREAM_BYTES",
     "BadRequestEncoding",
     "EdgeRequest",
@@ -75,8 +74,6 @@ __all__ = [
 
 REQUEST_BYTES_MAX: Final = 1 << 16
 STREAM_BYTES: Final = 16
-SKEW_S: Final = 120
-"""By how many seconds a client's clock and a broker's may differ, unless configured otherwise."""
 
 # `signed`, `request` and `filter` lie around the predicate; a literal is one list deeper than its test.
 _LIMITS: Final = Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX)
