@@ -11,7 +11,7 @@ from itertools import count
 
 from maia.client.challenges import Challenges
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
-from maia.client.notices import Gone, Notice, Withdrawn
+from maia.client.notices import Ended, Notice, Withdrawn
 from maia.client.timers import Alarms
 from maia.errors import MaiaError
 from maia.wire.codec import encode
@@ -67,7 +67,7 @@ class Wanted:
     def give_up(self, entry: RequestEntry, problem: MaiaError) -> None:
         """Tell the application that it cannot have something, and why."""
         self._forget(entry.ref)
-        self.notices.append(Gone(entry.ref, problem))
+        self.notices.append(Ended(entry.ref, problem))
 
     def link_lost(self) -> None:
         """Remember that nothing stands any more; what was to be withdrawn is."""

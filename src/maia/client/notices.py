@@ -20,15 +20,15 @@ __all__ = [
     "Connected",
     "Delivered",
     "Disconnected",
-    "Gone",
-    "Missed",
+    "Ended",
+    "GapDetected",
     "Notice",
     "PutOff",
     "CredentialsAdded",
-    "Stands",
+    "Accepted",
     "StateKnown",
     "Acknowledged",
-    "TypeTold",
+    "TypeReceived",
     "Warned",
     "Withdrawn",
 ]
@@ -50,7 +50,7 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class Stands:
+class Accepted:
     """A request was accepted for the first time, or again after a reconnection."""
 
     ref: int
@@ -66,7 +66,7 @@ class StateKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Ended:
     """A request was refused, or what it had achieved has ended for good."""
 
     ref: int
@@ -136,7 +136,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class GapDetected:
     """Recorded frames from `first` to `last`, those of all types counted, cannot be had any more."""
 
     ref: int
@@ -146,7 +146,7 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTold:
+class TypeReceived:
     """The broker's answer to a question about a type: signed definitions, which are not verified."""
 
     id: int
@@ -156,9 +156,9 @@ class TypeTold:
 Notice: TypeAlias = (
     Connected
     | Disconnected
-    | Stands
+    | Accepted
     | StateKnown
-    | Gone
+    | Ended
     | Changed
     | Warned
     | PutOff
@@ -167,6 +167,6 @@ Notice: TypeAlias = (
     | Withdrawn
     | Acknowledged
     | Delivered
-    | Missed
-    | TypeTold
+    | GapDetected
+    | TypeReceived
 )

@@ -14,27 +14,26 @@ from maia.client.desired import Wanted
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.errors import CANNOT_SEAL, QuestionNotOurs, WrongBroker, is_passing, told_by_broker
 from maia.client.notices import (
+    Accepted,
     Acknowledged,
     Changed,
     CredentialsAdded,
-    Gone,
+    Ended,
     PutOff,
-    Stands,
     StateKnown,
-    TypeTold,
+    TypeReceived,
     Warned,
 )
 from maia.client.renewal import AWAITED, Renewing
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.wire.codec import encode
+from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import (
-    Accepted,
     AskState,
     Challenge,
     Deliver,
     DeliverLogged,
-    Ended,
     Failed,
     Message,
     Published,
@@ -43,6 +42,7 @@ from maia.wire.messages import (
     TypeReply,
 )
 from maia.wire.messages import Changed as ChangedMessage
+from maia.wire.messages import Ended as EndedMessage
 from maia.wire.messages import Missed as MissedMessage
 from maia.wire.messages import Warned as WarnedMessage
 
@@ -74,11 +74,11 @@ class Answering:
                 self._notices += [] if arrived is None else [arrived]
             case Published(ref=ref, sequence=sequence, refused_rows=refused_rows):
                 self._taken(ref, sequence, refused_rows)
-            case Accepted(id=number, until=until):
+            case AcceptedMessage(id=number, until=until):
                 return self._accepted(number, until)
             case Failed(id=number, code=code, message=sentence):
                 return self._failed(number, told_by_broker(code, sentence), now)
-            case Ended(ref=ref, code=code, message=sentence):
+            case EndedMessage(ref=ref, code=code, message=sentence):
                 return self._ended(ref, told_by_broker(code, sentence), now)
             case ChangedMessage(ref=ref, until=until, code=code, message=sentence):
                 self._changed(ref, until, told_by_broker(code, sentence))
@@ -90,7 +90,7 @@ class Answering:
                 self._take_end_of_state(number, is_whole=is_whole)
             case TypeReply(id=number, definitions=definitions):
                 if self.questions.pop(number, None) is not None:
-                    self._notices.append(TypeTold(number, tuple(definitions)))
+                    self._notices.append(TypeReceived(number, tuple(definitions)))
             case _:
                 raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
         return []
@@ -133,7 +133,7 @@ class Answering:
             return []
         if entry.is_warned:
             self._warned(entry.ref, None)  # a broker that cannot serve it says so again
-        self._notices.append(Stands(entry.ref, None if until is None else Instant(until)))
+        self._notices.append(Accepted(entry.ref, None if until is None else Instant(until)))
         if entry.limit is not None:
             self._changed(entry.ref, until, entry.limit)
         if isinstance(entry, Subscribed):
@@ -166,12 +166,12 @@ class Answering:
             return self._renewing.renewal_failed(problem, now)
         if number in self.showings:
             self.showings.discard(number)
-            self._notices.append(Gone(number, problem))
+            self._notices.append(Ended(number, problem))
             return []
         if self._take_end_of_state(number, is_whole=False):
             return []
         if self.questions.pop(number, None) is not None:
-            self._notices.append(Gone(number, problem))
+            self._notices.append(Ended(number, problem))
             return []
         entry = self._wanted.find(number)
         return [] if entry is None else self._refused(entry, problem, now)

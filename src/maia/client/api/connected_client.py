@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from maia.client import (
+    Accepted,
     Acknowledged,
     Challenged,
     Changed,
@@ -21,15 +22,14 @@ from maia.client import (
     CredentialsAdded,
     Delivered,
     Disconnected,
-    Gone,
+    Ended,
+    GapDetected,
     KnownVersion,
-    Missed,
     NotConnected,
     Notice,
     PutOff,
-    Stands,
     StateKnown,
-    TypeTold,
+    TypeReceived,
     Warned,
     Withdrawn,
 )
@@ -189,12 +189,12 @@ class Client:
     # -------------------------------------------------------- what is asked of the session
 
     async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
-        async def asked_for(name: TypeName) -> TypeTold:
+        async def asked_for(name: TypeName) -> TypeReceived:
             number, effects = self._session.ask_for_type(name, self._clock())
             answer = self._answers.awaited(number)
             self.perform(effects)
             told = await in_time(answer, timeout_s)
-            assert isinstance(told, TypeTold)  # noqa: S101 - nothing else answers this number
+            assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
             return told
 
         return await self._types.meant(event_type, asked_for)
@@ -239,19 +239,22 @@ class Client:
                     if ref in self._subscriptions:
                         self._subscriptions[ref].take(notice)
                 self.check_room()
-            case Missed(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
+            case GapDetected(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref].note(notice)
             case Warned() | PutOff():
                 self._tell_of_hindrance(notice)
             case Acknowledged(ref=ref) if ref in self._publishers:
                 self._publishers[ref].take(notice)
             case (
-                Stands(ref=number) | Withdrawn(ref=number) | TypeTold(id=number) | CredentialsAdded(id=number)
+                Accepted(ref=number)
+                | Withdrawn(ref=number)
+                | TypeReceived(id=number)
+                | CredentialsAdded(id=number)
             ):
                 self._answers.resolve(number, notice)
             case Challenged():
                 self._revalidator.take(notice)
-            case Gone(ref=ref, problem=problem):
+            case Ended(ref=ref, problem=problem):
                 self._end(ref, problem)
             case Connected() | Disconnected():
                 self._tell_of_link(notice)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from maia.client import Changed, ClientClosed, Delivered, Missed, StateKnown
+from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
 from maia.client.api.publisher import Home, OnWarning
 from maia.client.entries import Subscribed
 from maia.credentials import Principal
@@ -76,7 +76,7 @@ class Subscription:
         self._is_withdrawn = False
         self._handed_out: int | None = None
         self._unacknowledged = 0
-        self._missed: deque[Missed] = deque(maxlen=_MISSED_MAX)
+        self._missed: deque[GapDetected] = deque(maxlen=_MISSED_MAX)
         self._state_told = asyncio.Event()
         self._is_whole = False
         self._on_warning = on_warning
@@ -153,7 +153,7 @@ class Subscription:
         return self._is_whole
 
     @property
-    def missed(self) -> tuple[Missed, ...]:
+    def missed(self) -> tuple[GapDetected, ...]:
         """Return what a durable subscription should have had and cannot have any more, the latest last."""
         return tuple(self._missed)
 
@@ -191,10 +191,10 @@ class Subscription:
         self._waiting += delivered.frame.rows
         self._arrived.set()
 
-    def note(self, notice: Missed | Changed | StateKnown) -> None:
+    def note(self, notice: GapDetected | Changed | StateKnown) -> None:
         """Take note of what cannot be had, of another right to rest on, or that the state was told."""
         match notice:
-            case Missed():
+            case GapDetected():
                 self._missed.append(notice)
             case Changed(problem=problem):
                 self.changed = problem

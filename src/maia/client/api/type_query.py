@@ -15,9 +15,9 @@ from maia.client import (
     ClientSettings,
     Connected,
     Disconnected,
-    Gone,
+    Ended,
     NotConnected,
-    TypeTold,
+    TypeReceived,
 )
 from maia.client.api.types import whole_lineage
 from maia.clock import system_now
@@ -36,7 +36,7 @@ async def fetch_definitions(
     session = ClientSession(key, settings, random=os.urandom)
     loop = asyncio.get_running_loop()
     connected: asyncio.Future[None] = loop.create_future()
-    told: asyncio.Future[TypeTold] = loop.create_future()
+    told: asyncio.Future[TypeReceived] = loop.create_future()
 
     def take_notices() -> None:
         for notice in session.take_notices():
@@ -45,16 +45,16 @@ async def fetch_definitions(
                     connected.set_result(None)
                 case Challenged():
                     revalidator.take(notice)
-                case TypeTold() if not told.done():
+                case TypeReceived() if not told.done():
                     told.set_result(notice)
-                case Gone(problem=problem) if not told.done():
+                case Ended(problem=problem) if not told.done():
                     told.set_exception(problem)
                 case Disconnected(problem=problem, is_final=True):
                     waits = told if connected.done() else connected
                     if not waits.done():
                         waits.set_exception(problem)
 
-    async def ask(wanted: TypeName) -> TypeTold:
+    async def ask(wanted: TypeName) -> TypeReceived:
         nonlocal told
         told = loop.create_future()
         runner.perform(session.ask_for_type(wanted, system_now())[1])

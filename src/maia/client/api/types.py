@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from maia.client import KnownVersion, TypeTold, UnknownToClient, known_version
+from maia.client import KnownVersion, TypeReceived, UnknownToClient, known_version
 from maia.credentials import TypeName, VerifiedConstitution
 from maia.events import Instant
 from maia.predicates import Predicate, parse_predicate
@@ -21,7 +21,7 @@ __all__ = ["AskForType", "EventType", "KnownTypes", "predicate_for", "whole_line
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | str
 """A definition, a definition after those it was made from, or the name of one that is known."""
 
-AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeTold]]
+AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeReceived]]
 """Ask the broker for the definitions of a type version."""
 
 
