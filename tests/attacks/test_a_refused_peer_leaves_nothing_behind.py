@@ -38,7 +38,6 @@ from maia.routing.overlay.ids import is_closer, node_id_of_key, node_id_of_type
 from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Interest,
     Message,
@@ -57,6 +56,7 @@ from maia.wire.messages import (
     Wanted,
     Welcome,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right
 from support.key_groups import KeyNet
 from support.sealed_net import state_of

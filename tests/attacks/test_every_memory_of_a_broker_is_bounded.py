@@ -44,7 +44,6 @@ from maia.domain.keys import links as domain_links
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.ids import node_id_of_key
 from maia.types import type_id
-from maia.wire.filters import filter_to_bytes
 from maia.wire.messages import (
     Interest,
     NodeRecord,
@@ -55,6 +54,7 @@ from maia.wire.messages import (
     SealedRights,
     Wanted,
 )
+from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.key_groups import KeyNet, grant
 from support.key_groups import key_of as member_key_of

@@ -1,8 +1,8 @@
-"""What of that which a broker delivers is news to the application, and for which of its subscriptions?
+"""Which delivered frames are new to the application, and for which of its subscriptions?
 
-A frame comes once for all subscriptions of a client that see the same of it,
-and may come again after a reconnection. The application is told of it once
-for each of them, in the order in which it came.
+The broker sends a frame once for all subscriptions of a client that see the
+same of it, and may send it again after a reconnection. The application gets it
+once for each subscription, in the order in which it arrived.
 """
 
 from __future__ import annotations

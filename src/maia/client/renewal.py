@@ -12,17 +12,16 @@ from typing import Final
 
 from maia.back_off import doubled
 from maia.client.desired import Wanted
-from maia.client.entries import EntryStage, RequestEntry
-from maia.client.requests import message_asking_for
+from maia.client.entries import EntryStage, RequestEntry, message_asking_for
 from maia.client.settings import ClientSettings
 from maia.client.timers import RENEWAL, later
 from maia.client.wallet import Wallet
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import encode
 from maia.wire.messages import RenewAll
+from maia.wire.requests import digest_of_request, digest_of_standing
 
 __all__ = ["AWAITED", "Renewing"]
 

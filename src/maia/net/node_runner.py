@@ -1,9 +1,9 @@
-"""How does a node that only computes live in a world of sockets, disks and clocks?
+"""How does a node without I/O run on sockets, disks and clocks?
 
-The runner tells a node what happens, one input after the other, and performs
-the effects that it asks for. Brokers and clients are driven by the same one.
-Whatever the node wants kept is safe before anything that it says leaves, so a
-crash never takes back an answer that was heard.
+The runner hands a node its inputs, one after the other, and performs the
+effects that it returns. It drives brokers, key servers and clients alike. What
+the node keeps is on disk before anything that it sends leaves, so a crash never
+takes back an answer that a peer has received.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol, assert_never, runtime_checkable
@@ -24,9 +24,7 @@ from maia.events import SECOND, Instant
 from maia.net.connections import BackOff, Connections
 from maia.net.links import LinkLimits, TlsLink
 from maia.net.observer import QuietRecords, Records
-from maia.net.recorder import Recorder
 from maia.net.stores import MemoryStore, Store
-from maia.net.timers import AlarmClock
 from maia.wire.effects import (
     Close,
     Count,
@@ -37,6 +35,7 @@ from maia.wire.effects import (
     Keep,
     LinkClosed,
     LinkOpened,
+    LogAtStart,
     Note,
     ReadLater,
     ReadLog,
@@ -47,7 +46,119 @@ from maia.wire.effects import (
     WakeAt,
 )
 
-__all__ = ["Node", "NodeFailed", "NodeRunner"]
+__all__ = ["AlarmClock", "Node", "NodeFailed", "NodeRunner", "Recorder", "Timer"]
+
+# ------------------------------------------------------------ timers
+
+# Only the earliest moment is remembered: a node that is woken says again when it wants to be woken next.
+# Clocks of machines are set while we sleep, so a node is never woken before the moment by its own clock.
+
+
+_LONGEST_SLEEP_S: Final = 5.0
+"""The machine's clock may be set while we sleep, so it is looked at this often."""
+
+
+class Timer(Protocol):
+    """Something that will happen, unless it is called off."""
+
+    def cancel(self) -> None:
+        """Call it off."""
+        ...
+
+
+def _in_this_loop(seconds: float, then: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(seconds, then)
+
+
+class AlarmClock:
+    """The first moment at which somebody wants to be woken."""
+
+    __slots__ = ("_at", "_clock", "_later", "_ring", "_timer")
+
+    def __init__(
+        self,
+        clock: Callable[[], Instant],
+        ring: Callable[[], None],
+        *,
+        later: Callable[[float, Callable[[], None]], Timer] = _in_this_loop,
+    ) -> None:
+        """Call `ring` when a moment has come by `clock`; `later` does something after some seconds."""
+        self._clock, self._ring, self._later = clock, ring, later
+        self._at: Instant | None = None
+        self._timer: Timer | None = None
+
+    def wake_at(self, at: Instant) -> None:
+        """Ring at a moment, unless an earlier one was asked for."""
+        if self._at is None or at < self._at:
+            self.stop()
+            self._at = at
+            self._sleep(at)
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = self._timer = None
+
+    def _sleep(self, at: Instant) -> None:
+        seconds = min(max(0.0, (at - self._clock()) / SECOND), _LONGEST_SLEEP_S)
+        self._timer = self._later(seconds, self._look)
+
+    def _look(self) -> None:
+        at = self._at
+        if at is not None and self._clock() < at:
+            self._sleep(at)
+            return
+        self._at = self._timer = None
+        self._ring()
+
+
+# ------------------------------------------------------------ the event log
+
+# `server/log_recording.py` records and reads with files and threads; most nodes have no log.
+
+
+class Recorder(Protocol):
+    """What a runner asks for frames to be recorded and read."""
+
+    def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
+        """Return what a broker is told when it starts: at most so many frames from a position on."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether nothing more should be read from links for now."""
+        ...
+
+    def status(self) -> Mapping[str, object]:
+        """Return what an operator asks for."""
+        ...
+
+    def record(self, effect: Record) -> None:
+        """Have a frame written."""
+        ...
+
+    def read(self, effect: ReadLog) -> None:
+        """Have frames read."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything is safe that was to be recorded so far."""
+        ...
+
+    async def run(
+        self,
+        *,
+        give: Callable[[Input], None],
+        fail: Callable[[MaiaError], None],
+        after_writing: Callable[[], None],
+    ) -> None:
+        """Work until cancelled."""
+        ...
+
+
+# ------------------------------------------------------------ the runner
+
 
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""

@@ -13,6 +13,7 @@ turned away. Nothing can be changed here, only read (A70).
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ __all__ = [
     "NotLoopback",
     "StatusEndpoint",
     "Told",
+    "fetch_status",
     "new_door",
     "new_token",
     "read_door",
@@ -212,3 +214,30 @@ def _response(status: str, body: bytes, kind: str = _TEXT) -> bytes:
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode("ascii") + body
+
+
+# ------------------------------------------------------------ for commands on the same machine
+
+
+_TIMEOUT_S: Final = 30.0
+_ANSWER_BYTES_MAX: Final = 64 << 20
+
+
+def fetch_status(door: Door) -> dict[str, object]:
+    """Ask at the door with its token; raise NoStatus if no broker answers properly."""
+    host, port = host_and_port(door.address)
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/status", headers={"Authorization": f"Bearer {door.token}"})
+        response = connection.getresponse()
+        body = response.read(_ANSWER_BYTES_MAX)
+        found = json.loads(body) if response.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        raise NoStatus(f"no broker answers at `{door.address}`: {str(problem)[:100]}") from problem
+    finally:
+        connection.close()
+    if not isinstance(found, dict):
+        raise NoStatus(
+            f"the broker at `{door.address}` did not accept the token: it was started anew meanwhile"
+        )
+    return found

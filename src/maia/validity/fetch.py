@@ -39,7 +39,7 @@ from maia.events import Instant
 
 # What talks HTTP is loaded where somebody is asked: most wallets name nobody.
 if TYPE_CHECKING:
-    from maia.validity.connection_pool import ConnectionPool
+    from maia.validity.http import ConnectionPool
 
 __all__ = [
     "Fetched",

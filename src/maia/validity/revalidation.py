@@ -22,7 +22,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.wire.one_time_questions import Challenged
 
 if TYPE_CHECKING:
-    from maia.validity.connection_pool import ConnectionPool
+    from maia.validity.http import ConnectionPool
 
 __all__ = ["AskingTesters", "Revalidate", "RevalidationFailed", "Revalidator", "asking_testers"]
 
@@ -68,8 +68,8 @@ class AskingTesters:
 
     async def __call__(self, question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
         """Have a question answered."""
-        from maia.validity.connection_pool import ConnectionPool
         from maia.validity.fetch import answer_one_time
+        from maia.validity.http import ConnectionPool
 
         if self._lines is None:
             self._lines = ConnectionPool()

@@ -39,13 +39,6 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.filters import (
-    FILTER_BYTES_MAX,
-    BadFilterEncoding,
-    FilterTooLong,
-    filter_from_bytes,
-    filter_to_bytes,
-)
 from maia.wire.framing import (
     HANDSHAKE_BYTES_MAX,
     LENGTH_BYTES,
@@ -93,7 +86,12 @@ from maia.wire.messages import (
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import (
+    FILTER_BYTES_MAX,
+    BadFilterEncoding,
     BadNameEncoding,
+    FilterTooLong,
+    filter_from_bytes,
+    filter_to_bytes,
     network_from_expression,
     network_to_bytes,
     network_to_expression,

@@ -44,9 +44,9 @@ from maia.wire import (
     WakeAt,
     request_from_bytes,
 )
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import Ended as EndedMessage
+from maia.wire.requests import digest_of_request, digest_of_standing
 from support.client_session import LEASE_S, NOW, STORY, Played
 
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Final, assert_never
 
 from maia.routing.table.hops import RouteEntry, Tell, TellInterest, TellOffer, TellRenew, TellResync
-from maia.wire.filters import filter_from_bytes, filter_to_bytes
-from maia.wire.kept_requests import RequestFrame, framed_request
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
+from maia.wire.names import filter_from_bytes, filter_to_bytes
+from maia.wire.requests import RequestFrame, framed_request
 
 __all__ = [
     "NO_PROOF",

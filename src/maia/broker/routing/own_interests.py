@@ -22,8 +22,7 @@ from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, Note
-from maia.wire.kept_requests import framed_request
-from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
+from maia.wire.requests import EdgeRequest, framed_request, request_to_bytes, sign_request
 
 __all__ = ["kept_class", "look_at_own_interests", "look_at_own_interests_again", "want_to_record"]
 

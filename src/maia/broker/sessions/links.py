@@ -29,8 +29,8 @@ from maia.policy import Reason, Request, View
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.wire.effects import LinkId
-from maia.wire.kept_requests import RequestFrame
 from maia.wire.messages import SealedRights
+from maia.wire.requests import RequestFrame
 
 __all__ = [
     "NOTHING_KNOWN",

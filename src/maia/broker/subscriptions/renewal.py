@@ -16,10 +16,10 @@ from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.registry import ask_to_look_at_entries, lease_end
 from maia.events import Instant
-from maia.wire.accepted_requests import digest_of_request, digest_of_standing
 from maia.wire.codec import encode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import Accepted, RenewAll
+from maia.wire.requests import digest_of_request, digest_of_standing
 
 __all__ = ["price_of_renewal", "renew_all"]
 

@@ -17,10 +17,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from maia.client import ClientSession, ClientSettings, histories
-from maia.client.api.connected_client import Client
-from maia.client.api.pending import ANSWER_S
+from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.types import EventType
-from maia.client.api.validity import bringing_statements
+from maia.client.api.wallet_watch import bringing_statements
 from maia.clock import system_now
 from maia.credentials import (
     NetworkName,

@@ -1,14 +1,15 @@
-"""What does a connected application hold in its hands?
+"""What does an application do with a connected client?
 
-A `Client` brings an application's wishes to the session, and what the session
-hears to whoever it concerns: publishers, subscriptions, and those who wait for
-an answer. It is made by `connect` (`api/client.py`).
+A `Client` passes the application's requests to the session, and the session's
+notices to publishers, subscriptions and calls that wait for an answer. It is
+made by `connect` (`api/client.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from maia.client import (
     Accepted,
@@ -33,7 +34,6 @@ from maia.client import (
     Warned,
     Withdrawn,
 )
-from maia.client.api.pending import ANSWER_S, Answers, in_time
 from maia.client.api.publisher import OnWarning, Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.api.types import EventType, KnownTypes, predicate_for
@@ -47,7 +47,62 @@ from maia.types import SignedDefinition
 from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 
-__all__ = ["Client"]
+__all__ = ["ANSWER_S", "Answers", "Client", "in_time"]
+
+# ------------------------------------------------------------ calls that wait for an answer
+
+
+ANSWER_S: Final = 30.0
+"""How long an application waits for an answer unless it says otherwise."""
+
+
+class Answers:
+    """Calls that wait for an answer of the broker, by the numbers of their questions."""
+
+    def __init__(self) -> None:
+        """Wait for nothing yet."""
+        self._awaited: dict[int, asyncio.Future[Notice]] = {}
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the number of whatever is waited for."""
+        return iter(self._awaited)
+
+    def awaited(self, number: int) -> asyncio.Future[Notice]:
+        """Return what will hold the answer to `number`; called before it is asked for."""
+        if self.is_closed:
+            raise ClientClosed("the client is closed")
+        answer: asyncio.Future[Notice] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = answer
+        return answer
+
+    def resolve(self, number: int, notice: Notice) -> None:
+        """Hand an answer to whoever waits for it, if anybody does."""
+        answer = self._awaited.pop(number, None)
+        if answer is not None and not answer.done():
+            answer.set_result(notice)
+
+    def fail(self, number: int, problem: MaiaError) -> None:
+        """Tell whoever waits for an answer why there is none."""
+        answer = self._awaited.pop(number, None)
+        if answer is not None and not answer.done():
+            answer.set_exception(problem)
+
+
+async def in_time(
+    answer: asyncio.Future[Notice], timeout_s: float, entry: RequestEntry | None = None
+) -> Notice:
+    """Wait for an answer; raise if none comes, with what is known of the reason."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await answer
+    except TimeoutError:
+        if entry is not None and entry.problem is not None:
+            raise entry.problem from None  # an answer came, and it was to ask again later
+        raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
+
+
+# ------------------------------------------------------------ the client
 
 
 class Client:

@@ -21,7 +21,7 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.disk.event_log import BATCH_MAX, EventLog
 from maia.log.format.errors import LogBroken, LogBusy, NotAFrame
-from maia.log.format.frames import checked_frame
+from maia.log.format.records import checked_frame
 
 __all__ = ["GroupCommit"]
 
