@@ -20,7 +20,6 @@ class Redialling:
     __slots__ = ("_failures", "_random", "_settings", "_turn")
 
     def __init__(self, settings: ClientSettings, random: Callable[[int], bytes]) -> None:
-        """Begin with the first address."""
         self._settings, self._random = settings, random
         self._turn = self._failures = 0
 

@@ -24,7 +24,6 @@ class Wanted:
     """The entries of one client by their references, and what the application is to hear about them."""
 
     def __init__(self, alarms: Alarms, challenges: Challenges) -> None:
-        """Begin with nothing."""
         self.alarms = alarms
         self.challenges = challenges
         self.entries: dict[int, RequestEntry] = {}

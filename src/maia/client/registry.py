@@ -41,7 +41,6 @@ class Book:
         alarms: Alarms,
         random: Callable[[int], bytes],
     ) -> None:
-        """Begin with nothing."""
         self._settings = settings
         self._wallet = wallet
         self._challenges = Challenges(key.principal, wallet)

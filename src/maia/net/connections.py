@@ -135,7 +135,6 @@ class Connections:
         return len(self._half_open)
 
     def __len__(self) -> int:
-        """Return how many connections have."""
         return len(self._links)
 
     def listen(self, listening: socket.socket) -> None:

@@ -320,14 +320,12 @@ class ConnectionPool:
     __slots__ = ("_closing", "_idle_s", "_is_closed", "_timer", "_waiting")
 
     def __init__(self, *, idle_s: float = IDLE_S) -> None:
-        """Begin with none."""
         self._idle_s, self._is_closed = idle_s, False
         self._waiting: OrderedDict[Line, _Whom] = OrderedDict()  # the one that has waited longest comes first
         self._closing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Return how many connections wait."""
         return len(self._waiting)
 
     @asynccontextmanager

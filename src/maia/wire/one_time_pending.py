@@ -116,7 +116,6 @@ class OneTimePending(Generic[_Held]):
     __slots__ = ("_by_id", "_by_ref", "_limits", "_made", "_of_principal", "_questions")
 
     def __init__(self, limits: OneTimeLimits) -> None:
-        """Begin with nothing asked."""
         self._limits = limits
         self._questions = OpenQuestions(limit=limits.questions, patience=limits.seconds * SECOND)
         self._by_id: dict[int, Challenged[_Held]] = {}
@@ -125,7 +124,6 @@ class OneTimePending(Generic[_Held]):
         self._made = 0
 
     def __len__(self) -> int:
-        """Return how many challenges are open."""
         return len(self._by_id)
 
     @property

@@ -30,7 +30,6 @@ class Places(Generic[_One]):
         self._network_of: dict[_One, str] = {}
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return len(self._network_of)
 
     @property

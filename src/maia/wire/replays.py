@@ -114,7 +114,6 @@ class ReplayMemory:
         per_principal_max: int = REPLAYS_PER_PRINCIPAL_MAX,
         horizon: Instant | None = None,
     ) -> None:
-        """Begin empty."""
         self._entries_max, self._per_principal_max = entries_max, per_principal_max
         self._horizon = horizon
         # A heap of records, the oldest first, and the part of each behind its moment.
@@ -123,7 +122,6 @@ class ReplayMemory:
         self._of_principal: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
-        """Return how many requests are remembered."""
         return len(self._heard)
 
     @property

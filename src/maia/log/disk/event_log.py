@@ -250,7 +250,6 @@ class EventLog:
             self._disk.close()
 
     def __enter__(self) -> EventLog:
-        """Return the log itself."""
         return self
 
     def __exit__(

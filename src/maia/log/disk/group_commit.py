@@ -86,7 +86,6 @@ class GroupCommit:
         return one.answer
 
     async def __aenter__(self) -> GroupCommit:
-        """Begin to write."""
         self._task = asyncio.create_task(self._run(), name="group-commit")
         return self
 
