@@ -68,7 +68,7 @@ class Office:
 
     @property
     def stands(self) -> bool:
-        return self.entry is not None and self.entry.stage is EntryStage.STANDS
+        return self.entry is not None and self.entry.stage is EntryStage.ACCEPTED
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Camera:
 
     @property
     def stands(self) -> bool:
-        return self.entry.stage is EntryStage.STANDS
+        return self.entry.stage is EntryStage.ACCEPTED
 
 
 class City:

@@ -43,7 +43,7 @@ class Challenges:
         """Return what the application has to have answered; raise if one of it is not ours to ask for."""
         version = entry.known.event_type
         asked = Request(self._principal, entry.action, version.name, version, entry.filter)
-        is_standing = entry.stage is EntryStage.STANDS or entry.was_accepted
+        is_standing = entry.stage is EntryStage.ACCEPTED or entry.was_accepted
         return self.ask_for(number, asked, message, is_standing=is_standing)
 
     def ask_for(self, number: int, asked: Request, message: Challenge, *, is_standing: bool) -> Challenged:

@@ -79,7 +79,7 @@ class BadNumbering(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """How a publisher's frames are told apart: by their stream, and by numbers that grow.
+    """How a publisher's frames are identified: by their stream, and by numbers that grow.
 
     A publisher that may have to say the same thing twice chooses both itself,
     and the network takes the second time for what it is.
@@ -100,7 +100,7 @@ class EntryStage(Enum):
     WAITING = "waiting"
     """Not asked for on this link yet."""
     ASKED = "asked"
-    STANDS = "stands"
+    ACCEPTED = "accepted"
     WITHDRAWING = "withdrawing"
 
 
@@ -145,7 +145,7 @@ class Subscribed(RequestEntry):
     """The position of the last recorded frame that was handed to the application."""
     acknowledged: int = 0
     wants_state: bool = False
-    """Whether it asks for the present state whenever it stands anew."""
+    """Whether it asks for the retained state each time it is accepted anew."""
     state_asked: int | None = None
     """The number of the question that was not answered yet."""
 

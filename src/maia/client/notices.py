@@ -1,4 +1,4 @@
-"""What does a session tell its application?
+"""Which notices does a session give its application?
 
 The application takes these after each input. Nothing in them is a promise of
 the transport: each is what a broker said, checked.
@@ -75,7 +75,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What stands rests on another right from now on, and may show less, or more; `problem` says why."""
+    """An accepted request depends on another right now, and may show less, or more; `problem` says why."""
 
     ref: int
     until: Instant | None
@@ -84,7 +84,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """What stands cannot be served at this moment, and why; with no `problem`, it can again."""
+    """An accepted request cannot be served at this moment, and why; with no `problem`, it can again."""
 
     ref: int
     problem: MaiaError | None
@@ -100,7 +100,7 @@ class PutOff:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsAdded:
-    """The broker has taken note of certificates and statements, and decided again what stands."""
+    """The broker has received certificates and statements, and rechecked accepted requests."""
 
     id: int
 
@@ -132,7 +132,7 @@ class Delivered:
     published_at: Instant
     frame: Frame = field(repr=False)
     position: int | None = None
-    """Where the frame stands in the broker's event log, if the subscription is durable."""
+    """The frame's position in the broker's event log, if the subscription is durable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What does an answer of the broker change, and what is said in return?
 
-Answers are told apart by the numbers of what they answer. Most are news to the
+An answer has the number of its question. Most become notices to the
 application; some mean that the same is to be asked for again, now or later;
-and what no client is told is a broker's mistake.
+and a message that no client receives is a broker's mistake.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _AWAITED_TIMES: Final = 32
 
 
 class Answering:
-    """What one client was told, and what it still waits to be told."""
+    """The answers that one client has received, and those that it waits for."""
 
     def __init__(self, wanted: Wanted, renewing: Renewing) -> None:
         """Wait for nothing yet."""
@@ -67,7 +67,7 @@ class Answering:
         """What was shown to the broker and not answered for yet."""
 
     def told(self, message: Message, now: Instant) -> list[bytes]:
-        """Take an answer on; refuse what no client is told."""
+        """Handle an answer; refuse a message that no client receives."""
         match message:
             case Deliver() | DeliverLogged() | MissedMessage():
                 arrived = what_arrived(message, self._wanted.entries)
@@ -92,7 +92,7 @@ class Answering:
                 if self.questions.pop(number, None) is not None:
                     self._notices.append(TypeReceived(number, tuple(definitions)))
             case _:
-                raise WrongBroker(f"`{type(message).__name__}` is nothing that a client is told")
+                raise WrongBroker(f"`{type(message).__name__}` is no message to a client")
         return []
 
     def link_lost(self) -> None:
@@ -125,8 +125,8 @@ class Answering:
 
     def _stands(self, entry: RequestEntry, until: int | None) -> list[bytes]:
         """Take an entry for standing; return what is said when it did not before."""
-        stood = entry.stage is EntryStage.STANDS
-        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.STANDS, True, False
+        stood = entry.stage is EntryStage.ACCEPTED
+        entry.stage, entry.was_accepted, entry.is_renewing = EntryStage.ACCEPTED, True, False
         entry.hands_over, entry.failures, entry.problem = False, 0, None
         self._wanted.alarms.forget(entry.ref)
         if stood:
@@ -149,7 +149,7 @@ class Answering:
         return [encode(Seen(entry.ref, entry.acknowledged))] if entry.acknowledged else []
 
     def _take_end_of_state(self, number: int, *, is_whole: bool) -> bool:
-        """Take note that the state was told; say whether anybody had asked."""
+        """Take note that the state has arrived; say whether it was asked for."""
         for entry in self._wanted.entries.values():
             if isinstance(entry, Subscribed) and entry.state_asked == number:
                 entry.state_asked = None
@@ -186,7 +186,7 @@ class Answering:
         is_awaited = problem.code == AWAITED and entry.failures < _AWAITED_TIMES
         if is_awaited or (is_passing(problem.code) and entry.was_accepted):
             return self._put_off(entry, problem, now)
-        stood = entry.stage is EntryStage.STANDS
+        stood = entry.stage is EntryStage.ACCEPTED
         self._wanted.give_up(entry, problem)
         return [self._wanted.withdrawal(entry)] if stood else []
 
@@ -229,7 +229,7 @@ class Answering:
         wanted = self._wanted
         entry = wanted.find(message.ref)
         if entry is None:
-            return []  # the broker forgets it, as soon as it hears that
+            return []  # the broker forgets it, as soon as it receives that
         try:
             self._notices.append(wanted.challenges.ask(wanted.next_number(), entry, message))
         except QuestionNotOurs as problem:

@@ -45,9 +45,9 @@ def right_to_connect(
     now: Instant,
     constitutions: tuple[VerifiedConstitution, ...] = (),
 ) -> Instant | None:
-    """Ask the kernel what everybody else will ask: may this key be part of the network?"""
+    """Ask the kernel what every peer will ask: may this key be part of the network?"""
     request = Request(key.principal, Action.CONNECT, network)
-    # No statement was heard before the start; whether tests are passed is seen as soon as some are.
+    # No statement has arrived before the start; whether tests are passed shows when some do.
     evidence = gather_evidence(
         request, credentials, at=now, constitutions=constitutions, standing=ASSUMED_GOOD
     )

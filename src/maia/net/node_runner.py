@@ -71,7 +71,7 @@ def _in_this_loop(seconds: float, then: Callable[[], None]) -> Timer:
 
 
 class AlarmClock:
-    """The first moment at which somebody wants to be woken."""
+    """The first moment at which the node wants to be woken."""
 
     __slots__ = ("_at", "_clock", "_later", "_ring", "_timer")
 
@@ -122,7 +122,7 @@ class Recorder(Protocol):
     """What a runner asks for frames to be recorded and read."""
 
     def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
-        """Return what a broker is told when it starts: at most so many frames from a position on."""
+        """Return what a broker starts with: at most so many frames from a position on."""
         ...
 
     @property
@@ -285,7 +285,7 @@ class NodeRunner:
         await recorder.run(give=self.give, fail=self._fail, after_writing=self._check_room)
 
     def _check_room(self) -> None:
-        """Read no links while too much waits for the disk: TCP tells whoever sends."""
+        """Read no links while too much waits for the disk: TCP slows the senders down."""
         if self._recorder is not None and self._is_reading is self._recorder.is_full:
             self._is_reading = not self._recorder.is_full
             self.connections.read_on(self._is_reading)
@@ -305,7 +305,7 @@ class NodeRunner:
         self.connections.listen(listening)
 
     async def drain(self, effects: Iterable[Effect]) -> None:
-        """Accept nobody else, perform a node's last effects, and wait until its links are closed."""
+        """Accept no more connections, perform a node's last effects, and wait until its links are closed."""
         self.connections.stop_listening()
         self.perform(effects)
         await self.connections.closed()
@@ -330,7 +330,7 @@ class NodeRunner:
     def _next_effects(self) -> list[Effect] | None:
         """Let the node take inputs on, or what it left of them once what it has said so far is on its way."""
         if not self._inputs:
-            self._flush()  # which may be how the node hears of a link that is gone
+            self._flush()  # which may report a lost link to the node
         if not self._inputs:
             return self._rest()
         effects: list[Effect] = []
@@ -384,7 +384,7 @@ class NodeRunner:
             if type(effect) is Send:  # most are, and asking them first saves a busy node the rest
                 self._send(self.connections.find(effect.link), effect.data)
             elif type(effect) is Count:
-                self._uncounted.append(effect)  # nobody waits for it, and somebody does for what is sent
+                self._uncounted.append(effect)  # no peer waits for it, and peers wait for what is sent
             else:
                 self._perform_one(effect)
 
@@ -437,7 +437,7 @@ class NodeRunner:
             link.close(asyncio.get_running_loop().time())
 
     def _read_later(self, link: TlsLink | None, until: Instant) -> None:
-        """Leave what a peer says to TCP for a while: whoever it is, it slows itself down and nobody else."""
+        """Leave what a peer says to TCP for a while: it slows down itself and no other peer."""
         if link is None or link.is_closing:
             return
         self._read_again(link)  # forgets an earlier wish
@@ -488,12 +488,12 @@ class NodeRunner:
         self.give(LinkClosed(link.id))
 
     def drained(self, link: TlsLink) -> None:
-        """Let whoever waited for room go on."""
+        """Let calls that waited for room go on."""
         del link
         self._after_inputs()
 
     def refused(self, problem: Exception, dialled: str | None) -> None:
-        """Tell the node that nobody is to be had at an address it dialled."""
+        """Report to the node that an address it dialled does not answer."""
         code = problem.code if isinstance(problem, MaiaError) else type(problem).__name__
         self._records.count("maia_handshakes_failed_total", 1, {"code": code})
         if dialled is not None:
@@ -502,7 +502,7 @@ class NodeRunner:
 
 
 def _place_of(problem: Exception) -> str:
-    """Say what kind of exception it is and where it was raised; its text may hold what nobody should read."""
+    """Say what kind of exception it is and where it was raised; its text may hold secrets."""
     at = problem.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

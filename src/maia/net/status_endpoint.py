@@ -1,9 +1,9 @@
 """How does a machine next to the broker ask it how it is?
 
-    GET /health    is the process alive?                    everybody on this machine
-    GET /ready     does it take on clients?                 everybody on this machine
-    GET /metrics   how much did it do? numbers, no names    everybody on this machine
-    GET /status    who is connected, what stands?           with the token from the data folder
+    GET /health    is the process alive?                    any user of this machine
+    GET /ready     does it take on clients?                 any user of this machine
+    GET /metrics   how much did it do? numbers, no names    any user of this machine
+    GET /status    who is connected, which requests?  with the token from the data folder
 
 The listener is bound to loopback and refuses to be bound to anything else. A
 request that a browser was tricked into sending names another host and is
@@ -33,7 +33,7 @@ __all__ = [
     "NoStatus",
     "NotLoopback",
     "StatusEndpoint",
-    "Told",
+    "StatusSource",
     "fetch_status",
     "new_door",
     "new_token",
@@ -66,7 +66,7 @@ class NoStatus(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatusSource:
     """What the endpoint asks the broker for, each at the moment of a request."""
 
     is_ready: Callable[[], bool]
@@ -85,9 +85,9 @@ class Door:
 class StatusEndpoint:
     """The listener: one short request for each connection, few at a time, each with a deadline."""
 
-    def __init__(self, told: Told, *, token: str) -> None:
-        """Answer with what `told` says; `token` is needed for /status."""
-        self._told = told
+    def __init__(self, source: StatusSource, *, token: str) -> None:
+        """Answer from `source`; `token` is needed for /status."""
+        self._source = source
         self._token = token.encode()
         self._server: asyncio.Server | None = None
         self._open = 0
@@ -148,16 +148,16 @@ class StatusEndpoint:
             case "/health":
                 return _response("200 OK", b"ok\n")
             case "/ready":
-                ready = self._told.is_ready()
+                ready = self._source.is_ready()
                 return (
                     _response("200 OK", b"ready\n")
                     if ready
                     else _response("503 Service Unavailable", b"not ready\n")
                 )
             case "/metrics":
-                return _response("200 OK", self._told.metrics(), _PROMETHEUS)
+                return _response("200 OK", self._source.metrics(), _PROMETHEUS)
             case "/status" if self._is_let_in(headers):
-                body = json.dumps(self._told.status(), ensure_ascii=False, default=str)
+                body = json.dumps(self._source.status(), ensure_ascii=False, default=str)
                 return _response("200 OK", body.encode(), _JSON)
             case "/status":
                 return _response("401 Unauthorized", b"the token is in the data folder\n")

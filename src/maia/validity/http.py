@@ -153,7 +153,7 @@ class _ClosingStream(httpcore.AsyncNetworkStream):
 
 
 class TesterCalls:
-    """Questions to whoever holds the key of `tester`, at one location. Each has a deadline of its own.
+    """Questions to the holder of the key `tester`, at one location. Each has a deadline of its own.
 
     With `lines`, the connection stays open for the next question.
     """
@@ -166,7 +166,7 @@ class TesterCalls:
         call_s: float | None = None,
         lines: ConnectionPool | None = None,
     ) -> None:
-        """Dial nobody yet; take `CALL_S` for each question, or less."""
+        """Open no connection yet; take `CALL_S` for each question, or less."""
         self._tester, self._location, self._lines = tester, location, lines
         self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
@@ -181,7 +181,7 @@ class TesterCalls:
     async def _in_time(self, call: _Call, answer: type[_Answer]) -> _Answer:
         where = self._location.address
         try:
-            # A deadline for the whole: whoever sends a byte a second gets no more of them than this.
+            # A deadline for the whole: a server that sends a byte a second gets no longer than this.
             async with asyncio.timeout(self._call_s):
                 return await self._asked(call, answer)
         except DomainSaid as problem:
@@ -248,7 +248,7 @@ class TesterCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What is asked, and who signs it; a public page is asked for by nobody."""
+    """What is asked, and who signs it; a public page is fetched unsigned."""
 
     method: str
     path: str
@@ -269,7 +269,7 @@ async def _sent(
     if response.status_code == httpx.codes.OK:
         return decoded_answer(body, answer)
     if response.is_redirect or response.is_success:
-        raise StrangeAnswer("a tester answers its questions itself, and sends nobody elsewhere")
+        raise StrangeAnswer("a tester answers its questions itself, without redirects")
     raise problem_told(body)
 
 
@@ -304,7 +304,7 @@ _Whom: TypeAlias = tuple[Principal, str]
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One connection to one tester, and what is known of whoever answers on it."""
+    """One connection to one tester, and what is known of its peer."""
 
     http: httpx.AsyncClient
     run: bytes | None = None
@@ -332,7 +332,7 @@ class ConnectionPool:
     async def lent(
         self, tester: Principal, address: str, make: Callable[[], httpx.AsyncClient], *, fresh: bool = False
     ) -> AsyncIterator[Line]:
-        """Lend a connection to whoever holds the key of `tester` at an address; a new one if none waits."""
+        """Lend a connection to the holder of the key `tester` at an address; a new one if none waits."""
         line = (None if fresh else self._taken((tester, address))) or Line(make())
         try:
             yield line

@@ -9,9 +9,9 @@ A request carries one signed expression in its `Authorization` header:
       (signer (ed25519 KEY))
       (signature ed25519 BYTES))
 
-It names the domain that it is meant for, so another domain that hears it
-cannot use it (A18), and that domain's present run, so nothing that was heard
-before a restart is heard again. What was signed is what is done: method,
+It names the domain that it is meant for, so another domain that receives it
+cannot use it (A18), and that domain's present run, so no request from before a
+restart is accepted again. What was signed is what is done: method,
 target, body, certificates and idempotency key are all inside.
 """
 
@@ -71,7 +71,7 @@ class BadApiRequest(ProtocolViolation):
 
 
 class RequestForAnotherDomain(Refusal):
-    """A request was signed for another domain than the one that hears it."""
+    """A request was signed for another domain than the one that received it."""
 
     code = "REQUEST-ANOTHER-DOMAIN"
 
@@ -138,7 +138,7 @@ class VerifiedApiRequest:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifier."""
+        """Refuse every caller but the verifier."""
         if seal is not _SEAL:
             raise TypeError("only verify_api_request makes a VerifiedApiRequest")
 

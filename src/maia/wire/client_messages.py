@@ -154,7 +154,7 @@ class Unsubscribe(AnyMessage, tag=13, frozen=True):
 
 
 class Accepted(AnyMessage, tag=14, frozen=True):
-    """The request `id` stands; it must be renewed within the lease. `until` is null for ever."""
+    """The request `id` is accepted; it must be renewed within the lease. `until` is null for ever."""
 
     id: Number
     until: Moment | None
@@ -200,7 +200,7 @@ class SubscribeDurable(AnyMessage, tag=18, frozen=True):
 
 
 class Warned(AnyMessage, tag=27, frozen=True):
-    """What stands under `ref` cannot be served at this moment, and why; without a code, it can again."""
+    """What was accepted under `ref` cannot be served now, and why; without a code, it can again."""
 
     ref: Number
     code: Code | None
@@ -208,7 +208,7 @@ class Warned(AnyMessage, tag=27, frozen=True):
 
 
 class Column(AnyMessage, frozen=True):
-    """One attribute of some rows, encoded by `columns.py`; opaque to whoever only carries it."""
+    """One attribute of some rows, encoded by `columns.py`; opaque to brokers that only forward it."""
 
     uid: Uid
     kind: Annotated[int, Meta(ge=0, le=15)]
@@ -296,7 +296,7 @@ class AskState(AnyMessage, tag=84, frozen=True):
 
 
 class StateTold(AnyMessage, tag=85, frozen=True):
-    """What is known of the state was delivered; `is_whole` says whether everybody has answered."""
+    """What is known of the state was delivered; `is_whole` says whether every broker has answered."""
 
     id: Number
     is_whole: bool
@@ -317,7 +317,7 @@ class StateFrame(AnyMessage, tag=87, frozen=True):
 
 
 class StateDone(AnyMessage, tag=88, frozen=True):
-    """That was all; `is_whole` says whether everybody behind has answered."""
+    """That was all; `is_whole` says whether every broker behind has answered."""
 
     question: Token
     is_whole: bool
@@ -337,7 +337,7 @@ class StateGone(AnyMessage, tag=89, frozen=True):
 class Show(AnyMessage, tag=80, frozen=True):
     """These certificates speak for me too; these statements say which certificates still count.
 
-    On a ready link, what stands there is decided again, and `Accepted` follows
+    On a ready link, accepted requests are rechecked, and `Accepted` follows
     under this number. Before that, statements alone are shown, for the
     certificates of the greeting or hello that comes next.
     """
@@ -348,7 +348,7 @@ class Show(AnyMessage, tag=80, frozen=True):
 
 
 class Changed(AnyMessage, tag=83, frozen=True):
-    """What stands under `ref` rests on another right from now on, and may show less, or more."""
+    """What was accepted under `ref` depends on another right from now on, and may show less, or more."""
 
     ref: Number
     until: Moment | None
@@ -370,7 +370,7 @@ class Challenge(AnyMessage, tag=90, frozen=True):
 
 
 class Vouched(AnyMessage, tag=91, frozen=True):
-    """A client: here are the signed answers to a challenge, as many as there are; none if nobody vouches."""
+    """A client: here are the signed answers to a challenge; none if no tester answered."""
 
     id: Number
     answers: Annotated[list[AnswerBytes], Meta(max_length=64)]

@@ -179,7 +179,7 @@ class VerifiedRequest:
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
-        """Refuse anybody but the verifiers."""
+        """Refuse every caller but the verifiers."""
         if seal is not _SEAL:
             raise TypeError("only verify_request and verify_proof make a VerifiedRequest")
 

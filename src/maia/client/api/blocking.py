@@ -159,7 +159,7 @@ class BlockingClient:
     def advertise(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         numbering: Numbering | None = None,
         timeout_s: float = ANSWER_S,
@@ -171,7 +171,7 @@ class BlockingClient:
     def subscribe(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         durable: str | None = None,
         state: bool = False,

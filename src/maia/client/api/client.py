@@ -61,7 +61,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
 
     Give several addresses to be connected to the next broker when one fails.
     The broker's right to connect is verified before any of `credentials` is
-    shown; with `brokers`, nobody else is talked to. `types` can be named by
+    shown; with `brokers`, the client talks to no others. `types` can be named by
     their readable names later. `statements` say that certificates which demand
     it still count. Where none of them does, their testers are asked at the
     locations in the certificates; of newer ones brokers hear by themselves.

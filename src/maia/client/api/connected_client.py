@@ -77,13 +77,13 @@ class Answers:
         return answer
 
     def resolve(self, number: int, notice: Notice) -> None:
-        """Hand an answer to whoever waits for it, if anybody does."""
+        """Hand an answer to the call that waits for it, if there is one."""
         answer = self._awaited.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_result(notice)
 
     def fail(self, number: int, problem: MaiaError) -> None:
-        """Tell whoever waits for an answer why there is none."""
+        """Fail the call that waits for an answer."""
         answer = self._awaited.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_exception(problem)
@@ -139,7 +139,7 @@ class Client:
     async def advertise(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         numbering: Numbering | None = None,
         on_warning: OnWarning | None = None,
@@ -149,7 +149,7 @@ class Client:
 
         With `numbering`, what is published again under the same numbers is
         taken for the same; without, every publisher has a stream of its own.
-        `on_warning` hears why what is published cannot get far at this moment,
+        `on_warning` is called with the reason why what is published cannot get far at this moment,
         and None when it can again.
         """
         known = await self._meant(event_type, timeout_s)
@@ -164,7 +164,7 @@ class Client:
     async def subscribe(
         self,
         event_type: EventType,
-        filter: str | Predicate = ALWAYS,  # noqa: A002 - what everybody calls it
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
         *,
         durable: str | None = None,
         state: bool = False,
@@ -177,7 +177,7 @@ class Client:
         away comes first. The broker must record the type. With `state`, the
         last publication of each publisher comes first, as far as you may see
         it now; `await subscription.state_known()` says when that is done.
-        `on_warning` hears why nothing can arrive at this moment, as when the
+        `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
         known = await self._meant(event_type, timeout_s)
@@ -197,7 +197,7 @@ class Client:
     ) -> None:
         """Show the broker more certificates, or newer statements, within this connection.
 
-        What stands is decided again with them, and may show more from now on.
+        Accepted requests are rechecked with them, and may show more from now on.
         They are remembered for what is asked for later, here or after a reconnection.
         """
         number, effects = self._session.show(certificates, statements)
@@ -231,12 +231,12 @@ class Client:
             link.read_on(all(one.has_room for one in self._subscriptions.values()))
 
     async def withdraw(self, entry: RequestEntry, timeout_s: float, *, forget: bool = False) -> None:
-        """Take back what stands, and wait until the broker has."""
+        """Withdraw a request, and wait until the broker has."""
         self._publishers.pop(entry.ref, None)
         self._subscriptions.pop(entry.ref, None)
         if self._answers.is_closed:
             return
-        self.check_room()  # nobody will take what this one left lying, and the answer has to be read
+        self.check_room()  # events that were left in it are dropped, and the answer has to be read
         answer = self._answers.awaited(entry.ref)
         self.perform(self._session.withdraw(entry, self._clock(), forget=forget))
         await in_time(answer, timeout_s)
@@ -271,10 +271,10 @@ class Client:
             self.perform(self._session.withdraw(entry, self._clock()))
             raise
 
-    # -------------------------------------------------------- what the session has heard
+    # -------------------------------------------------------- notices of the session
 
     def take_notices(self) -> None:
-        """Tell everybody concerned what the session has heard; what they do about it comes back here."""
+        """Hand each notice of the session to its publisher, subscription or call."""
         if self._is_telling:
             return
         self._is_telling = True
@@ -314,7 +314,7 @@ class Client:
             case Connected() | Disconnected():
                 self._tell_of_link(notice)
             case _:
-                pass  # an answer that nobody waits for any more
+                pass  # an answer that no call waits for any more
 
     def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
         publisher = self._publishers.get(notice.ref)

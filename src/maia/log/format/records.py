@@ -1,14 +1,14 @@
 """Which bytes are one record of a journal, and are they the bytes that were written?
 
 A record is a head of fixed size and a payload. The head has a checksum of its
-own, so that a flipped bit in a length is told from a file that ends too early.
+own, so that a flipped bit in a length is distinguished from a file that ends too early.
 The payload's checksum also covers the head and the record before, so that
 records cannot change places or go missing between others.
 
     marker · length · position · recorded_at · batch · check · CRC-32 of the head · payload · end
 
 The end is one byte that is not zero, so that a write which was cut short shows.
-The marker is eight random bytes of the file's own, which whoever publishes
+The marker is eight random bytes of the file's own, which a publisher
 cannot know: no payload can pretend to hold records. `batch` is the first
 position of those that were made safe together: whoever finds a record of a
 later batch knows that everything before it was safe.
@@ -66,7 +66,7 @@ _CRC_FROM: Final = HEAD_BYTES - 4
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One recorded message: where it stands, when it was recorded, and its bytes on the wire."""
+    """One recorded message: its position, when it was recorded, and its bytes on the wire."""
 
     position: int
     recorded_at: Instant
